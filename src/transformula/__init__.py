@@ -1,0 +1,1 @@
+"""Transformers whose layers are written as their equations."""

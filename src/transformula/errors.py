@@ -1,0 +1,111 @@
+"""The tree of errors. Every mistake of a user's ends as one of these, and none of them shows a traceback.
+
+    TransformulaError
+    ├── InputError                 what was given is wrong: exit status 2
+    │   ├── FormulaError           a text in the formula language; underlines the place
+    │   ├── ConfigError            settings: all mistakes in one report
+    │   ├── UnknownName            a name that nothing announces; knows the nearest ones
+    │   ├── DataError              a file of data; names file and line
+    │   ├── CheckpointError        a model's or a run's folder that cannot be used
+    │   └── MissingExtra           an optional package; names the command that installs it
+    └── RunError                   failed while running: exit status 1
+        └── NotFinite              a loss or gradient that is not a number; names step and line
+
+`exit_status` is what the command line returns. An error says what is wrong, where, what was expected and what to do;
+`near` carries the nearest known names as data, so that a program can use them too.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """The known names closest to `name`, best first; empty if none is close."""
+    known = list(known)
+    lowered = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)
+    return [lowered[f] for f in found]
+
+
+def did_you_mean(near: Sequence[str]) -> str:
+    """' did you mean a, b or c?' or nothing."""
+    if not near:
+        return ""
+    listed = near[0] if len(near) == 1 else ", ".join(near[:-1]) + " or " + near[-1]
+    return f" did you mean {listed}?"
+
+
+class TransformulaError(Exception):
+    """Base of all errors that are meant to be read by a user."""
+
+    exit_status = 1
+
+    def __init__(self, message: str, *, near: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.near = list(near)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class InputError(TransformulaError):
+    """What the user gave is wrong."""
+
+    exit_status = 2
+
+
+class ConfigError(InputError):
+    """Settings that cannot be used. `mistakes` lists all of them, each 'key: what is wrong'."""
+
+    def __init__(self, mistakes: Sequence[str] | str, *, source: str = "", near: Sequence[str] = ()) -> None:
+        self.mistakes = [mistakes] if isinstance(mistakes, str) else list(mistakes)
+        self.source = source
+        head = f"{source}: " if source else ""
+        if len(self.mistakes) == 1:
+            text = head + self.mistakes[0]
+        else:
+            text = f"{head}{len(self.mistakes)} mistakes\n" + "\n".join(f"  - {m}" for m in self.mistakes)
+        super().__init__(text, near=near)
+
+
+class UnknownName(InputError):
+    """A name that nothing announces, e.g. a task, a tokenizer, a gallery entry."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        near = nearest(name, known)
+        listed = ", ".join(known[:40]) + (", ..." if len(known) > 40 else "")
+        super().__init__(f"unknown {kind} {name!r};{did_you_mean(near)} known: {listed}", near=near)
+        self.kind, self.name, self.known = kind, name, known
+
+
+class DataError(InputError):
+    """A file of data that cannot be read as what it should be. Names the file and, where there is one, the line."""
+
+    def __init__(self, message: str, *, path: object = None, line: int | None = None) -> None:
+        place = "" if path is None else f"{path}:{line}: " if line is not None else f"{path}: "
+        super().__init__(place + message)
+        self.path, self.line = path, line
+
+
+class CheckpointError(InputError):
+    """A model's or a run's folder that is missing, damaged, or of another kind."""
+
+
+class MissingExtra(InputError):
+    """An optional package is not installed."""
+
+
+class RunError(TransformulaError):
+    """Something failed while running, with input that was right."""
+
+
+class NotFinite(RunError):
+    """A loss or gradient became NaN or infinite. `step` and `place` say where it first appeared."""
+
+    def __init__(self, message: str, *, step: int, place: str = "") -> None:
+        super().__init__(message)
+        self.step, self.place = step, place

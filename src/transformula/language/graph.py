@@ -1,0 +1,172 @@
+"""The checked formula: a graph of values, section by section.
+
+A `Section` is one evaluation of a formula: `before`, one layer, `after` or `output`. Its `values` stand in order of
+evaluation; those that nothing needs are gone; numbers are folded; definitions are opened; local names have vanished into
+edges. Between sections values travel by name (`Section.reads`, `Section.leaves`) and by history.
+All later work (names of parameters, canonical form, analysis, accounting, diagram, generated code) reads this graph only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .source import Place
+from .vocabulary import WordRecord
+
+OPERATIONS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "neg": "-"}
+
+
+@dataclass(eq=False)
+class Value:
+    """One value of the graph; equality is identity.
+
+    op        "input"    `name`: what the task gives (tokens, ...)
+              "name"     `name`: its value on entering this section (carried, or a constant of the stack, or a stack's result)
+              "number"   `number`
+              "add" "sub" "mul" "div" "neg" "pow"   of `args`
+              "call"     `call`; `args`: its streams, then its ports, in the order of `call.streams` + `call.ports`
+              "tap"      `name` made inside the call `args[0]`
+              "history"  `name` on leaving layer `number` (0: on leaving `before`)
+              "list"     `args`: its entries, oldest first; only an argument of a call
+              "argument" the argument of a `Template`
+    kind      "number", "stream", "coefficient", "scores" or "list"
+    width     channels; for a list those of its entries
+    sequence  the name of the sequence the stream belongs to; "" if none
+    """
+
+    op: str
+    args: tuple[Value, ...] = ()
+    kind: str = "stream"
+    width: int = 1
+    sequence: str = ""
+    name: str = ""
+    number: float = 0
+    call: Call | None = None
+    place: Place | None = None
+    stack: str = ""
+    """For "history": the stack whose history is read; "" means the section's own."""
+
+
+@dataclass(eq=False)
+class Template:
+    """A small graph of one argument, made by the file's `norm` inside another word (e.g. norms of queries and keys).
+
+    `alias` says that it is a single call on the argument: then the word's module itself stands at the role."""
+
+    values: list[Value]
+    argument: Value
+    result: Value
+    alias: bool
+
+
+@dataclass(eq=False)
+class Call:
+    """A call of a word.
+
+    name      as written (an alias `norm` of `rmsnorm` is called norm; word.name is rmsnorm)
+    path      where its module lives in the model: "layers.3.attention", "before.positions", "words"; one path, one module
+    role      the last part of the path, inside its section and definition
+    options   every option, resolved: numbers, strings, flags
+    given     the options that were written
+    streams   names of the streams, in the order of the value's args ("entries" for lists)
+    ports     names of the ports that were given, args after the streams
+    entries   for lists: how many values
+    numbers   all names an expression of the record may use: options, widths of streams by name, the file's numbers
+    inner     role inside the module -> template
+    scope     definitions that the call stands in, outermost first, as roles: ("latent",)
+    """
+
+    word: WordRecord
+    name: str
+    options: dict[str, Any]
+    given: frozenset[str]
+    streams: tuple[str, ...]
+    ports: tuple[str, ...] = ()
+    entries: int = 0
+    label: str = ""
+    path: str = ""
+    role: str = ""
+    numbers: dict[str, Any] = field(default_factory=dict)
+    inner: dict[str, Template] = field(default_factory=dict)
+    taps: list[str] = field(default_factory=list)
+    scope: tuple[str, ...] = ()
+    shared: str = ""
+    """How the module is shared: "" (its section's), "model" (a label of before/after/output), "share" (by number)."""
+
+
+@dataclass(eq=False)
+class Section:
+    """One evaluation of one formula.
+
+    where    "before", "layer", "after" or "output"
+    number   the layer, 1 to depth; 0 elsewhere
+    formula  the formula's name among `layers:` ("layer" if there is one only)
+    reads    names and inputs needed on entering -> their value (op "name" or "input"), in order of first use
+    history  the (name, layer) pairs needed from the history of this stack
+    leaves   names that this section sets and that something later needs -> their value
+    keeps    names whose value on leaving this section is needed as history later on
+    lines    for each line of the formula: (its place, name, value or None if not built here)
+    """
+
+    where: str
+    number: int
+    formula: str
+    stack: str
+    values: list[Value] = field(default_factory=list)
+    reads: dict[str, Value] = field(default_factory=dict)
+    history: list[tuple[str, int]] = field(default_factory=list)
+    leaves: dict[str, Value] = field(default_factory=dict)
+    keeps: list[str] = field(default_factory=list)
+    lines: list[tuple[Place, str, Value | None]] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        """'layer 3', 'before', 'encoder, after'."""
+        here = f"layer {self.number}" if self.where == "layer" else self.where
+        return f"{self.stack}, {here}" if self.stack else here
+
+    def calls(self) -> Iterator[Value]:
+        """The calls, in order of evaluation."""
+        return (v for v in self.values if v.op == "call")
+
+
+@dataclass(eq=False)
+class Stack:
+    """Layers one above the other. `name` is "" where the file has one stack only."""
+
+    name: str
+    causal: bool
+    depth: int
+    numbers: Mapping[str, float]
+    before: Section
+    layers: list[Section]
+    after: Section
+    share: list[int] | None = None
+    """For each layer the number of its module, or None: each its own."""
+
+    def sections(self) -> list[Section]:
+        return [self.before, *self.layers, self.after]
+
+
+@dataclass(eq=False)
+class Architecture:
+    """A model, checked: what `check` returns."""
+
+    name: str
+    stacks: list[Stack]
+    output: Section
+    numbers: Mapping[str, float]
+    hooks: Mapping[str, Any]
+    text: Any
+    """The `ModelText` that it was made from, with overrides applied."""
+
+    @property
+    def main(self) -> Stack:
+        """The last stack: the one the output reads unless it says otherwise."""
+        return self.stacks[-1]
+
+    def sections(self) -> list[Section]:
+        """All sections in order of evaluation."""
+        return [s for stack in self.stacks for s in stack.sections()] + [self.output]

@@ -1,0 +1,62 @@
+"""Texts and places in them: what lets an error underline, and a traceback point into a formula."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Source:
+    """A formula's text and where it comes from.
+
+    name        what a person calls it: "layer", "before", "definition swiglu"
+    file        the file it stands in; "" if it was typed
+    first_line  the line of the file on which the text starts
+    indent      columns that the file puts before each line of the text
+    """
+
+    name: str
+    text: str
+    file: str = ""
+    first_line: int = 1
+    indent: int = 0
+
+    def line(self, number: int) -> str:
+        """Line `number` (from 1) of the text."""
+        lines = self.text.splitlines()
+        return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """From (line, column) to (end_line, end_column) of a source: lines from 1, columns from 0, the end excluded."""
+
+    source: Source
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    @property
+    def where(self) -> str:
+        """'gpt2.yaml:9, layer' or 'layer, line 2'."""
+        if self.source.file:
+            return f"{self.source.file}:{self.source.first_line + self.line - 1}, {self.source.name}"
+        return f"{self.source.name}, line {self.line}"
+
+    @property
+    def text(self) -> str:
+        """The text at the place (of its first line)."""
+        row = self.source.line(self.line)
+        return row[self.column : self.end_column if self.end_line == self.line else len(row)]
+
+    def underlined(self, most: int = 100) -> str:
+        """The line, and below it the place underlined."""
+        row = self.source.line(self.line)
+        end = self.end_column if self.end_line == self.line else len(row)
+        start, width = self.column, max(1, end - self.column)
+        if len(row) > most:
+            cut = max(0, min(start - 20, len(row) - most))
+            row, start = ("..." if cut else "") + row[cut : cut + most], start - cut + (3 if cut else 0)
+            width = max(1, min(width, len(row) - start))
+        return f"    {row}\n    {' ' * start}{'^' * width}"

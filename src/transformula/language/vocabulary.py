@@ -1,0 +1,207 @@
+"""Records of words: what a word states of itself, as literals that are read from its file without importing it.
+
+A word's file holds one class under the decorator `@word(...)`, whose keywords are literals (see `words/word.py`). This
+file turns them into `WordRecord`s. The language sees records only, so that a formula is checked, explained and counted
+without torch, and so that its own tests can hand in a toy vocabulary.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+
+KINDS = {
+    "input": "makes a stream from what the task gives, or from nothing",
+    "positions": "mixes positions (a sublayer)",
+    "channels": "mixes channels (a sublayer)",
+    "norm": "sets the size of each position's vector",
+    "function": "acts on each number alone, without weights",
+    "chance": "random in training, the identity in evaluation",
+    "coefficient": "learned numbers without a sequence",
+    "gate": "merges two streams, or weighs one",
+    "depth": "reads across layers",
+    "shape": "takes apart and puts together, without weights",
+    "streams": "several residual streams in one",
+    "scores": "makes scores of attention",
+    "output": "turns a stream into the task's output",
+}
+
+TYPES = ("whole", "number", "flag", "choice", "definition")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a word.
+
+    `default` is a literal, or for numbers an expression (a string) of the file's numbers, of the other options and of the
+    widths of the streams, by their names in the record; None makes the option required. `absent` (numbers only) is
+    what stands where the default's expression names a number that the file lacks.
+    """
+
+    name: str
+    type: str
+    default: Any
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    shapes: bool = False
+    absent: Any = None
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class WordRecord:
+    """What one word states of itself.
+
+    forms        accepted streams by name, e.g. (("x",), ("x", "memory"), ("q", "k", "v")); ("*entries",) takes any number
+                 of streams and lists; ("a", "*entries") one first
+    numbers      options that may follow the streams without their name, in this order
+    ports        further streams by name, all optional
+    kind         one of KINDS; `positions` and `channels` are sublayers; `chance` and `function` are transparent for roles
+    value        what the result is: "stream", "coefficient" or "scores"
+    width        expression: the result's width
+    sequence     "first" (that of the first stream), "own" (a new one), "none"
+    equal        streams must have equal widths
+    reach        "token", "past" or "all": what of its own sequence a position sees
+    positional   the word must know at which position it stands (so decoding hands it `at`)
+    parameters   name -> expression: how many numbers it holds (0: it is not there)
+    flops        expression: floating-point operations a position forward (matrix products: 2 a multiply-add);
+                 `span` is the mean number of keys a query sees, `length` the sequence
+    state        expression: numbers kept for each past position in step-by-step decoding
+    saved        expression: numbers kept for the backward pass, for each position
+    checks       condition -> message shown where it does not hold; {name} is replaced by the value
+    inner        role inside the word -> expression of a width (0: not there): made by the file's `norm`
+    taps         values made inside that a formula may read
+    silent       what the word yields when branches are silent, for the gain: see analysis.py
+    family       words of one family may share a label (two faces of one table)
+    built        False: checked and explained, not yet built
+    """
+
+    name: str
+    module: str
+    forms: tuple[tuple[str, ...], ...]
+    kind: str
+    numbers: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
+    options: Mapping[str, Option] = field(default_factory=dict)
+    value: str = "stream"
+    width: str = ""
+    sequence: str = "first"
+    equal: bool = False
+    reach: str = "token"
+    positional: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    flops: str = "0"
+    state: str = "0"
+    saved: str = "0"
+    checks: Mapping[str, str] = field(default_factory=dict)
+    inner: Mapping[str, str] = field(default_factory=dict)
+    taps: tuple[str, ...] = ()
+    silent: str = ""
+    family: str = ""
+    version: int = 1
+    built: bool = True
+    equation: str = ""
+    source: str = ""
+
+    @property
+    def sublayer(self) -> bool:
+        """Whether the word mixes positions or channels."""
+        return self.kind in ("positions", "channels", "output")
+
+    @property
+    def transparent(self) -> bool:
+        """Whether parameter names look through the word."""
+        return self.kind in ("chance", "function")
+
+
+def record_from(name: str, stated: Mapping[str, Any], module: str) -> WordRecord:
+    """Make a record from a decorator's keywords. Raises InputError that names the word and the key."""
+    fields = dict(stated)
+
+    def wrong(what: str) -> InputError:
+        return InputError(f"the word {name!r} of {module}: {what}")
+
+    forms = fields.pop("streams", None)
+    if forms is None:
+        raise wrong("states no streams")
+    forms = tuple(tuple(f) for f in (forms if forms and isinstance(forms[0], (tuple, list)) else (forms,)))
+    options: dict[str, Option] = {}
+    for key, given in dict(fields.pop("options", {})).items():
+        given = dict(given)
+        if given.get("type") not in TYPES:
+            raise wrong(f"option {key!r} has the type {given.get('type')!r}; known: {', '.join(TYPES)}")
+        given["choices"] = tuple(given.get("choices", ()))
+        given.setdefault("default", None)
+        try:
+            options[key] = Option(name=key, **given)
+        except TypeError as error:
+            raise wrong(f"option {key!r}: {error}") from None
+    if fields.get("kind") not in KINDS:
+        raise wrong(f"has the kind {fields.get('kind')!r}; known: {', '.join(KINDS)}")
+    for key in ("numbers", "ports", "taps"):
+        fields[key] = tuple(fields.get(key, ()))
+    for key in fields["numbers"]:
+        if key not in options:
+            raise wrong(f"the number {key!r} is not among its options")
+    try:
+        return WordRecord(name=name, module=module, forms=forms, options=options, **fields)
+    except TypeError as error:
+        raise wrong(str(error)) from None
+
+
+def records_in(text: str, module: str) -> Iterator[WordRecord]:
+    """The records stated in the text of a Python file, which is read and not run."""
+    for node in ast.parse(text).body:
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            continue
+        for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "word":
+                try:
+                    name = ast.literal_eval(decorator.args[0])
+                    stated = {k.arg: ast.literal_eval(k.value) for k in decorator.keywords if k.arg}
+                except (ValueError, IndexError):
+                    raise InputError(f"{module}: @word(...) of {node.name} must be made of literals") from None
+                yield record_from(name, stated, module)
+
+
+class Vocabulary(Mapping[str, WordRecord]):
+    """Words by name. `with_words` gives a wider one; two words of one name are an error."""
+
+    def __init__(self, records: Iterable[WordRecord] = ()) -> None:
+        self._records: dict[str, WordRecord] = {}
+        for record in records:
+            if record.name in self._records and self._records[record.name] != record:
+                other = self._records[record.name]
+                raise InputError(f"two words are called {record.name!r}: in {other.module} and in {record.module}")
+            self._records[record.name] = record
+
+    def __getitem__(self, name: str) -> WordRecord:
+        return self._records[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def with_words(self, records: Iterable[WordRecord]) -> Vocabulary:
+        """This vocabulary and `records`."""
+        return Vocabulary([*self._records.values(), *records])
+
+
+@lru_cache(maxsize=8)
+def read_folder(folder: Path, package: str) -> Vocabulary:
+    """The vocabulary stated by the Python files of a folder, none of which is imported."""
+    records: list[WordRecord] = []
+    for path in sorted(folder.glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "@word(" in text:
+            records.extend(records_in(text, f"{package}.{path.stem}"))
+    return Vocabulary(records)

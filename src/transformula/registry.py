@@ -1,0 +1,64 @@
+"""A file that announces itself: what is found by a decorator and its place, with no list to edit."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from .errors import InputError, UnknownName
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Things of one kind by name. The modules of `package` are imported when a name is first asked for; modules
+    from outside announce themselves when they are imported.
+
+        formats = Registry("data format", "transformula.data.formats")
+
+        @formats.register("jsonl")
+        def read(path): ...
+    """
+
+    def __init__(self, kind: str, package: str | None = None) -> None:
+        self.kind, self.package = kind, package
+        self._known: dict[str, T] = {}
+        self._looked = package is None
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorator that announces a thing under `name`. A second thing of the same name is an error."""
+
+        def announce(thing: T) -> T:
+            if name in self._known and self._known[name] is not thing:
+                raise InputError(f"two of the kind {self.kind!r} call themselves {name!r}")
+            self._known[name] = thing
+            return thing
+
+        return announce
+
+    def _look(self) -> None:
+        if self._looked or self.package is None:
+            return
+        self._looked = True
+        package = importlib.import_module(self.package)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{self.package}.{module.name}")
+
+    def get(self, name: str) -> T:
+        """The thing called `name`. Raises UnknownName, with the nearest known names."""
+        if name not in self._known:
+            self._look()
+        if name not in self._known:
+            raise UnknownName(self.kind, name, self._known)
+        return self._known[name]
+
+    def names(self) -> list[str]:
+        """All known names, sorted."""
+        self._look()
+        return sorted(self._known)
+
+    def __contains__(self, name: object) -> bool:
+        self._look()
+        return name in self._known

@@ -1,0 +1,43 @@
+"""Typed settings read from data: checked once at the door, all mistakes in one report, frozen after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from .errors import ConfigError, did_you_mean, nearest
+
+
+class Settings(BaseModel):
+    """Base of all groups of settings. A field has a type, a description, bounds and a default; nothing is executed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, protected_namespaces=())
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], source: str = "", known: Mapping[str, Any] | None = None) -> Self:
+        """Settings from a mapping (of a file or a command line; strings are turned into the fields' types).
+
+        `known` are further keys that exist elsewhere, named as candidates for a misspelt one.
+        Raises ConfigError with every mistake: unknown keys with the nearest known ones, wrong types, values out of range.
+        """
+        try:
+            return cls.model_validate(dict(given))
+        except ValidationError as error:
+            mistakes: list[str] = []
+            close: list[str] = []
+            for detail in error.errors():
+                key = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
+                if detail["type"] == "extra_forbidden":
+                    near = nearest(key, [*cls.model_fields, *(known or {})])
+                    close += near
+                    mistakes.append(f"{key}: unknown key;{did_you_mean(near) or ' see --help for the known ones'}")
+                else:
+                    said = detail["msg"].removeprefix("Value error, ")
+                    mistakes.append(f"{key}: {said[:1].lower()}{said[1:]} (got {detail['input']!r})")
+            raise ConfigError(mistakes, source=source, near=close) from None
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data that `read` takes back."""
+        return self.model_dump(mode="json")
