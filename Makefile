@@ -1,0 +1,42 @@
+# make demo: set up, train two lines of text on real text, print some.   make test: set up, check everything.
+# Set-up lives in .venv; a stamp of the pins makes the second call instant.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/set-up-$(shell cat constraints.txt pyproject.toml | cksum | cut -d' ' -f1)
+ONE_THREAD := OMP_NUM_THREADS=1
+TESTS ?=
+
+.PHONY: help setup demo test lint slow clean
+
+help: ## What can be made
+	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+
+setup: $(STAMP) ## Make .venv with the pinned packages and this checkout in it
+
+# torch goes first and alone: the machine's own build of the pinned version is taken, whatever its label.
+$(STAMP):
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+	$(BIN)/python -m pip install --quiet "$$(grep '^setuptools==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[parquet,torchinfo,dev]'
+	@rm -f .venv/set-up-*
+	@touch $@
+
+demo: $(STAMP) ## Train two lines of text on the text that Python carries (under 5 minutes), print some of it
+	$(BIN)/transformula train "x = x + attention(norm(x), rotary=10000); x = x + mlp(norm(x))" --after "x = norm(x)" \
+	  --data python-docs --depth 4 --width 256 --heads 4 --context 128 --minutes 3.5 --out runs/demo --overwrite
+
+lint: $(STAMP) ## Ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: lint ## Ruff, mypy, and the everyday tests
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
+
+slow: $(STAMP) ## The longer tests
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m slow $(TESTS)
+
+clean: ## Remove .venv, caches and the demo's run (no other run is touched)
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist runs/demo
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,151 @@
+"""The house: which room may import which, and that `import transformula` and the text rooms cost no torch."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "transformula"
+DOCS = Path(__file__).parents[1] / "docs"
+
+FOUNDATION = {"errors", "settings", "registry", "extras"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "extras": {"errors"},
+    "registry": {"errors"},
+    "settings": {"errors"},
+    "language": FOUNDATION,
+    "gallery": {"language"},
+    "tokenizers": FOUNDATION,
+    "words": {"language"},
+    "model": {"words", "language"},
+    "generation": {"model"},
+    "interop": {"model", "gallery", "tokenizers"},
+    "data": {"tokenizers"},
+    "tasks": {"data", "model", "generation"},
+    "runs": {"interop"},
+    "training": {"tasks", "runs"},
+    "inspection": {"training"},
+    "api": {"inspection"},
+    "cli": {"api"},
+    "": {"api"},
+}
+"""Room -> rooms it may import; what those may import, it may import too. "" is the package itself."""
+
+WITHOUT_TORCH = ["language", "gallery", "cli"]
+HEAVY = {"torch", "numpy", "pydantic", "rich", "tokenizers", "safetensors", "matplotlib"}
+
+
+def allowed(room: str) -> set[str]:
+    """The room, the foundation, and all that the room may import."""
+    found, ahead = {room}, [room]
+    while ahead:
+        for other in MAY_IMPORT[ahead.pop()]:
+            if other not in found:
+                found.add(other)
+                ahead.append(other)
+    return found | (FOUNDATION if room not in FOUNDATION else set())
+
+
+def room_of(path: Path) -> str:
+    """'language' for language/graph.py, 'errors' for errors.py, '' for __init__.py."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imports(path: Path, nested: bool = True) -> Iterator[tuple[int, str]]:
+    """(line, full name) of everything a file imports; with `nested`, inside functions too, else at its top level.
+
+    Lines under `if TYPE_CHECKING:` are read too when nested: a room's types are its business as well."""
+    package = ["transformula", *path.relative_to(PACKAGE).parts[:-1]]
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree) if nested else top_level(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield node.lineno, f"{start}.{alias.name}"
+
+
+def top_level(tree: ast.Module) -> Iterator[ast.AST]:
+    """The statements that run on import: not those in functions, nor under `if TYPE_CHECKING:`."""
+    ahead: list[ast.AST] = list(tree.body)
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            continue
+        yield node
+        ahead.extend(ast.iter_child_nodes(node))
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_follow_the_table(path: Path) -> None:
+    room = room_of(path)
+    assert room in MAY_IMPORT, f"{path.name}: the room {room!r} is not in the table"
+    may = allowed(room)
+    broken = []
+    for line, name in imports(path):
+        parts = name.split(".")
+        if parts[0] != "transformula":
+            continue
+        other = parts[1] if len(parts) > 1 and parts[1] in MAY_IMPORT else ""
+        if other not in may and name != "transformula.__version__":
+            broken.append(f"line {line}: {name}")
+    assert not broken, f"{room or 'transformula'} may not import: {broken}"
+
+
+@pytest.mark.parametrize("room", WITHOUT_TORCH)
+def test_text_rooms_name_no_torch_at_their_top(room: str) -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line} {name}"
+        for path in modules()
+        if room_of(path) == room
+        for line, name in imports(path, nested=False)
+        if name.split(".")[0] == "torch"
+    ]
+    assert not found
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The top-level packages that a fresh Python has loaded after `statement`."""
+    program = f"{statement}\nimport sys; print(*{{m.split('.')[0] for m in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("room", ["", ".language", ".gallery", ".words", ".cli", ".api"])
+def test_importing_a_room_is_cheap(room: str) -> None:
+    """Every `__init__` is lazy: importing it loads nothing heavy."""
+    assert not loaded_by(f"import transformula{room}") & HEAVY
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if room_of(p) == "language"], ids=lambda p: p.stem)
+def test_language_loads_no_torch(path: Path) -> None:
+    name = ".".join(["transformula", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+    assert "torch" not in loaded_by(f"import {name}")
+
+
+def test_public_names_are_documented() -> None:
+    """`transformula.__all__` is what docs/reference/api.md has a heading for, and all of it exists."""
+    import transformula
+
+    page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## `(\w+)", page, flags=re.MULTILINE)
+    assert sorted(headings) == sorted(transformula.__all__)
+    for name in transformula.__all__:
+        assert getattr(transformula, name) is not None
