@@ -1,0 +1,174 @@
+"""What every tokenizer is: a table of pieces of bytes, and a way to cut a text into them.
+
+Because every id stands for bytes, decoding is the same for all: join the bytes, read them as UTF-8. A new kind is one
+file here with a class under `@tokenizers.register("kind")`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ..errors import CheckpointError, InputError
+from ..registry import Registry
+from .whole import write_whole
+
+tokenizers: Registry[type[Tokenizer]] = Registry("tokenizer", "transformula.tokenizers")
+"""Kinds of tokenizers by name."""
+
+FILE = "tokenizer.json"
+"""The file of a tokenizer in a model's folder."""
+
+
+class Tokenizer(ABC):
+    """Cuts a text into ids from 0 to `vocab - 1`, without loss: `decode(encode(text)) == text`.
+
+    kind             its name among the tokenizers
+    pieces           the bytes of each id; those of the end of a document are empty
+    end_of_document  the id that ends a document, or None; no text encodes to it
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(self, pieces: Sequence[bytes], end_of_document: int | None) -> None:
+        self.pieces = tuple(pieces)
+        self.end_of_document = end_of_document
+
+    @property
+    def vocab(self) -> int:
+        """How many ids there are."""
+        return len(self.pieces)
+
+    @classmethod
+    @abstractmethod
+    def train(cls, documents: Sequence[str], vocab: int | None = None) -> Self:
+        """A tokenizer for these documents. `vocab` is the size wished for, where the kind has a choice."""
+
+    @abstractmethod
+    def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int64 arrays (tokens,). Raises InputError for a text that cannot be encoded."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """All that it is, as plain JSON; it holds what `accepts` and `from_state` look for."""
+
+    @classmethod
+    @abstractmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """The tokenizer that gave this state."""
+
+    @classmethod
+    def accepts(cls, state: dict[str, Any]) -> bool:
+        """Whether this JSON is a state of this kind."""
+        return state.get("kind") == cls.kind
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text."""
+        return list(map(int, self.encode_many([text])[0]))
+
+    def decode_bytes(self, ids: Iterable[int]) -> bytes:
+        """The bytes that the ids stand for; an end of document is none. Raises InputError for an id out of range."""
+        pieces, vocab = self.pieces, self.vocab
+        ids = [int(i) for i in ids]
+        for i in ids:
+            if not 0 <= i < vocab:
+                raise InputError(f"token {i} is not in this tokenizer: its ids go from 0 to {vocab - 1}")
+        return b"".join([pieces[i] for i in ids])
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of the ids. Bytes that are not UTF-8 (a character cut in two) become U+FFFD."""
+        return self.decode_bytes(ids).decode("utf-8", errors="replace")
+
+    def stream(self) -> TextStream:
+        """Decodes token by token, for text that is shown while it is made."""
+        return TextStream(self)
+
+    @property
+    def identity(self) -> str:
+        """A hash of all that decides which ids a text gets: equal identities, equal ids."""
+        plain = json.dumps(self.state(), sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(plain.encode()).hexdigest()[:32]
+
+    def save(self, folder: Path | str) -> Path:
+        """Write `tokenizer.json` into a folder, which is made if it is not there. Returns the file."""
+        path = Path(folder) / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(self.state(), ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass"))
+        return path
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(vocab={self.vocab}, end_of_document={self.end_of_document})"
+
+
+class TextStream:
+    """Text from ids that come one by one: a character is given out when its last byte is there.
+
+    >>> stream = tokenizer.stream()
+    >>> for i in ids: print(stream.push(i), end="")
+    >>> print(stream.finish())
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, *ids: int) -> str:
+        """The characters that these ids complete; may be empty."""
+        return self._decoder.decode(self._tokenizer.decode_bytes(ids))
+
+    def finish(self) -> str:
+        """What is left: U+FFFD if the last character was never completed. The stream can be used again."""
+        left = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return left
+
+
+def load(folder: Path | str) -> Tokenizer:
+    """The tokenizer of a folder, of whatever kind. The file may be named itself.
+
+    Raises CheckpointError where there is none, or one that cannot be read.
+    """
+    path = Path(folder)
+    path = path if path.suffix == ".json" else path / FILE
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{path}: there is no tokenizer here; expected a folder that holds {FILE}, as `train` leaves it"
+        ) from None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise CheckpointError(
+            f"{path}: not a tokenizer's file ({error}); copy it again from where it was made"
+        ) from None
+    if isinstance(state, dict):
+        for kind in tokenizers.names():
+            found = tokenizers.get(kind)
+            if found.accepts(state):
+                try:
+                    return found.from_state(state)
+                except (KeyError, TypeError, ValueError) as error:
+                    raise CheckpointError(f"{path}: a damaged tokenizer of the kind {kind!r} ({error})") from None
+    raise CheckpointError(
+        f"{path}: not a tokenizer that is known here; known kinds: {', '.join(tokenizers.names())}"
+        " (bpe reads byte-level files of the tokenizers library)"
+    )
+
+
+def as_utf8(text: str) -> bytes:
+    """The UTF-8 of a text. Raises InputError for a lone surrogate, which is half a character."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"the text holds a lone surrogate, U+{ord(text[error.start]):04X}, as character {error.start + 1}:"
+            " half a character, which has no UTF-8; take it out or replace it"
+        ) from None

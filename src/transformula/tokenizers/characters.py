@@ -1,0 +1,70 @@
+"""Characters: a token for each character that the training text holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from ..errors import InputError
+from .base import Tokenizer, as_utf8, tokenizers
+
+
+@tokenizers.register("characters")
+class Characters(Tokenizer):
+    """A token for each distinct character, in the order of their code points.
+
+    Where there are several documents, one more id ends a document; a single text gets none, so that tiny Shakespeare
+    has its 65. Other characters than these cannot be encoded: an error, since nothing in the model stands for them.
+    """
+
+    kind = "characters"
+
+    def __init__(self, characters: str, ends: bool) -> None:
+        if sorted(set(characters)) != list(characters):
+            raise ValueError("the characters must be sorted and distinct")
+        super().__init__([as_utf8(c) for c in characters] + [b""] * ends, len(characters) if ends else None)
+        self.characters = characters
+        codes = np.array([ord(c) for c in characters], dtype=np.int64)
+        self._table = np.full(int(codes.max(initial=0)) + 2, -1, dtype=np.int32)  # the last entry: all that lie beyond
+        self._table[codes] = np.arange(len(codes), dtype=np.int32)
+
+    @classmethod
+    def train(cls, documents: Sequence[str], vocab: int | None = None) -> Self:
+        """The characters of these documents; `vocab` has no say."""
+        found: set[str] = set()
+        for document in documents:
+            found.update(document)
+        for character in found:
+            as_utf8(character)
+        return cls("".join(sorted(found)), ends=len(documents) > 1)
+
+    def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
+        return [self._encode(text) for text in texts]
+
+    def _encode(self, text: str) -> np.ndarray:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        ids: np.ndarray = self._table[np.minimum(codes, len(self._table) - 1)].astype(np.int64)
+        if len(ids) and ids.min() < 0:
+            at = int(np.argmin(ids))
+            raise InputError(self._unknown(text, at, int((ids < 0).sum())))
+        return ids
+
+    def _unknown(self, text: str, at: int, count: int) -> str:
+        character = text[at]
+        shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in self.characters)
+        known = shown if len(shown) <= 100 else f"{shown[:97]}..."
+        more = f", and {count - 1} more of the text" if count > 1 else ""
+        return (
+            f"the character {character!r} (U+{ord(character):04X}, character {at + 1} of the text{more}) is not among"
+            f" the {len(self.characters)} that the model was trained with ({known}); leave it out, or train with"
+            " `tokenizer: bytes` or `tokenizer: bpe`, which know every character"
+        )
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": self.kind, "characters": self.characters, "ends": self.end_of_document is not None}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        return cls(str(state["characters"]), bool(state["ends"]))

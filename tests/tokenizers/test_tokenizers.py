@@ -1,0 +1,185 @@
+"""What holds for every tokenizer, and what is special to each."""
+
+import json
+import pickle
+
+import pytest
+
+from transformula.errors import CheckpointError, InputError, UnknownName
+from transformula.tokenizers import bpe
+from transformula.tokenizers.base import FILE, load, tokenizers
+from transformula.tokenizers.whole import write_whole
+
+TEXTS = [
+    "The with statement.\nÜber naïve 'café' 東京 \N{SNOWMAN}\N{GRINNING FACE}\n\n  spaces\t and\r\nlines ",
+    "We'll see: 12345 + 67 = 12412; x[i] -> y\u0301",
+    "",
+    "<|endoftext|> is spelled, <|endoftext|>",
+]
+
+
+@pytest.fixture(params=["bytes", "characters", "bpe"])
+def tokenizer(request):
+    return tokenizers.get(request.param).train(TEXTS * 3, 400)
+
+
+def test_round_trip_of_texts(tokenizer):
+    for text, ids in zip(TEXTS, tokenizer.encode_many(TEXTS), strict=True):
+        assert tokenizer.decode(ids) == text
+        assert tokenizer.decode_bytes(ids) == text.encode()
+        assert tokenizer.encode(text) == ids.tolist()
+        assert all(0 <= i < tokenizer.vocab for i in ids)
+
+
+def test_no_text_spells_the_end_of_a_document(tokenizer):
+    end = tokenizer.end_of_document
+    assert end is not None
+    for text in TEXTS:
+        assert end not in tokenizer.encode(text)
+    assert tokenizer.decode([end]) == ""
+
+
+def test_saved_and_loaded_is_the_same(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "new" / "folder")
+    assert [p.name for p in (tmp_path / "new" / "folder").iterdir()] == [FILE]
+    again = load(tmp_path / "new" / "folder")
+    assert again.kind == tokenizer.kind and again.identity == tokenizer.identity
+    assert again.vocab == tokenizer.vocab and again.end_of_document == tokenizer.end_of_document
+    assert again.encode(TEXTS[3]) == tokenizer.encode(TEXTS[3])
+    json.loads((tmp_path / "new" / "folder" / FILE).read_text(encoding="utf-8"))
+
+
+def test_training_is_deterministic_and_identity_tells_apart(tokenizer):
+    kind = type(tokenizer)
+    assert kind.train(TEXTS * 3, 400).identity == tokenizer.identity
+    other = kind.train(["something else, something else"] * 2, 300)
+    assert (other.identity == tokenizer.identity) == (kind.kind == "bytes")
+
+
+def test_pickle(tokenizer):
+    again = pickle.loads(pickle.dumps(tokenizer))
+    assert again.identity == tokenizer.identity and again.encode(TEXTS[0]) == tokenizer.encode(TEXTS[0])
+
+
+@pytest.mark.parametrize("name", ["bytes", "bpe"])
+def test_stream_never_shows_half_a_character(name):
+    tokenizer = tokenizers.get(name).train(["plain text only"], 257)
+    text = "a東\N{GRINNING FACE}é!"
+    stream = tokenizer.stream()
+    shown = [stream.push(i) for i in tokenizer.encode(text)]
+    assert "".join(shown) == text and "\ufffd" not in "".join(shown)
+    assert "" in shown  # the first byte of a wide character shows nothing yet
+    assert stream.finish() == ""
+    stream.push(*tokenizer.encode("東")[:2])
+    assert stream.finish() == "\ufffd"
+    assert stream.push(*tokenizer.encode("x")) == "x"
+
+
+def test_stream_goes_on_after_bytes_that_are_no_text():
+    tokenizer = tokenizers.get("bytes")()
+    stream = tokenizer.stream()
+    assert stream.push(0xE6, 0x9D) == ""
+    assert stream.push(0x41).endswith("A")
+    assert tokenizer.decode([0xFF, 0x41]) == "\ufffdA"
+
+
+def test_decoding_an_id_out_of_range(tokenizer):
+    with pytest.raises(InputError, match=f"from 0 to {tokenizer.vocab - 1}"):
+        tokenizer.decode([tokenizer.vocab])
+    with pytest.raises(InputError):
+        tokenizer.decode([-1])
+
+
+@pytest.mark.parametrize("name", ["bytes", "bpe"])
+def test_half_a_character_is_refused(name):
+    with pytest.raises(InputError, match="lone surrogate.*character 2"):
+        tokenizers.get(name).train(["aaaa"], 300).encode("a\ud800")
+
+
+class TestBytes:
+    def test_ids_are_the_bytes(self):
+        tokenizer = tokenizers.get("bytes")()
+        assert tokenizer.encode("aé") == [97, 0xC3, 0xA9]
+        assert tokenizer.vocab == 257 and tokenizer.end_of_document == 256
+
+
+class TestCharacters:
+    def test_one_text_has_no_end_of_document(self):
+        one = tokenizers.get("characters").train(["hello"])
+        assert one.vocab == 4 and one.end_of_document is None
+        two = tokenizers.get("characters").train(["hello", "world"])
+        assert two.vocab == 8 and two.end_of_document == 7
+
+    def test_an_unknown_character_is_named_with_the_remedy(self):
+        tokenizer = tokenizers.get("characters").train(["hello"])
+        with pytest.raises(InputError) as error:
+            tokenizer.encode("hellö, hell!")
+        assert "'ö' (U+00F6, character 5 of the text, and 3 more" in str(error.value)
+        assert "tokenizer: bytes" in str(error.value) and "(ehlo)" in str(error.value)
+
+    def test_a_character_beyond_the_table(self):
+        with pytest.raises(InputError, match="U\\+1F600"):
+            tokenizers.get("characters").train(["ab"]).encode("a\N{GRINNING FACE}")
+
+
+class TestBPE:
+    def test_too_small_a_vocabulary(self):
+        with pytest.raises(InputError, match="at least 257"):
+            tokenizers.get("bpe").train(["abc"], 256)
+
+    def test_a_tiny_text_gives_fewer_tokens(self):
+        assert 257 <= tokenizers.get("bpe").train(["the the the the"], 2000).vocab < 270
+
+    def test_parts_of_a_long_text_get_the_ids_of_the_whole(self, monkeypatch):
+        text = "".join(f"line {i} of it\n" + "\n" * (i % 3) + "  indented\n" * (i % 2) for i in range(300))
+        tokenizer = tokenizers.get("bpe").train([text], 500)
+        whole = tokenizer.encode(text)
+        monkeypatch.setattr(bpe, "PART", 97)
+        assert tokenizer.encode(text) == whole
+        assert [len(x) for x in tokenizer.encode_many([text, "", text])] == [len(whole), 0, len(whole)]
+
+    def test_merges_shorten_the_text(self):
+        text = "the cat and the dog and the bird " * 50
+        assert len(tokenizers.get("bpe").train([text], 400).encode(text)) < len(text) / 2
+
+    def test_large_data_is_sampled(self, monkeypatch):
+        monkeypatch.setattr(bpe, "TRAINED_ON", 100)
+        assert sum(map(len, bpe._sample(["abcdefghij"] * 100))) <= 100
+        assert sum(map(len, bpe._sample(["x" * 500, "y" * 500]))) == 100
+
+
+def test_unknown_kind():
+    with pytest.raises(UnknownName, match="did you mean bytes"):
+        tokenizers.get("byte")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "no tokenizer here"),
+        (b"", "not a tokenizer's file"),
+        (b"\xff\xfe", "not a tokenizer's file"),
+        (b"[]", "known kinds: bpe, bytes, characters"),
+        (b'{"kind": "words"}', "known kinds"),
+        (b'{"kind": "characters"}', "damaged"),
+        (b'{"kind": "characters", "characters": "ba", "ends": true}', "damaged"),
+        (b'{"model": {"type": "BPE", "merges": 3}, "decoder": {"type": "ByteLevel"}}', "damaged"),
+    ],
+)
+def test_files_that_are_no_tokenizer(tmp_path, content, said):
+    if content is not None:
+        (tmp_path / FILE).write_bytes(content)
+    with pytest.raises(CheckpointError, match=said):
+        load(tmp_path)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    write_whole(tmp_path / "a", b"old")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError):
+        write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
