@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from toy import Toy
+from tests.generation.toy import Toy
 
 from transformula.errors import InputError
 from transformula.generation.generate import generate
