@@ -1,0 +1,84 @@
+"""The vocabulary: one small file a word, its record and its module. Reading the records imports no torch.
+
+A new word is one new file here, or one class of your own:
+
+    from transformula.words.word import Word, word
+
+    @word("double", streams=("x",), kind="function", width="x", equation="y = 2 x")
+    class Double(Word):
+        def forward(self, x): return 2 * x
+
+Importing that file, or naming its package to `vocabulary("my_package")`, makes the word known.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..language.vocabulary import Vocabulary, WordRecord
+
+__all__ = ["vocabulary"]
+
+
+def vocabulary(*packages: str) -> Vocabulary:
+    """All words: those of this folder, those that imported modules registered, and those of `packages`.
+
+    A package is named as it is imported (`my_words` or `my.words`); its files are read and not run.
+
+    Raises InputError if a package is not found, if a record is malformed, or if two words have one name.
+    """
+    from ..language.vocabulary import read_folder
+
+    known = read_folder(Path(__file__).parent, __name__)
+    outside: list[WordRecord] = []
+    registered = sys.modules.get(f"{__name__}.word")
+    if registered is not None:
+        outside += [c.record for c in registered.CLASSES.values() if not c.__module__.startswith(f"{__name__}.")]
+    for package in packages:
+        outside += _stated_by(package)
+    return known.with_words(outside) if outside else known
+
+
+def _stated_by(package: str) -> Iterator[WordRecord]:
+    """The records in a module's file, or in all files of a package."""
+    from ..errors import InputError
+    from ..language.vocabulary import records_in
+
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError) as error:
+        raise InputError(f"no words from {package!r}: it cannot be found ({error})") from None
+    if spec is None:
+        raise InputError(
+            f"no words from {package!r}: there is no such module or package; give it as it is imported, and put its "
+            "folder on PYTHONPATH if it is not installed"
+        )
+    files: list[tuple[Path, str]] = []
+    if spec.submodule_search_locations is not None:
+        for folder in map(Path, spec.submodule_search_locations):
+            for path in sorted(folder.rglob("*.py")):
+                parts = path.relative_to(folder).with_suffix("").parts
+                files.append((path, ".".join((package, *(p for p in parts if p != "__init__")))))
+    elif spec.origin is not None:
+        files.append((Path(spec.origin), package))
+    found = False
+    for path, module in files:
+        text = path.read_text(encoding="utf-8")
+        if "@word(" in text:
+            for record in records_in(text, module):
+                found = True
+                yield record
+    if not found:
+        raise InputError(f"no words from {package!r}: none of its files has a class under @word(...)")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("word", "Word", "At", "CLASSES", "word_class"):
+        module = importlib.import_module(f"{__name__}.word")
+        return module if name == "word" else getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,77 @@
+"""Words of chance: `dropout` and `droppath`, random in training and the identity in evaluation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .cpu import dropout
+from .word import Word, word
+
+
+@word(
+    "dropout",
+    streams=("x",),
+    numbers=("p",),
+    kind="chance",
+    width="x",
+    options={
+        "p": {
+            "type": "number",
+            "default": "dropout",
+            "absent": 0,
+            "minimum": 0,
+            "maximum": 1,
+            "help": "chance of a number to become 0; the file's `dropout`, or 0 where it has none",
+        }
+    },
+    saved="0 if p == 0 else x / 4",
+    silent="same",
+    equation="y = x m / (1 - p), m = 0 with chance p, else 1",
+    source="Srivastava et al. 2014",
+)
+class Dropout(Word):
+    """Each number becomes 0 with chance p, the others grow by 1 / (1 - p); in evaluation the identity.
+
+    On a CPU p is taken to the nearest 1/256 in training (see `cpu.dropout`).
+    """
+
+    @staticmethod
+    def function(x: Tensor, *, p: float, training: bool) -> Tensor:
+        """Same shape as x."""
+        return dropout(x, p) if training and p else x
+
+
+@word(
+    "droppath",
+    streams=("x",),
+    numbers=("p",),
+    kind="chance",
+    width="x",
+    options={
+        "p": {
+            "type": "number",
+            "default": "droppath",
+            "absent": 0,
+            "minimum": 0,
+            "maximum": 1,
+            "help": "chance of a sample to become 0; the file's `droppath`, or 0 where it has none",
+        }
+    },
+    saved="0",
+    silent="same",
+    equation="y = x m / (1 - p), one m for each sample",
+    source="stochastic depth: Huang et al., 1603.09382",
+)
+class DropPath(Word):
+    """Each sample of the batch becomes 0 with chance p, the others grow by 1 / (1 - p); in evaluation the identity."""
+
+    @staticmethod
+    def function(x: Tensor, *, p: float, training: bool) -> Tensor:
+        """Same shape as x (batch, length, width)."""
+        if not training or not p:
+            return x
+        if p >= 1:
+            return x * 0
+        kept = torch.rand(x.shape[0], *([1] * (x.dim() - 1)), device=x.device) >= p
+        return x * (kept.to(x.dtype) / (1 - p))

@@ -1,0 +1,73 @@
+"""Learned numbers without a sequence: `scalar` and `vector`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .word import GeneratorFor, Word, empty, fill, word
+
+
+@word(
+    "scalar",
+    streams=((),),
+    numbers=("init",),
+    kind="coefficient",
+    value="coefficient",
+    sequence="none",
+    width="1",
+    options={"init": {"type": "number", "help": "what it starts at"}},
+    parameters={"weight": "1"},
+    silent="init",
+    equation="y = a learned number",
+    source="ReZero: Bachlechner et al., 2003.04887",
+)
+class Scalar(Word):
+    """A learned number, (1,). weight (1,), init."""
+
+    def __init__(self, init: float) -> None:
+        super().__init__()
+        self.init = init
+        self.weight = empty(1)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill(self.weight, self.init)
+
+    def forward(self) -> Tensor:
+        return self.weight
+
+
+@word(
+    "vector",
+    streams=((),),
+    numbers=("init", "size"),
+    kind="coefficient",
+    value="coefficient",
+    sequence="none",
+    width="size",
+    options={
+        "init": {"type": "number", "help": "what every channel starts at"},
+        "size": {"type": "whole", "default": "width", "minimum": 1, "shapes": True, "help": "how many channels"},
+        "stored": {"type": "number", "default": 1, "minimum": 1e-9, "help": "the value is kept divided by this number"},
+    },
+    parameters={"weight": "size"},
+    silent="init",
+    equation="y = stored * w, a learned number for each channel",
+    source="LayerScale: Touvron et al., 2103.17239; stored: nGPT, 2410.01131",
+)
+class Vector(Word):
+    """A learned number for each channel, (size,).
+
+    weight (size,): the value divided by `stored`, so init / stored; the value is stored * weight. An optimiser with
+    steps of one size (Adam) so moves the value `stored` times as fast.
+    """
+
+    def __init__(self, init: float, size: int, stored: float = 1) -> None:
+        super().__init__()
+        self.init, self.stored = init, stored
+        self.weight = empty(size)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill(self.weight, self.init / self.stored)
+
+    def forward(self) -> Tensor:
+        return self.weight if self.stored == 1 else self.weight * self.stored

@@ -1,0 +1,140 @@
+"""Tables of vectors, and their use as the output: `embed`, `unembed`, `positions`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..errors import InputError
+from .word import At, GeneratorFor, Word, empty, fill, fill_normal, word
+
+
+@word(
+    "embed",
+    streams=("tokens",),
+    kind="input",
+    width="size",
+    family="table",
+    options={
+        "rows": {"type": "whole", "default": "vocab", "minimum": 1, "shapes": True, "help": "how many ids there are"},
+        "size": {"type": "whole", "default": "width", "minimum": 1, "shapes": True, "help": "width of the result"},
+    },
+    parameters={"weight": "rows * size"},
+    saved="1",
+    silent="unknown",
+    equation="y = E[token]",
+)
+class Embed(Word):
+    """y = row `token` of a table; tokens (batch, length) of whole numbers below `rows`, y (batch, length, size).
+
+    weight (rows, size), from N(0, 0.02^2). Under one label with `unembed` both use one table.
+    """
+
+    def __init__(self, rows: int, size: int, tokens: int | None = None) -> None:
+        super().__init__()
+        self.weight = empty(rows, size)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill_normal(self.weight, generator_for("weight"), 0.02)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return F.embedding(tokens, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[0]}, {self.weight.shape[1]}"
+
+
+@word(
+    "unembed",
+    streams=("x",),
+    kind="output",
+    width="rows",
+    family="table",
+    options={
+        "rows": {"type": "whole", "default": "vocab", "minimum": 1, "shapes": True, "help": "how many ids there are"},
+        "bias": {"type": "flag", "default": False, "shapes": True, "help": "whether b is there"},
+    },
+    parameters={"weight": "rows * x", "bias": "rows if bias else 0"},
+    flops="2 * x * rows",
+    saved="x",
+    equation="logits = E x + b",
+    source="tied to the embedding: Press and Wolf, 1608.05859",
+)
+class Unembed(Word):
+    """logits = E x + b; x (batch, length, x), logits (batch, length, rows).
+
+    weight (rows, x), from N(0, 0.02^2) like the table that it may be; bias (rows,), 0, off by default.
+    """
+
+    def __init__(self, x: int, rows: int, bias: bool = False) -> None:
+        super().__init__()
+        self.weight = empty(rows, x)
+        self.bias = empty(rows) if bias else None
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill_normal(self.weight, generator_for("weight"), 0.02)
+        fill(self.bias, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        # called on the module of either face: an Embed has no bias
+        return F.linear(x, self.weight, getattr(self, "bias", None))
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[1]}, {self.weight.shape[0]}, bias={self.bias is not None}"
+
+
+@word(
+    "positions",
+    streams=("x",),
+    kind="input",
+    width="size",
+    positional=True,
+    options={
+        "rows": {"type": "whole", "default": "context", "minimum": 1, "shapes": True, "help": "rows of the table"},
+        "first": {"type": "whole", "default": 0, "minimum": 0, "help": "the row of the first position"},
+        "size": {"type": "whole", "default": "width", "minimum": 1, "shapes": True, "help": "width of the result"},
+    },
+    parameters={"weight": "rows * size"},
+    checks={"first < rows": "the first row, {first}, lies past the table's {rows} rows"},
+    silent="unknown",
+    equation="y_i = P[first + i]",
+    source="learned positions: Gehring et al., 1705.03122",
+)
+class Positions(Word):
+    """y_i = row `first` + i of a learned table, i from 0; x gives the length only: ids (batch, length) or a stream.
+
+    weight (rows, size), from N(0, 0.02^2). y is (1, length, size), or (batch, ...) where decoding rows stand at
+    different positions. Raises InputError past the table's end: learned positions reach no further than they were
+    trained.
+    """
+
+    def __init__(self, rows: int, size: int, first: int = 0, x: int | None = None) -> None:
+        super().__init__()
+        self.weight = empty(rows, size)
+        self.first = first
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill_normal(self.weight, generator_for("weight"), 0.02)
+
+    def _rows(self, start: int, length: int) -> Tensor:
+        end = start + length
+        if end > self.weight.shape[0]:
+            raise InputError(
+                f"a sequence of {end - self.first} positions is longer than the table of learned positions: "
+                f"{self.weight.shape[0] - self.first}; shorten it, or raise `context` and train again"
+            )
+        return self.weight[start:end][None]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._rows(self.first, x.shape[1])
+
+    def step(self, x: Tensor, *, at: At) -> Tensor:
+        """The rows of this chunk's positions."""
+        if at.start is not None:
+            return self._rows(self.first + at.start, x.shape[1])
+        # padding on the right of a chunk may stand past the end; what it gets is never seen
+        rows = (at.positions(x.shape[1]) + self.first).clamp(max=self.weight.shape[0] - 1)
+        return F.embedding(rows, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[0]}, {self.weight.shape[1]}, first={self.first}"

@@ -1,0 +1,161 @@
+"""Functions of a number, without weights, on streams and coefficients of any width; `softmax` is over the channels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .word import Word, word
+
+
+@word("relu", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = max(x, 0)")
+class Relu(Word):
+    """y = max(x, 0)."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return F.relu(x)
+
+
+@word(
+    "gelu",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="x",
+    silent="function",
+    equation="y = x Phi(x), Phi the normal distribution's",
+)
+class Gelu(Word):
+    """y = x Phi(x), Phi the normal distribution's."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return F.gelu(x)
+
+
+@word("silu", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = x sigmoid(x)")
+class Silu(Word):
+    """y = x sigmoid(x)."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return F.silu(x)
+
+
+@word("tanh", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = tanh(x)")
+class Tanh(Word):
+    """y = tanh(x)."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return torch.tanh(x)
+
+
+@word(
+    "sigmoid",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="x",
+    silent="function",
+    equation="y = 1 / (1 + exp(-x))",
+)
+class Sigmoid(Word):
+    """y = 1 / (1 + exp(-x))."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return torch.sigmoid(x)
+
+
+@word(
+    "softplus", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = log(1 + exp(x))"
+)
+class Softplus(Word):
+    """y = log(1 + exp(x))."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return F.softplus(x)
+
+
+@word(
+    "softmax",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="x",
+    silent="function",
+    equation="y = exp(x_c) / sum over channels c' of exp(x_c')",
+)
+class Softmax(Word):
+    """y = exp(x_c) / sum over channels c' of exp(x_c')."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied over the last dimension."""
+        return torch.softmax(x, -1)
+
+
+@word("exp", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = exp(x)")
+class Exp(Word):
+    """y = exp(x)."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return torch.exp(x)
+
+
+@word(
+    "log",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="x",
+    silent="function",
+    equation="y = log(x), the natural one",
+)
+class Log(Word):
+    """y = log(x), the natural one."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return torch.log(x)
+
+
+@word(
+    "sqrt",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="x",
+    silent="function",
+    equation="y = the square root of x",
+)
+class Sqrt(Word):
+    """y = the square root of x."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return torch.sqrt(x)
+
+
+@word("abs", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = |x|")
+class Abs(Word):
+    """y = |x|."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        """Applied to each number."""
+        return torch.abs(x)

@@ -1,0 +1,93 @@
+"""Gates: `gate`, a weight for each channel, and `gru_gate`, which merges two streams."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .word import Affine, GeneratorFor, Word, empty, fill, word
+
+
+@word(
+    "gate",
+    streams=("x",),
+    kind="gate",
+    width="size",
+    options={
+        "bias": {"type": "number", "default": -2, "help": "what b starts at; the gate starts at sigmoid(bias)"},
+        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the result"},
+    },
+    parameters={"weight": "size * x", "bias": "size"},
+    flops="2 * x * size",
+    saved="x + size",
+    silent="sigmoid(bias)",
+    equation="y = sigmoid(W x + b)",
+    source="Highway networks: Srivastava et al., 1505.00387",
+)
+class Gate(Word):
+    """y = sigmoid(W x + b), between 0 and 1 for each channel: `g = gate(x); x = g * f + (1 - g) * x`.
+
+    weight (size, x), 0; bias (size,), `bias`: the gate starts at sigmoid(bias) for every x. The paper draws
+    W at random.
+    """
+
+    def __init__(self, x: int, size: int, bias: float = -2) -> None:
+        super().__init__()
+        self.start_at = bias
+        self.weight = empty(size, x)
+        self.bias = empty(size)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill(self.weight, 0)
+        fill(self.bias, self.start_at)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(F.linear(x, self.weight, self.bias))
+
+
+@word(
+    "gru_gate",
+    streams=("x", "y"),
+    kind="gate",
+    width="x",
+    equal=True,
+    options={"bias": {"type": "number", "default": 2, "help": "what b starts at: larger, more of x passes"}},
+    parameters={"input.weight": "3 * x * x", "state.weight": "2 * x * x", "candidate.weight": "x * x", "bias": "x"},
+    flops="12 * x * x",
+    saved="8 * x",
+    silent="unknown",
+    equation="r = sigmoid(W_r y + U_r x), z = sigmoid(W_z y + U_z x - b), h = tanh(W_h y + U_h (r x)), "
+    "result (1 - z) x + z h",
+    source="GTrXL: Parisotto et al., 1910.06764",
+)
+class GRUGate(Word):
+    """A gated recurrent unit in the place of the addition x + y; all (batch, length, x).
+
+        r = sigmoid(W_r y + U_r x)      z = sigmoid(W_z y + U_z x - b)      h = tanh(W_h y + U_h (r * x))
+        result = (1 - z) * x + z * h
+
+    input.weight holds W_r, W_z, W_h (3 x, x); state.weight U_r, U_z (2 x, x); candidate.weight U_h (x, x): from
+    N(0, 1 / (3 x)). bias b (x,), `bias`: at 2 the gate starts near the identity on x.
+    """
+
+    def __init__(self, x: int, y: int | None = None, bias: float = 2) -> None:
+        super().__init__()
+        self.start_at = bias
+        self.input = Affine(x, 3 * x, False)
+        self.state = Affine(x, 2 * x, False)
+        self.candidate = Affine(x, x, False)
+        self.bias = empty(x)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        for name in ("input", "state", "candidate"):
+            getattr(self, name).initial_values(generator_for, name)
+        fill(self.bias, self.start_at)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        from_y_reset, from_y_update, from_y = self.input(y).chunk(3, -1)
+        from_x_reset, from_x_update = self.state(x).chunk(2, -1)
+        reset = torch.sigmoid(from_y_reset + from_x_reset)
+        update = torch.sigmoid(from_y_update + from_x_update - self.bias)
+        candidate = torch.tanh(from_y + self.candidate(reset * x))
+        return torch.lerp(x, candidate, update)

@@ -1,0 +1,84 @@
+"""Matrices: `linear`, and `lowrank` of two thin ones."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from .word import Affine, GeneratorFor, Word, empty, fill, fill_normal, spread, word
+
+
+@word(
+    "linear",
+    streams=("x",),
+    numbers=("size",),
+    kind="channels",
+    width="size",
+    options={
+        "size": {"type": "whole", "minimum": 1, "shapes": True, "help": "width of the result"},
+        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
+    },
+    parameters={"weight": "size * x", "bias": "size if bias else 0"},
+    flops="2 * x * size",
+    saved="x",
+    equation="y = W x + b",
+)
+class Linear(Word):
+    """y = W x + b; x (batch, length, x), y (batch, length, size).
+
+    weight (size, x), from N(0, 1 / (3 x)): the variance of PyTorch's default, drawn from a normal; bias (size,), 0.
+    """
+
+    def __init__(self, x: int, size: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = empty(size, x)
+        self.bias = empty(size) if bias else None
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill_normal(self.weight, generator_for("weight"), spread(self.weight.shape[1]))
+        fill(self.bias, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        size, x = self.weight.shape
+        return f"{x}, {size}, bias={self.bias is not None}"
+
+
+@word(
+    "lowrank",
+    streams=("x",),
+    numbers=("rank", "size"),
+    kind="channels",
+    width="size",
+    options={
+        "rank": {"type": "whole", "minimum": 1, "shapes": True, "help": "width between the two matrices"},
+        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the result"},
+        "bias": {"type": "flag", "default": False, "shapes": True, "help": "whether b is there"},
+    },
+    parameters={"down.weight": "rank * x", "up.weight": "size * rank", "up.bias": "size if bias else 0"},
+    flops="2 * rank * (x + size)",
+    saved="x + rank",
+    equation="y = B A x + b",
+    source="LAuReL, 2411.07501",
+)
+class LowRank(Word):
+    """y = B A x + b, of rank `rank`; x (batch, length, x), y (batch, length, size).
+
+    down.weight A (rank, x), from N(0, 1 / (3 x)); up.weight B (size, rank), 0, so that the branch starts at nothing, as
+    in LAuReL; up.bias b (size,), 0, off by default.
+    """
+
+    def __init__(self, x: int, rank: int, size: int, bias: bool = False) -> None:
+        super().__init__()
+        self.down = Affine(x, rank, False)
+        self.up = Affine(rank, size, bias)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        self.down.initial_values(generator_for, "down")
+        fill(self.up.weight, 0)
+        fill(self.up.bias, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.up(self.down(x))

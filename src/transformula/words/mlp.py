@@ -1,0 +1,95 @@
+"""The feed-forward sublayer: `mlp`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .word import Affine, GeneratorFor, Word, word
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU's approximation by tanh (GPT-2's)."""
+    return F.gelu(x, approximate="tanh")
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """x sigmoid(1.702 x) (CLIP's)."""
+    return x * torch.sigmoid(1.702 * x)
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": gelu_tanh,
+    "relu": F.relu,
+    "silu": F.silu,
+    "quick_gelu": quick_gelu,
+}
+
+
+@word(
+    "mlp",
+    streams=("x",),
+    kind="channels",
+    width="x",
+    options={
+        "hidden": {
+            "type": "whole",
+            "default": "4 * x",
+            "minimum": 1,
+            "shapes": True,
+            "help": "width between the matrices; 4 times the stream's, with a gate too",
+        },
+        "activation": {
+            "type": "choice",
+            "default": "gelu",
+            "choices": ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"],
+            "help": "the function between the matrices",
+        },
+        "gated": {"type": "flag", "default": False, "shapes": True, "help": "whether a second matrix gates the hidden"},
+        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether the matrices have biases"},
+    },
+    parameters={
+        "gate.weight": "hidden * x if gated else 0",
+        "gate.bias": "hidden if gated and bias else 0",
+        "up.weight": "hidden * x",
+        "up.bias": "hidden if bias else 0",
+        "down.weight": "hidden * x",
+        "down.bias": "x if bias else 0",
+    },
+    flops="2 * x * hidden * (3 if gated else 2)",
+    saved="x + hidden * (4 if gated else 2)",
+    equation="y = W_down f(W_up x + b) + b', gated: y = W_down (f(W_gate x) * W_up x)",
+    source="Vaswani et al. 2017; gated: Shazeer, 2002.05202",
+)
+class MLP(Word):
+    """y = down(f(up(x))); gated: y = down(f(gate(x)) * up(x)). x and y are (batch, length, x).
+
+    up.weight (hidden, x), down.weight (x, hidden), gate.weight (hidden, x), all from N(0, 1 / (3 fan_in)); biases 0.
+    `hidden` is 4 x unless given, with a gate too: a gated one of the size of an ungated one has hidden = 8 x / 3.
+    """
+
+    def __init__(self, x: int, hidden: int, activation: str = "gelu", gated: bool = False, bias: bool = True) -> None:
+        super().__init__()
+        self.gate = Affine(x, hidden, bias) if gated else None
+        self.up = Affine(x, hidden, bias)
+        self.down = Affine(hidden, x, bias)
+        self.activation = activation
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        if self.gate is not None:
+            self.gate.initial_values(generator_for, "gate")
+        self.up.initial_values(generator_for, "up")
+        self.down.initial_values(generator_for, "down")
+
+    def forward(self, x: Tensor) -> Tensor:
+        activation = ACTIVATIONS[self.activation]
+        if self.gate is None:
+            return self.down(activation(self.up(x)))
+        return self.down(activation(self.gate(x)) * self.up(x))
+
+    def extra_repr(self) -> str:
+        return f"activation={self.activation!r}"

@@ -1,0 +1,219 @@
+"""Norms: each sets the size of every position's vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .rms import rms_norm
+from .word import GeneratorFor, Word, empty, fill, word
+
+
+class _Norm(Word):
+    """What norms share: a weight and a bias by slice of `size` channels, which all slices of the width use."""
+
+    def __init__(self, x: int, eps: float, weight: bool, bias: bool, size: int) -> None:
+        super().__init__()
+        self.size, self.eps, self.sliced = size, eps, size != x
+        self.weight = empty(size) if weight else None
+        self.bias = empty(size) if bias else None
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill(self.weight, 1)
+        fill(self.bias, 0)
+
+    def norm(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.sliced:
+            return self.norm(x.unflatten(-1, (-1, self.size))).flatten(-2)
+        return self.norm(x)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, eps={self.eps}, weight={self.weight is not None}, bias={self.bias is not None}"
+
+
+@word(
+    "layernorm",
+    streams=("x",),
+    kind="norm",
+    width="x",
+    options={
+        "eps": {"type": "number", "default": 1e-5, "minimum": 0, "help": "added under the root"},
+        "weight": {"type": "flag", "default": True, "shapes": True, "help": "whether w is there"},
+        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
+        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "slices of so many channels"},
+    },
+    parameters={"weight": "size if weight else 0", "bias": "size if bias else 0"},
+    checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
+    saved="x + 2 * x / size",
+    silent="unit",
+    equation="y = w (x - mean(x)) / sqrt(variance(x) + eps) + b",
+    source="Ba et al., 1607.06450",
+)
+class LayerNorm(_Norm):
+    """y = w (x - mean) / sqrt(variance + eps) + b, over the channels of each position (or of each slice of `size`).
+
+    weight (size,), 1; bias (size,), 0. Statistics in float32 where x is bfloat16.
+    """
+
+    def __init__(self, x: int, size: int, eps: float = 1e-5, weight: bool = True, bias: bool = True) -> None:
+        super().__init__(x, eps, weight, bias, size)
+
+    def norm(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, (self.size,), self.weight, self.bias, self.eps)
+
+
+@word(
+    "norm",
+    streams=("x",),
+    kind="norm",
+    width="x",
+    options={
+        "eps": {"type": "number", "default": 1e-5, "minimum": 0, "help": "added under the root"},
+        "weight": {"type": "flag", "default": True, "shapes": True, "help": "whether w is there"},
+        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
+        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "slices of so many channels"},
+    },
+    parameters={"weight": "size if weight else 0", "bias": "size if bias else 0"},
+    checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
+    saved="x + 2 * x / size",
+    silent="unit",
+    equation="y = w (x - mean(x)) / sqrt(variance(x) + eps) + b",
+    source="Ba et al., 1607.06450",
+)
+class Norm(LayerNorm):
+    """What `norm` means in a file that does not define it: `layernorm`."""
+
+
+@word(
+    "rmsnorm",
+    streams=("x",),
+    kind="norm",
+    width="x",
+    options={
+        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "added under the root"},
+        "weight": {"type": "flag", "default": True, "shapes": True, "help": "whether w is there"},
+        "bias": {"type": "flag", "default": False, "shapes": True, "help": "whether b is there"},
+        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "slices of so many channels"},
+    },
+    parameters={"weight": "size if weight else 0", "bias": "size if bias else 0"},
+    checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
+    saved="x + 1 * x / size",
+    silent="unit",
+    equation="y = w x / sqrt(mean(x**2) + eps) + b",
+    source="Zhang and Sennrich, 1910.07467",
+)
+class RMSNorm(_Norm):
+    """y = w x / sqrt(mean(x^2) + eps) + b, over the channels of each position (or of each slice of `size`).
+
+    weight (size,), 1; bias (size,), 0, off by default (the paper has none). Statistics in float32 where x is bfloat16.
+    """
+
+    def __init__(self, x: int, size: int, eps: float = 1e-6, weight: bool = True, bias: bool = False) -> None:
+        super().__init__(x, eps, weight, bias, size)
+
+    def norm(self, x: Tensor) -> Tensor:
+        y = rms_norm(x, self.weight, self.eps)
+        return y if self.bias is None else y + self.bias
+
+
+@word(
+    "scalenorm",
+    streams=("x",),
+    kind="norm",
+    width="x",
+    options={
+        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "smallest mean square that is divided by"}
+    },
+    parameters={"weight": "1"},
+    saved="x + 1",
+    silent="unit",
+    equation="y = g x / |x|",
+    source="Nguyen and Salazar, 1910.05895",
+)
+class ScaleNorm(Word):
+    """y = g x / |x|, with one learned number g; same shape as x.
+
+    weight (1,): g / sqrt(x), which starts at 1, so that g starts at sqrt(width) as in the paper and the result has the
+    size 1; the root holds eps, as in `rmsnorm`, which the paper has as a maximum.
+    """
+
+    def __init__(self, x: int, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = empty(1)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill(self.weight, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return rms_norm(x, None, self.eps) * self.weight
+
+
+@word(
+    "l2norm",
+    streams=("x",),
+    kind="norm",
+    width="x",
+    options={
+        "size": {"type": "whole", "default": "x", "minimum": 1, "help": "slices of so many channels"},
+        "eps": {"type": "number", "default": 1e-12, "minimum": 0, "help": "smallest length that is divided by"},
+    },
+    checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
+    saved="x",
+    silent="1 / sqrt(size)",
+    equation="y = x / |x|",
+)
+class L2Norm(Word):
+    """y = x / max(|x|, eps): each position's vector (or each slice of `size` channels) of length 1; no parameters."""
+
+    @staticmethod
+    def function(x: Tensor, *, size: int, eps: float = 1e-12) -> Tensor:
+        """The vectors of length 1."""
+        if size == x.shape[-1]:
+            return F.normalize(x, dim=-1, eps=eps)
+        return F.normalize(x.unflatten(-1, (-1, size)), dim=-1, eps=eps).flatten(-2)
+
+
+@word(
+    "dyt",
+    streams=("x",),
+    kind="norm",
+    width="x",
+    options={
+        "init": {"type": "number", "default": 0.5, "help": "what a starts at"},
+        "weight": {"type": "flag", "default": True, "shapes": True, "help": "whether w is there"},
+        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
+    },
+    parameters={"alpha": "1", "weight": "x if weight else 0", "bias": "x if bias else 0"},
+    saved="2 * x",
+    silent="unknown",
+    equation="y = w tanh(a x) + b",
+    source="Zhu et al., 2503.10622",
+)
+class DynamicTanh(Word):
+    """y = w tanh(a x) + b: a squashing in the place of a norm, without statistics; same shape as x.
+
+    alpha a (1,), init; weight (x,), 1; bias (x,), 0.
+    """
+
+    def __init__(self, x: int, init: float = 0.5, weight: bool = True, bias: bool = True) -> None:
+        super().__init__()
+        self.init = init
+        self.alpha = empty(1)
+        self.weight = empty(x) if weight else None
+        self.bias = empty(x) if bias else None
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill(self.alpha, self.init)
+        fill(self.weight, 1)
+        fill(self.bias, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.tanh(self.alpha * x)
+        if self.weight is not None:
+            y = y * self.weight
+        return y if self.bias is None else y + self.bias

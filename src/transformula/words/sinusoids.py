@@ -1,0 +1,93 @@
+"""Positions as waves: `sinusoids`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .tables import cached_table
+from .word import At, Word, word
+
+
+@word(
+    "sinusoids",
+    streams=((), ("x",)),
+    kind="input",
+    width="size",
+    positional=True,
+    options={
+        "rows": {"type": "whole", "default": 0, "minimum": 0, "help": "without a stream: how many positions"},
+        "at": {
+            "type": "number",
+            "default": 0,
+            "minimum": 0,
+            "help": "a number that stands for every position; 0: none",
+        },
+        "size": {"type": "whole", "default": "width", "minimum": 1, "help": "width of the result"},
+        "base": {"type": "number", "default": 10000, "minimum": 1, "help": "longest wave, over 2 pi"},
+        "halves": {"type": "flag", "default": False, "help": "all sines first, then all cosines, not in turn"},
+    },
+    checks={"rows > 0 or x > 0": "without a stream it needs rows=, the number of positions"},
+    silent="sqrt(0.5)",
+    equation="y_i[2c] = sin(i / base**(2c / size)), y_i[2c + 1] = cos(i / base**(2c / size))",
+    source="Vaswani et al. 2017",
+)
+class Sinusoids(Word):
+    """Position i as waves of size / 2 lengths: sin and cos of i / base^(2c / size), i from 0, at any length.
+
+    With a stream x (or ids), y is (1, length, size), or (batch, length, size) where decoding rows stand at different
+    positions; `at=n` gives every position the vector of the number n (Universal Transformer's step). Without a stream
+    y is (1, rows, size), a sequence of its own. Sines and cosines in turn, as in the paper; `halves=True` is the layout
+    of Transformer-XL, Marian and Pegasus. No parameters; made in float64, given in the model's dtype.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        rows: int = 0,
+        at: float = 0,
+        base: float = 10000,
+        halves: bool = False,
+        x: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.size, self.rows, self.at, self.base, self.halves = size, rows, at, base, halves
+        # follows .to(): what dtype and device the result has where only ids are given
+        self.register_buffer("like", torch.empty(0), persistent=False)
+
+    def _table(self, length: int, like: Tensor) -> Tensor:
+        like = like if like.is_floating_point() else self.like
+        return cached_table("sinusoids", self.size, self.base, self.halves, length, like.dtype, like.device)[0]
+
+    def _number(self, like: Tensor) -> Tensor:
+        like = like if like.is_floating_point() else self.like
+        numbers = torch.tensor([float(self.at)], dtype=torch.float64, device="cpu")
+        return waves(numbers, self.size, self.base, self.halves).to(like.device, like.dtype)
+
+    def forward(self, x: Tensor | None = None) -> Tensor:
+        if x is None:
+            return self._table(self.rows, self.like)[None]
+        if self.at:
+            return self._number(x).expand(1, x.shape[1], self.size)
+        return self._table(x.shape[1], x)[None]
+
+    def step(self, x: Tensor | None = None, *, at: At) -> Tensor:
+        """The vectors of this chunk's positions; without a stream, all rows."""
+        if x is None or self.at:
+            return self(x)
+        length = x.shape[1]
+        table = self._table(at.longest + length, x)
+        return table[at.start : at.start + length][None] if at.start is not None else table[at.positions(length)]
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, rows={self.rows}, at={self.at}"
+
+
+def waves(positions: Tensor, size: int, base: float, halves: bool) -> Tensor:
+    """(positions, size) in float64: sines and cosines of each position at size / 2 wave lengths."""
+    pairs = (size + 1) // 2
+    rates = base ** (-torch.arange(pairs, dtype=torch.float64, device=positions.device) * 2 / size)
+    angles = positions[:, None] * rates
+    if halves:
+        return torch.cat((angles.sin(), angles[:, : size // 2].cos()), 1)
+    return torch.stack((angles.sin(), angles.cos()), 2).flatten(1)[:, :size]

@@ -1,0 +1,235 @@
+"""What a word is: a module and the record that stands above it as literals.
+
+    @word("linear", streams=("x",), numbers=("size",), kind="channels", width="size",
+          options={"size": {"type": "whole", "minimum": 1, "shapes": True}},
+          parameters={"weight": "size * x"}, flops="2 * x * size", equation="y = W x")
+    class Linear(Word):
+        def __init__(self, x: int, size: int) -> None: ...
+        def initial_values(self, generator_for) -> None: ...
+        def forward(self, x): ...
+
+The record. The decorator's keywords are the fields of `language.vocabulary.WordRecord` (`streams` are its `forms`),
+written as literals, because they are read from the file without running it. Expressions are strings over: the options; the
+widths of the streams by their names (0 where the call's form lacks that stream); `entries`, how many a list has, and
+`entry`, their width; the file's numbers; `length`, the sequence's; `span`, the mean number of keys that a query sees.
+They know `+ - * / // % **`, `min max abs sqrt log exp`, `a if test else b`, comparisons, `and or not`; flags are truth
+values, choices are compared with `==`. A state of constant size, which does not grow with the past, is written as so
+much `/ length`. `flops` counts matrix products only.
+
+`silent` is what the word yields when branches are silent: how large its result is, as a root mean square.
+    ""            sublayers (kinds positions and channels): zero. Other words: "unknown"
+    "zero"        nothing
+    "same"        as large as its first stream
+    "unit"        1 (norms with weights of 1)
+    "mean"        the mean of its entries
+    "last"        its last entry
+    "function"    the function of that name, where its argument is known (zero or a constant), else unknown
+    "unknown"     not said
+    otherwise     an expression over options and widths: the value that every channel has, e.g. "init" of a coefficient,
+                  or, for a norm, the size of its result: "1 / sqrt(size)"
+
+The module. The constructor takes the widths of its streams by their names (None where the form lacks them), then every
+option, all by keyword; a word over lists takes `entries` and `entry`; one whose record has `inner` takes
+`inner={role: module}`; one of reach "past" takes `causal` (True by default): whether this call sees only the past.
+Parameters are made empty; `initial_values` fills them. `forward` takes the streams in order and ports by keyword.
+
+A word without weights and state may instead be a function: a static method `function(streams..., ports and options by
+keyword)`, for words of chance with `training`. `forward` is then not needed.
+
+Decoding. A word of reach "past" has `start` and `step`; a positional one `step(*streams, at=at)`. See `Word` and `At`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, UnknownName
+from ..language.vocabulary import WordRecord, record_from
+
+CLASSES: dict[str, type[Word]] = {}
+"""The class of every word whose file was imported, by name."""
+
+C = TypeVar("C")
+GeneratorFor = Callable[[str], torch.Generator]
+"""Gives the stream of random numbers of a parameter, by its name inside the word."""
+
+
+def word(name: str, **stated: Any) -> Callable[[C], C]:
+    """Announce a word: its record is stored as `.record`; a class is registered under its name.
+
+    Raises InputError for a malformed record and for a second word of the same name.
+    """
+
+    def announce(thing: C) -> C:
+        module = thing.__module__
+        record = record_from(name, stated, module)
+        thing.record = record  # type: ignore[attr-defined]
+        if isinstance(thing, type):
+            other = CLASSES.get(name)
+            if other is not None and (other.__module__, other.__qualname__) != (module, thing.__qualname__):
+                raise InputError(f"two words are called {name!r}: in {other.__module__} and in {module}")
+            CLASSES[name] = thing
+        return thing
+
+    return announce
+
+
+def word_class(record: WordRecord) -> type[Word]:
+    """The class that a record belongs to; its file is imported where that has not happened.
+
+    Raises InputError for a word that is checked and explained but not yet built, UnknownName where the file lacks it.
+    """
+    if not record.built:
+        raise InputError(f"the word {record.name!r} is not built yet: it can be checked and explained, not run")
+    found = CLASSES.get(record.name)
+    if found is None or found.record.module != record.module:
+        importlib.import_module(record.module)
+        found = CLASSES.get(record.name)
+    if found is None:
+        raise UnknownName("word", record.name, CLASSES)
+    return found
+
+
+@dataclasses.dataclass
+class At:
+    """Where a chunk of positions stands, in step-by-step decoding.
+
+    lengths   (batch,), whole: how many positions of each row are decoded already
+    start     that number if all rows agree, else None
+    new       (batch,): how many positions of this chunk are real in each row (the rest, on the right, are padding), or
+              None if all are
+
+    The queries of a chunk stand at lengths, lengths + 1, ...; the query at position i sees the keys j <= i. What
+    padding writes into a state lies after every real position and is overwritten by the positions that come.
+    """
+
+    lengths: Tensor
+    start: int | None = None
+    new: Tensor | None = None
+
+    @cached_property
+    def longest(self) -> int:
+        """The largest of `lengths`."""
+        return int(self.lengths.max()) if self.start is None else self.start
+
+    @cached_property
+    def _seen(self) -> dict[tuple[int, int, int], Tensor]:
+        return {}
+
+    def positions(self, length: int) -> Tensor:
+        """Positions of a chunk of `length`, from 0: (1 or batch, length)."""
+        steps = torch.arange(length, device=self.lengths.device)
+        if self.start is not None:
+            return (steps + self.start)[None]
+        return self.lengths[:, None] + steps
+
+    def mask(self, length: int, window: int = 0, first: int = 0) -> Tensor:
+        """(1 or batch, 1, length, keys): which of the keys first, first + 1, ..., longest + length - 1 each query sees.
+
+        Made once for all layers of a step.
+        """
+        key = (length, window, first)
+        if key not in self._seen:
+            i = self.positions(length)[:, None, :, None]
+            j = torch.arange(first, self.longest + length, device=self.lengths.device)
+            seen = j <= i
+            self._seen[key] = seen & (j > i - window) if window else seen
+        return self._seen[key]
+
+
+class Word(nn.Module):
+    """Base of the modules of all words."""
+
+    record: ClassVar[WordRecord]
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        """Fill the word's own parameters (those of `inner` modules are not its own).
+
+        `generator_for("weight")` gives the random numbers of that parameter, so that one parameter's values do not
+        depend on which others there are.
+        """
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
+        """The state with which decoding starts: any object (attributes, a list or a mapping) that holds tensors
+        (batch, ...). `capacity` is the number of positions to make room for. Words of reach "past" only."""
+        raise InputError(f"the word {self.record.name!r} cannot be decoded step by step")
+
+    def reorder(self, state: Any, rows: Tensor) -> Any:
+        """The state of the rows `rows` (whole numbers), for searches that drop and copy rows; `state` is changed."""
+        return select_rows(state, rows)
+
+
+def select_rows(state: Any, rows: Tensor) -> Any:
+    """`state` with the first dimension of every tensor in it indexed by `rows`; objects and containers are changed."""
+    if isinstance(state, Tensor):
+        return state.index_select(0, rows.to(state.device))
+    if isinstance(state, dict):
+        for key, value in state.items():
+            state[key] = select_rows(value, rows)
+    elif isinstance(state, list):
+        state[:] = [select_rows(value, rows) for value in state]
+    elif isinstance(state, tuple):
+        return tuple(select_rows(value, rows) for value in state)
+    elif hasattr(state, "__dict__"):
+        for key, value in vars(state).items():
+            setattr(state, key, select_rows(value, rows))
+    return state
+
+
+def empty(*shape: int) -> nn.Parameter:
+    """A parameter to be filled by `initial_values`."""
+    return nn.Parameter(torch.empty(*shape))
+
+
+@torch.no_grad()
+def fill_normal(parameter: Tensor, generator: torch.Generator, deviation: float) -> None:
+    """Draw a parameter from N(0, deviation^2): in float32 on the generator's device, so that the values do not depend
+    on the parameter's dtype or device."""
+    if parameter.device.type == "meta":
+        return
+    drawn = torch.randn(parameter.shape, generator=generator, device=generator.device, dtype=torch.float32)
+    parameter.copy_(drawn.mul_(deviation))
+
+
+@torch.no_grad()
+def fill(parameter: Tensor | None, value: float) -> None:
+    """Set a parameter, if it is there, to one number."""
+    if parameter is not None:
+        parameter.fill_(value)
+
+
+class Affine(nn.Module):
+    """y = W x + b, a matrix inside a word: weight (size, x), bias (size,) or None.
+
+    Initial values: W from N(0, 1 / (3 x)), which is the variance of PyTorch's default; b 0.
+    """
+
+    def __init__(self, x: int, size: int, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = empty(size, x)
+        self.bias = empty(size) if bias else None
+
+    def initial_values(self, generator_for: GeneratorFor, name: str) -> None:
+        """Fill; `name` is the matrix's name inside its word."""
+        fill_normal(self.weight, generator_for(f"{name}.weight" if name else "weight"), spread(self.weight.shape[1]))
+        fill(self.bias, 0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        size, x = self.weight.shape
+        return f"{x}, {size}, bias={self.bias is not None}"
+
+
+def spread(fan_in: int) -> float:
+    """The default standard deviation of a matrix's entries: sqrt(1 / (3 fan_in))."""
+    return math.sqrt(1 / (3 * max(1, fan_in)))
