@@ -20,7 +20,7 @@ class Settings(BaseModel):
         """Settings from a mapping (of a file or a command line; strings are turned into the fields' types).
 
         `known` are further keys that exist elsewhere, named as candidates for a misspelt one.
-        Raises ConfigError with every mistake: unknown keys with the nearest known ones, wrong types, values out of range.
+        Raises ConfigError with every mistake: unknown keys with the nearest known ones, wrong types, out of range.
         """
         try:
             return cls.model_validate(dict(given))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.generation.toy import Toy
 
+from tests.generation.toy import Toy
 from transformula.errors import InputError
 from transformula.generation.generate import generate
 from transformula.generation.settings import SamplingSettings

@@ -1,0 +1,180 @@
+"""Options: made from the fields of Settings classes and from the keys of a model, so that none is written twice."""
+
+from __future__ import annotations
+
+import argparse
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..errors import InputError, did_you_mean, nearest
+from .door import EXIT_CODES
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+
+MODEL_OPTIONS = {
+    "before": "formula before the layers",
+    "layer": "formula of the layers",
+    "after": "formula after the layers",
+    "output": "formula of the output",
+    "share": "number of the module that a layer uses: layers of equal numbers are one",
+    "order": "which of several formulas a layer uses",
+    "causal": "false: positions see what comes after them too",
+    "init": "initial standard deviations",
+    "depth": "layers",
+    "width": "channels of the residual stream",
+    "heads": "heads of attention",
+    "vocab": "tokens known; by default the tokenizer's",
+    "context": "positions; by default the run's",
+    "dropout": "probability of every dropout() that states none",
+}
+"""Keys of a model file that every model may be given. A number of the model's own (`--rank 8`) is an option too."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, whose mistakes are ours: no abbreviations, the nearest option named, exit status 2."""
+
+    def __init__(self, verb: str, what: str, examples: Sequence[str]) -> None:
+        super().__init__(
+            prog=f"transformula {verb}",
+            description=what,
+            epilog="\n".join(["examples:", *(f"  {e}" for e in examples), "", EXIT_CODES]),
+            formatter_class=Formatter,
+            allow_abbrev=False,
+        )
+        self.verb = verb
+        self.model_options = False
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see: {self.prog} --help")
+
+    def add_model_options(self) -> None:
+        """Let every key of a model file be an option."""
+        self.model_options = True
+        group = self.add_argument_group(
+            "model", "every key of a model file; also each number that the model's text has (--rank 8)"
+        )
+        for key, what in MODEL_OPTIONS.items():
+            metavar = "FORMULA" if key in ("before", "layer", "after", "output") else "VALUE"
+            group.add_argument(f"--{key}", metavar=metavar, default=argparse.SUPPRESS, help=what)
+
+    def add_settings(self, title: str, settings: type[Settings], without: Iterable[str] = ()) -> None:
+        """An option for each field: its name, its type, its description, its default."""
+        group = self.add_argument_group(title)
+        left_out = set(without)
+        for name, field in settings.model_fields.items():
+            if name not in left_out:
+                add_field(group, name, field)
+
+    def parse(self, arguments: Sequence[str]) -> Given:
+        """Read the arguments. Options that are not known here are kept for the model, if it takes any."""
+        rest, others = self.set_apart(arguments)
+        space = vars(self.parse_args(rest))
+        model = {key: space.pop(key) for key in MODEL_OPTIONS if self.model_options and key in space}
+        return Given(space, {**model, **others}, self)
+
+    def set_apart(self, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """Take out `--key value` and `--key=value` whose key is not an option of this verb."""
+        known = set(self._option_string_actions)
+        kept: list[str] = []
+        others: dict[str, str] = {}
+        ahead = list(arguments)
+        while ahead:
+            item = ahead.pop(0)
+            if item == "--":
+                return [*kept, item, *ahead], others
+            name, equals, value = item.partition("=")
+            name = name.replace("_", "-") if name.startswith("--") else name
+            if not name.startswith("--") or name in known:
+                kept.append(f"{name}{equals}{value}" if name.startswith("--") else item)
+                continue
+            key = name[2:].replace("-", "_")
+            if not self.model_options or not key.isidentifier():
+                raise self.unknown(name)
+            if not equals and (not ahead or ahead[0].startswith("--")):
+                raise self.unknown(name)
+            others[key] = value if equals else ahead.pop(0)
+        return kept, others
+
+    def unknown(self, option: str, further: Iterable[str] = ()) -> InputError:
+        """The error for an option that nothing has."""
+        known = [o for o in self._option_string_actions if o.startswith("--")] + [f"--{f}" for f in further]
+        near = nearest(option, known)
+        return InputError(f"unknown option {option};{did_you_mean(near)} see: {self.prog} --help", near=near)
+
+
+class Given:
+    """What was typed. `given["name"]` is an argument; `model` what was said of the model."""
+
+    def __init__(self, arguments: dict[str, Any], model: dict[str, str], parser: Parser) -> None:
+        self.arguments, self.model, self.parser = arguments, model, parser
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+    def of(self, *settings: type[Settings]) -> dict[str, Any]:
+        """The fields of these settings that were typed."""
+        fields = {name: field for group in settings for name, field in group.model_fields.items()}
+        return {key: alone(value, fields[key]) for key, value in self.arguments.items() if key in fields}
+
+    def read(self, settings: type[Any]) -> Any:
+        """The settings of one class, checked."""
+        return settings.read(self.of(settings))
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Wide enough for a line of help beside each option, whatever the terminal says of itself."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34, width=112)
+
+
+def add_field(group: argparse._ArgumentGroup, name: str, field: Any) -> None:
+    """One option for one field of a Settings class."""
+    option, kind = "--" + name.replace("_", "-"), plain_type(field.annotation)
+    what = (field.description or "").replace("%", "%%")
+    default = shown_default(field)
+    what += f" (default: {default})" if default else ""
+    if kind is bool:
+        group.add_argument(option, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=what)
+    elif typing.get_origin(kind) is list:
+        what += "; may be given again"
+        group.add_argument(option, action="append", metavar="VALUE", default=argparse.SUPPRESS, help=what)
+    else:
+        group.add_argument(option, metavar=metavar(kind), default=argparse.SUPPRESS, help=what)
+
+
+def plain_type(annotation: Any) -> Any:
+    """The type without `None`; of several types a list, if one is."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        parts = [p for p in typing.get_args(annotation) if p is not type(None)]
+        lists = [p for p in parts if typing.get_origin(p) is list]
+        return lists[0] if lists else parts[0]
+    return annotation
+
+
+def alone(value: Any, field: Any) -> Any:
+    """An option that may be given again, but was given once, as that one value, where the field takes it so."""
+    one_of = typing.get_origin(field.annotation) in (typing.Union, types.UnionType)
+    return value[0] if one_of and isinstance(value, list) and len(value) == 1 else value
+
+
+def metavar(kind: Any) -> str:
+    """What stands for the value in --help."""
+    if typing.get_origin(kind) is typing.Literal:
+        return "{" + ",".join(map(str, typing.get_args(kind))) + "}"
+    return {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "VALUE")
+
+
+def shown_default(field: Any) -> str:
+    """The default, unless it is 'nothing'."""
+    if field.is_required() or field.default is None or field.default in ([], (), "", False):
+        return ""
+    return "yes" if field.default is True else str(field.default)
+
+
+def flat(given: Mapping[str, Any]) -> str:
+    """Options as they are typed, for a command that the user may copy."""
+    return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in given.items())

@@ -1,0 +1,74 @@
+"""What the pages show is run, and comes out as shown; links between pages lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks, commands, fits, pages, run_page
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def empty(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder to work in, with a cache that no other process sees."""
+    monkeypatch.setenv("TRANSFORMULA_CACHE", str(cache))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", pages(), ids=named)
+def test_page(path: Path, empty: Path) -> None:
+    run_page(path, empty, slow=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [p for p in pages() if "<!-- slow:" in p.read_text(encoding="utf-8")], ids=named)
+def test_page_with_its_longer_blocks(path: Path, empty: Path) -> None:
+    run_page(path, empty, slow=True)
+
+
+@pytest.mark.parametrize("path", pages(), ids=named)
+def test_links(path: Path) -> None:
+    """Links to files of this repository lead to files, and `#headings` to headings."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, heading = target.partition("#")
+        other = (path.parent / name).resolve() if name else path
+        assert other.exists(), f"{named(path)}: {target} leads nowhere"
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert heading in {anchor(title) for title in titles}, f"{named(path)}: no heading for {target}"
+
+
+def anchor(title: str) -> str:
+    """The anchor that a heading gets on the web."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def test_the_harness_itself(empty: Path) -> None:
+    """A page that shows what does not come out fails; marks and wildcards do what they say."""
+    page = '```python\nprint("a 1 b")\n```\n```output\na ... b\n```\n<!-- not run: no -->\n```python\n1/0\n```\n'
+    assert [b.kind for b in blocks(page)] == ["python", "output", "python"]
+    assert list(blocks(page))[2].marks == {"not run": "no"}
+    assert list(commands("$ a \\\n  b\nx\ny\n$ c\n")) == [("a \\\n  b", "x\ny"), ("c", "")]
+    assert fits("a\n...\nz", "a\nb\nc\nz\n") and fits("a ... z", "a 123 z") and not fits("a\nz", "a\nb\nz")
+    path = empty / "page.md"
+    path.write_text(page, encoding="utf-8")
+    assert run_page(path, empty, slow=False) == 1
+    path.write_text(page.replace("a ... b", "c"), encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"page.md:\d+: printed"):
+        run_page(path, empty, slow=False)
