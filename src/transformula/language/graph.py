@@ -46,7 +46,25 @@ class Value:
     call: Call | None = None
     place: Place | None = None
     stack: str = ""
-    """For "history": the stack whose history is read; "" means the section's own."""
+    """For "history" and a stack's result: the stack that is read; "" means the section's own."""
+    frames: tuple[Frame, ...] = ()
+    """The definitions that the value stands in, outermost first."""
+
+
+@dataclass(eq=False)
+class Frame:
+    """One call of a definition: its values stand in the graph like any others, and know their frame.
+
+    `role` is its part of the names of parameters; `names` are its parameters and local names (what taps read)."""
+
+    name: str
+    label: str
+    place: Place
+    names: dict[str, Any] = field(default_factory=dict)
+    result: Value | None = None
+    role: str = ""
+    labels: dict[str, Any] = field(default_factory=dict)
+    share: int | None = None
 
 
 @dataclass(eq=False)
@@ -91,9 +109,7 @@ class Call:
     numbers: dict[str, Any] = field(default_factory=dict)
     inner: dict[str, Template] = field(default_factory=dict)
     taps: list[str] = field(default_factory=list)
-    scope: tuple[str, ...] = ()
-    shared: str = ""
-    """How the module is shared: "" (its section's), "model" (a label of before/after/output), "share" (by number)."""
+    share: int | None = None
 
 
 @dataclass(eq=False)

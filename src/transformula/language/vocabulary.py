@@ -77,7 +77,8 @@ class WordRecord:
     saved        expression: numbers kept for the backward pass, for each position
     checks       condition -> message shown where it does not hold; {name} is replaced by the value
     inner        role inside the word -> expression of a width (0: not there): made by the file's `norm`
-    taps         values made inside that a formula may read
+    taps         values made inside that a formula may read -> expression of their width ("": scores)
+    ordered      the word itself tells positions apart (rotary, relative, recurrent): then `before` needs no positions
     silent       what the word yields when branches are silent, for the gain: see analysis.py
     family       words of one family may share a label (two faces of one table)
     built        False: checked and explained, not yet built
@@ -102,11 +103,12 @@ class WordRecord:
     saved: str = "0"
     checks: Mapping[str, str] = field(default_factory=dict)
     inner: Mapping[str, str] = field(default_factory=dict)
-    taps: tuple[str, ...] = ()
+    taps: Mapping[str, str] = field(default_factory=dict)
     silent: str = ""
     family: str = ""
     version: int = 1
     built: bool = True
+    ordered: bool = False
     equation: str = ""
     source: str = ""
 
@@ -145,7 +147,7 @@ def record_from(name: str, stated: Mapping[str, Any], module: str) -> WordRecord
             raise wrong(f"option {key!r}: {error}") from None
     if fields.get("kind") not in KINDS:
         raise wrong(f"has the kind {fields.get('kind')!r}; known: {', '.join(KINDS)}")
-    for key in ("numbers", "ports", "taps"):
+    for key in ("numbers", "ports"):
         fields[key] = tuple(fields.get(key, ()))
     for key in fields["numbers"]:
         if key not in options:

@@ -90,7 +90,7 @@ from .word import Word, word
     "+ 4 * heads * size * span",
     state="0 if memory > 0 else 2 * kv_heads * size",
     saved="x + memory + q + k + v + 2 * heads * size + 2 * kv_heads * size + heads",
-    taps=("q", "k", "v", "scores"),
+    taps={"q": "heads * size", "k": "kv_heads * size", "v": "kv_heads * size", "scores": ""},
     equation="y = W_o softmax(scale q k^T) v, with q = W_q x, k = W_k x, v = W_v x, head by head",
     source="Vaswani et al. 2017; kv_heads: Ainslie et al., 2305.13245; qk_norm: 2302.05442; cap: Gemma 2, 2408.00118",
 )
@@ -132,7 +132,7 @@ class Attention(Word):
     flops="2 * (q + v * q // k) * span",
     state="k + v",
     saved="q + k + v + v * q // k + heads",
-    taps=("scores",),
+    taps={"scores": ""},
     equation="y = softmax(scale q k^T) v, head by head",
     source="Vaswani et al. 2017",
 )

@@ -1,0 +1,360 @@
+"""A model file: YAML whose values are texts of the language. Read by hand from YAML's nodes, so that every text knows its
+line, numbers stay as written (`1e-3`), and a key that stands twice, an anchor or a tag is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from .messages import FormulaError, unknown
+from .parser import MOST_CHARACTERS, MOST_LEVELS
+from .source import Place, Source
+
+LANGUAGE = 1
+
+FORMULAS = ("before", "layer", "after", "output")
+STACK_KEYS = ("before", "layer", "layers", "order", "after", "share", "causal")
+HOOKS = ("init", "calibrate", "after_step", "schedule", "policy", "carry")
+MODEL_KEYS = ("language", "name", "about", "words", "output", "inputs", *STACK_KEYS, *HOOKS)
+"""Keys of a model file besides its numbers and its stacks."""
+
+FREE_NUMBERS = ("depth", "width", "heads", "vocab", "context")
+"""Numbers that a file may hold without reading them."""
+
+INPUTS = ("tokens", "source", "types", "targets", "image", "audio", "document", "rank")
+"""What a task may give; other inputs are declared under `inputs:`."""
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True)
+class StackText:
+    """The texts of one stack. `layers` holds the formulas by name ("layer" if there is one)."""
+
+    name: str
+    numbers: Mapping[str, Source] = field(default_factory=dict)
+    before: Source | None = None
+    layers: Mapping[str, Source] = field(default_factory=dict)
+    order: Source | tuple[Source, ...] | None = None
+    after: Source | None = None
+    share: Source | None = None
+    causal: bool = True
+    place: Place | None = None
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """A model file, read and not yet checked. `about` is prose for readers; it changes nothing."""
+
+    name: str = ""
+    numbers: Mapping[str, Source] = field(default_factory=dict)
+    stacks: tuple[StackText, ...] = ()
+    words: Mapping[str, Source] = field(default_factory=dict)
+    output: Source | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    hooks: Mapping[str, Any] = field(default_factory=dict)
+    about: Mapping[str, str] = field(default_factory=dict)
+    file: str = ""
+
+    @property
+    def single(self) -> bool:
+        """Whether the model is one stack, written at the top of the file."""
+        return len(self.stacks) == 1 and not self.stacks[0].name
+
+    def override(self, given: Mapping[str, Any]) -> ModelText:
+        """This model with other numbers and formulas, as given on a command line: `{"depth": 4, "after": "x = norm(x)"}`.
+
+        A formula of None is taken out. Raises FormulaError for a key that the model does not have.
+        """
+        result = self
+        for key, value in given.items():
+            source = None if value is None else Source(key, str(value))
+            if key in ("name",):
+                result = dataclasses.replace(result, name=str(value))
+            elif key == "output":
+                result = dataclasses.replace(result, output=source)
+            elif key in HOOKS:
+                hooks = {k: v for k, v in result.hooks.items() if k != key}
+                if value is not None:
+                    hooks[key] = value if isinstance(value, Mapping) else str(value)
+                result = dataclasses.replace(result, hooks=hooks)
+            elif key in STACK_KEYS:
+                if not self.single:
+                    raise FormulaError("key-value", None, name=key, detail="this model has several stacks", remedy="change it in the file")
+                stack = result.stacks[0]
+                if key == "layer":
+                    stack = dataclasses.replace(stack, layers={"layer": source} if source else {}, order=None)
+                elif key == "causal":
+                    stack = dataclasses.replace(stack, causal=str(value).lower() in ("true", "1", "yes"))
+                elif key == "layers":
+                    raise FormulaError("key-value", None, name=key, detail="several formulas are given in a file", remedy="write a model file")
+                else:
+                    stack = dataclasses.replace(stack, **{key: source})
+                result = dataclasses.replace(result, stacks=(stack,))
+            elif key in result.numbers or key in FREE_NUMBERS or key == "dropout":
+                if source is not None:
+                    result = dataclasses.replace(result, numbers={**result.numbers, key: Source(f"number {key}", source.text)})
+            else:
+                known = [*result.numbers, *FREE_NUMBERS, *STACK_KEYS, "output", *HOOKS]
+                raise unknown("unknown-key", None, key, known)
+        return result
+
+
+def from_formula(text: str, name: str = "") -> ModelText:
+    """A bare formula, as typed on a command line: the `layer` of a model with nothing else."""
+    return ModelText(name=name, stacks=(StackText("", layers={"layer": Source("layer", text.strip("\n"))}),))
+
+
+def read_file(path: str | Path) -> ModelText:
+    """Read a model file. Raises FormulaError with the file and line."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise FormulaError("not-yaml", None, detail=f"{path} does not exist") from None
+    except IsADirectoryError:
+        raise FormulaError("not-yaml", None, detail=f"{path} is a folder") from None
+    except UnicodeDecodeError as error:
+        raise FormulaError("not-yaml", None, detail=f"{path} is not text in UTF-8 (byte {error.start})") from None
+    except OSError as error:
+        raise FormulaError("not-yaml", None, detail=f"{path} cannot be read: {error.strerror}") from None
+    return read_text(text, file=str(path))
+
+
+def read_text(text: str, file: str = "") -> ModelText:
+    """Read the text of a model file."""
+    return next(read_documents(text, file), None) or _nothing(file)
+
+
+def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
+    """The models of a text that holds several YAML documents."""
+    whole = Source("file", text, file)
+    if len(text) > 50 * MOST_CHARACTERS:
+        raise FormulaError("too-long", Place(whole, 1, 0, 1, 10), count=len(text))
+    if max((row.count("[") + row.count("{") for row in text.splitlines()), default=0) > 10 * MOST_LEVELS:
+        raise FormulaError("too-deep", None)
+    try:
+        for token in yaml.scan(text, Loader=yaml.SafeLoader):
+            if isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)):
+                line, column = token.start_mark.line + 1, token.start_mark.column
+                raise FormulaError("not-yaml", Place(whole, line, column, line, column + 1), detail="anchors, aliases and tags are not part of it")
+        for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
+            yield Reader(whole).model(node)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = Place(whole, mark.line + 1, mark.column, mark.line + 1, mark.column + 1) if mark else None
+        raise FormulaError("not-yaml", place, detail=getattr(error, "problem", None) or str(error)) from None
+    except RecursionError:
+        raise FormulaError("too-deep", None) from None
+
+
+def _nothing(file: str) -> ModelText:
+    raise FormulaError("not-yaml", None, detail=f"{file or 'the text'} is empty")
+
+
+class Reader:
+    """Turns YAML's nodes into a ModelText."""
+
+    def __init__(self, whole: Source) -> None:
+        self.whole = whole
+
+    def place(self, node: yaml.Node) -> Place:
+        start, end = node.start_mark, node.end_mark
+        return Place(self.whole, start.line + 1, start.column, end.line + 1, end.column)
+
+    def wrong(self, node: yaml.Node, name: str, detail: str, remedy: str) -> FormulaError:
+        return FormulaError("key-value", self.place(node), name=name, detail=detail, remedy=remedy)
+
+    def mapping(self, node: yaml.Node, name: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
+        if not isinstance(node, yaml.MappingNode):
+            raise self.wrong(node, name, "is not a mapping", "write keys with a colon")
+        rows: list[tuple[str, yaml.Node, yaml.Node]] = []
+        seen: set[str] = set()
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise self.wrong(key, name, "has a key that is not a name", "write a plain name")
+            if key.value in seen:
+                raise FormulaError("key-twice", self.place(key), name=key.value)
+            seen.add(key.value)
+            rows.append((key.value, key, value))
+        return rows
+
+    def text(self, node: yaml.Node, name: str, source: str | None = None) -> Source:
+        """A scalar as a source that knows where it stands in the file."""
+        if not isinstance(node, yaml.ScalarNode):
+            raise self.wrong(node, name, "is not a text", "write it on one line, or after | on lines of its own")
+        line, indent, text = node.start_mark.line + 1, node.start_mark.column, node.value
+        if node.style in ("|", ">"):
+            rows = self.whole.text.splitlines()
+            line += 1
+            while line <= len(rows) and not rows[line - 1].strip():
+                line += 1
+            indent = len(rows[line - 1]) - len(rows[line - 1].lstrip()) if line <= len(rows) else 0
+            text = text.lstrip("\n").rstrip()
+        elif node.style:
+            indent += 1
+        return Source(source or name, text, self.whole.file, line, indent)
+
+    def flag(self, node: yaml.Node, name: str) -> bool:
+        value = self.text(node, name).text
+        if value not in ("true", "false", "True", "False"):
+            raise self.wrong(node, name, f"is {value!r}", "write true or false")
+        return value.lower() == "true"
+
+    def model(self, node: yaml.Node | None) -> ModelText:
+        if node is None:
+            _nothing(self.whole.file)
+        rows = self.mapping(node, "the file")  # type: ignore[arg-type]
+        here: dict[str, Any] = {"file": self.whole.file}
+        numbers: dict[str, Source] = {}
+        stacks: list[StackText] = []
+        hooks: dict[str, Any] = {}
+        own: list[tuple[str, yaml.Node, yaml.Node]] = []
+        for key, key_node, value in rows:
+            if key == "language":
+                given = self.text(value, key).text
+                if not given.isdigit():
+                    raise self.wrong(value, key, f"is {given!r}", f"write language: {LANGUAGE}")
+                if int(given) > LANGUAGE:
+                    raise FormulaError("newer-language", self.place(value), given=given, known=LANGUAGE)
+            elif key == "name":
+                here["name"] = self.text(value, key).text
+            elif key == "about":
+                here["about"] = {k: self.text(v, k).text for k, _, v in self.mapping(value, key)}
+            elif key == "words":
+                here["words"] = {k: self.text(v, k, f"definition {k.split('(')[0]}") for k, _, v in self.mapping(value, key)}
+            elif key == "inputs":
+                here["inputs"] = {k: self.text(v, k).text for k, _, v in self.mapping(value, key)}
+            elif key == "output":
+                here["output"] = self.text(value, key)
+            elif key in HOOKS:
+                hooks[key] = self.hook(value, key)
+            elif key in STACK_KEYS:
+                own.append((key, key_node, value))
+            elif isinstance(value, yaml.MappingNode) and any(k.value in STACK_KEYS for k, _ in value.value):
+                stacks.append(self.stack(key, self.mapping(value, key), key_node))
+            elif isinstance(value, yaml.ScalarNode) and NAME.match(key) and self.numeric(value):
+                numbers[key] = self.text(value, key, f"number {key}")
+            else:
+                near_numbers = [] if isinstance(value, yaml.MappingNode) else list(FREE_NUMBERS)
+                raise unknown("unknown-key", self.place(key_node), key, [*MODEL_KEYS, *near_numbers])
+        if own and stacks:
+            raise FormulaError("key-value", self.place(own[0][1]), name=own[0][0], detail="stands beside named stacks", remedy="put it into one of them")
+        if not stacks:
+            stacks = [self.stack("", own, node)]
+        return ModelText(numbers=numbers, stacks=tuple(stacks), hooks=hooks, **here)
+
+    def numeric(self, node: yaml.ScalarNode) -> bool:
+        """Whether a text may be a number: it holds no assignment."""
+        return bool(node.value.strip()) and not re.search(r"(?<![<>=!])=(?!=)", node.value)
+
+    def hook(self, node: yaml.Node, key: str) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return {k: self.text(v, f"{key}, {k}") for k, _, v in self.mapping(node, key)}
+        return self.text(node, key)
+
+    def stack(self, name: str, rows: Sequence[tuple[str, yaml.Node, yaml.Node]], node: yaml.Node) -> StackText:
+        here: dict[str, Any] = {}
+        numbers: dict[str, Source] = {}
+        prefix = f"{name}, " if name else ""
+        for key, key_node, value in rows:
+            if key in ("before", "after"):
+                here[key] = self.text(value, key, prefix + key)
+            elif key == "layer":
+                here["layers"] = {"layer": self.text(value, key, prefix + key)}
+            elif key == "layers":
+                here["layers"] = {k: self.text(v, k, f"{prefix}layers, {k}") for k, _, v in self.mapping(value, key)}
+            elif key == "order":
+                if isinstance(value, yaml.SequenceNode):
+                    here[key] = tuple(self.text(v, key) for v in value.value)
+                else:
+                    here[key] = self.text(value, key)
+            elif key == "share":
+                here[key] = self.text(value, key)
+            elif key == "causal":
+                here[key] = self.flag(value, key)
+            elif isinstance(value, yaml.ScalarNode) and NAME.match(key) and self.numeric(value):
+                numbers[key] = self.text(value, key, f"number {key}")
+            else:
+                raise unknown("unknown-key", self.place(key_node), key, [*STACK_KEYS, *FREE_NUMBERS])
+        if any(r[0] == "layer" for r in rows) and any(r[0] == "layers" for r in rows):
+            raise FormulaError("key-value", self.place(node), name="layers", detail="stands beside `layer`", remedy="keep one of them")
+        return StackText(name, numbers=numbers, place=self.place(node), **here)
+
+
+def write_text(model: ModelText) -> str:
+    """The text of a model file that reads as `model`: what a checkpoint carries."""
+    lines = [f"language: {LANGUAGE}"]
+    if model.name:
+        lines.append(f"name: {_plain(model.name)}")
+    if model.about:
+        lines.append("about:")
+        lines += [f"  {key}: {_plain(value)}" for key, value in model.about.items()]
+    lines += [f"{key}: {_plain(value.text)}" for key, value in model.numbers.items()]
+    if model.inputs:
+        lines.append("inputs:")
+        lines += [f"  {key}: {_plain(value)}" for key, value in model.inputs.items()]
+    if model.words:
+        lines.append("words:")
+        for key, value in model.words.items():
+            lines += _formula(_plain(key), value.text, 2)
+    for stack in model.stacks:
+        indent = 2 if stack.name else 0
+        if stack.name:
+            lines.append(f"{stack.name}:")
+        pad = " " * indent
+        if not stack.causal:
+            lines.append(f"{pad}causal: false")
+        lines += [f"{pad}{key}: {_plain(value.text)}" for key, value in stack.numbers.items()]
+        if stack.before:
+            lines += _formula("before", stack.before.text, indent)
+        if list(stack.layers) == ["layer"]:
+            lines += _formula("layer", stack.layers["layer"].text, indent)
+        elif stack.layers:
+            lines.append(f"{pad}layers:")
+            for key, value in stack.layers.items():
+                lines += _formula(key, value.text, indent + 2)
+        if isinstance(stack.order, tuple):
+            lines.append(f"{pad}order: [{', '.join(o.text for o in stack.order)}]")
+        elif stack.order:
+            lines.append(f"{pad}order: {_plain(stack.order.text)}")
+        if stack.share:
+            lines.append(f"{pad}share: {_plain(stack.share.text)}")
+        if stack.after:
+            lines += _formula("after", stack.after.text, indent)
+    if model.output:
+        lines += _formula("output", model.output.text, 0)
+    for key, hook in model.hooks.items():
+        if isinstance(hook, Mapping):
+            lines.append(f"{key}:")
+            lines += [f"  {_plain(k)}: {_plain(v.text if isinstance(v, Source) else str(v))}" for k, v in hook.items()]
+        else:
+            lines.append(f"{key}: {_plain(hook.text if isinstance(hook, Source) else str(hook))}")
+    return "\n".join(lines) + "\n"
+
+
+def _formula(key: str, text: str, indent: int) -> list[str]:
+    pad = " " * indent
+    if "\n" not in text:
+        return [f"{pad}{key}: {_plain(text)}"]
+    return [f"{pad}{key}: |", *(f"{pad}  {row}".rstrip() for row in text.strip("\n").splitlines())]
+
+
+def _plain(text: str) -> str:
+    """A text as a YAML scalar on one line: plain where YAML reads it back as it is, else quoted."""
+    if "\n" not in text:
+        try:
+            node = yaml.compose(f"k: {text}\n", Loader=yaml.SafeLoader)
+            value = node.value[0][1] if node else None
+            if isinstance(value, yaml.ScalarNode) and value.value == text and value.style is None:
+                return text
+        except yaml.YAMLError:
+            pass
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -1,0 +1,162 @@
+"""Numbers: known when the model is built. Finite, at most 1e9 in size; a whole result is an integer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from .messages import FormulaError, unknown
+from .parser import parse_expression
+from .source import Place, Source
+from .syntax import Binary, Call, Choice, Compare, Flag, Logic, Name, Negative, Node, Number, Text
+
+LARGEST = 1e9
+
+FUNCTIONS: dict[str, Callable[..., float]] = {
+    "sqrt": math.sqrt, "log": math.log, "exp": math.exp, "abs": abs, "min": min, "max": max,
+}
+OF_ONE = ("sqrt", "log", "exp", "abs")
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+}
+
+
+def tidy(value: float, place: Place | None, largest: float = LARGEST) -> int | float:
+    """The number itself, whole numbers as integers. Raises FormulaError if it is too large or not finite."""
+    if isinstance(value, complex) or not abs(value) <= largest:
+        raise FormulaError("number-too-large", place)
+    return int(value) if value == int(value) else value
+
+
+def fold(operator: str, left: float, right: float, place: Place | None, largest: float = LARGEST) -> int | float:
+    """`left operator right`, guarded: powers are tried as floats first, so that none is ever large."""
+    try:
+        match operator:
+            case "+":
+                return tidy(left + right, place, largest)
+            case "-":
+                return tidy(left - right, place, largest)
+            case "*":
+                return tidy(left * right, place, largest)
+            case "/":
+                return tidy(left / right, place, largest)
+            case "//":
+                return tidy(left // right, place, largest)
+            case "%":
+                return tidy(left % right, place, largest)
+            case _:
+                power = float(left) ** float(right)
+                if isinstance(power, complex):
+                    raise FormulaError("number-domain", place, what=f"a power of {right}", value=left)
+                return tidy(power, place, largest)
+    except ZeroDivisionError:
+        raise FormulaError("division-by-zero", place) from None
+    except OverflowError:
+        raise FormulaError("number-too-large", place) from None
+
+
+def apply_function(name: str, values: list[Any], place: Place | None, largest: float = LARGEST) -> int | float:
+    """A function of numbers: sqrt log exp abs of one; min max of several."""
+    if (name in OF_ONE and len(values) != 1) or not values:
+        raise FormulaError("argument-count", place, word=name, expected="one number" if name in OF_ONE else "numbers",
+                           given=len(values), equation=f"{name}(...)")
+    try:
+        return tidy(FUNCTIONS[name](*values) if name in OF_ONE else FUNCTIONS[name](values), place, largest)
+    except ValueError:
+        raise FormulaError("number-domain", place, what=name, value=values[0]) from None
+    except OverflowError:
+        raise FormulaError("number-too-large", place) from None
+
+
+def evaluate(node: Node, number: Callable[[Name], Any], largest: float = LARGEST) -> Any:
+    """The number an expression stands for; `number` looks names up. Tests give booleans.
+
+    Raises FormulaError at the place of what is not a number.
+    """
+    match node:
+        case Number(value=value) | Text(value=value) | Flag(value=value):
+            return value
+        case Name():
+            return number(node)
+        case Negative(operand=operand):
+            return tidy(-as_number(operand, evaluate(operand, number, largest)), node.place, largest)
+        case Binary(operator=operator, left=left, right=right):
+            a, b = evaluate(left, number, largest), evaluate(right, number, largest)
+            return fold(operator, as_number(left, a), as_number(right, b), node.place, largest)
+        case Choice(test=test, then=then, other=other):
+            return evaluate(then if evaluate(test, number, largest) else other, number, largest)
+        case Compare(operators=operators, parts=parts):
+            values = [evaluate(p, number, largest) for p in parts]
+            return all(COMPARISONS[o](a, b) for o, a, b in zip(operators, values, values[1:], strict=False))
+        case Logic(operator="and", parts=parts):
+            return all(evaluate(p, number, largest) for p in parts)
+        case Logic(operator="or", parts=parts):
+            return any(evaluate(p, number, largest) for p in parts)
+        case Logic(parts=parts):
+            return not evaluate(parts[0], number, largest)
+        case Call(word=word, items=items, label="", options=()) if word in FUNCTIONS:
+            return apply_function(word, [as_number(i, evaluate(i, number, largest)) for i in items], node.place, largest)
+    raise FormulaError("not-a-number", node.place, what=f"`{node.place.text}`")
+
+
+def as_number(node: Node, value: Any) -> Any:
+    if isinstance(value, (int, float)):
+        return value
+    raise FormulaError("not-a-number", node.place, what=f"{value!r}")
+
+
+@lru_cache(maxsize=4096)
+def _expression(text: str) -> Node:
+    return parse_expression(Source("expression of a word", text), strings=True)
+
+
+def evaluate_text(text: str, names: Mapping[str, Any]) -> Any:
+    """The value of an expression of a word's record, over `names`. Raises KeyError for a name that is not there."""
+
+    def look(node: Name) -> Any:
+        if node.name == "pi":
+            return math.pi
+        return names[node.name]
+
+    return evaluate(_expression(text), look, largest=1e18)
+
+
+def resolve(given: Mapping[str, Node], outer: Mapping[str, Any], used: set[str]) -> dict[str, int | float]:
+    """The numbers of a file, each an expression of the others and of `outer`; names that are read go into `used`."""
+    values: dict[str, int | float] = {}
+    waiting: list[str] = []
+
+    def value_of(name: str, place: Place | None) -> int | float:
+        if name in values:
+            return values[name]
+        if name == "pi":
+            return math.pi
+        if name not in given:
+            if name in outer:
+                used.add(name)
+                return outer[name]
+            raise unknown("unknown-number", place, name, [*given, *outer, "pi"])
+        if name in waiting:
+            raise FormulaError("number-cycle", given[name].place, name=name)
+        waiting.append(name)
+        node = given[name]
+
+        def look(read: Name) -> int | float:
+            if read.name != name:
+                used.add(read.name)
+            return value_of(read.name, read.place)
+
+        value = as_number(node, evaluate(node, look))
+        if isinstance(value, bool):
+            raise FormulaError("not-a-number", node.place, what=str(value))
+        values[name] = tidy(value, node.place)
+        waiting.pop()
+        return values[name]
+
+    for name in given:
+        value_of(name, given[name].place)
+    return values

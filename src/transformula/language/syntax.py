@@ -1,0 +1,149 @@
+"""The tree of a formula: plain, closed, and free of Python's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .source import Place
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a formula and where it stands."""
+
+    place: Place
+
+
+@dataclass(frozen=True)
+class Number(Node):
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Text(Node):
+    """A string; only an option's value."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class Flag(Node):
+    """True or False; only an option's value."""
+
+    value: bool
+
+
+@dataclass(frozen=True)
+class Name(Node):
+    name: str
+
+
+@dataclass(frozen=True)
+class Index(Node):
+    """`name[index]`, or `name[:]` if index is None."""
+
+    name: str
+    index: Node | None
+
+
+@dataclass(frozen=True)
+class Tap(Node):
+    """`call.tap`: a value made inside a call."""
+
+    call: str
+    tap: str
+
+
+@dataclass(frozen=True)
+class Option:
+    """`name=value` in a call."""
+
+    name: str
+    value: Node
+    place: Place
+
+
+@dataclass(frozen=True)
+class Call(Node):
+    word: str
+    label: str
+    items: tuple[Node, ...]
+    options: tuple[Option, ...]
+    head: Place
+    """Where the word itself stands."""
+
+
+@dataclass(frozen=True)
+class Negative(Node):
+    operand: Node
+
+
+@dataclass(frozen=True)
+class Binary(Node):
+    """`operator` is one of + - * / // % **."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@dataclass(frozen=True)
+class Compare(Node):
+    """`parts[0] operators[0] parts[1] ...`, chained as in mathematics."""
+
+    operators: tuple[str, ...]
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Logic(Node):
+    """`and`, `or` of parts, `not` of one."""
+
+    operator: str
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Choice(Node):
+    """`then if test else other`."""
+
+    test: Node
+    then: Node
+    other: Node
+
+
+@dataclass(frozen=True)
+class Line:
+    """`name = value`."""
+
+    name: str
+    value: Node
+    place: Place
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly inside, in the order of the text."""
+    match node:
+        case Index(index=Node() as index):
+            return (index,)
+        case Call():
+            return node.items + tuple(o.value for o in node.options)
+        case Negative():
+            return (node.operand,)
+        case Binary():
+            return (node.left, node.right)
+        case Compare() | Logic():
+            return node.parts
+        case Choice():
+            return (node.then, node.test, node.other)
+    return ()
+
+
+def walk(node: Node) -> list[Node]:
+    """The node and all inside it."""
+    found, waiting = [], [node]
+    while waiting:
+        node = waiting.pop()
+        found.append(node)
+        waiting.extend(children(node))
+    return found
