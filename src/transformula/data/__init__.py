@@ -1,0 +1,4 @@
+"""From files to batches: sources and formats, the split, the token store, the order of windows.
+
+Read in this order: `settings`, `sources`, `splits`, `prepare`, `tokens`, `order`, `windows`.
+"""

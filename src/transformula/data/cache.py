@@ -1,0 +1,133 @@
+"""The cache: what can be made again from the data and takes time. `TRANSFORMULA_CACHE`, or ~/.cache/transformula.
+
+    KIND/KEY/about.json     what it is, for people
+    KIND/KEY/...            the files
+
+A key is a hash of all that the content depends on, so nothing in the cache is ever out of date; changed data has
+another key. An entry is made beside its place and moved there when it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError
+
+ABOUT = "about.json"
+
+
+def cache_folder() -> Path:
+    """Where the cache lies."""
+    named = os.environ.get("TRANSFORMULA_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "transformula"
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One thing in the cache.
+
+    kind   "tokens", "tokenizer", "builtin" or "baselines"
+    about  what was written beside it: of which data, made how
+    bytes  how much it takes
+    made   when, in seconds since 1970
+    """
+
+    kind: str
+    key: str
+    path: Path
+    about: dict[str, Any]
+    bytes: int
+    made: float
+
+
+def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) -> Path:
+    """The folder of an entry, made by `make(folder) -> about` if it is not there.
+
+    Raises DataError where the cache cannot be written. If `make` fails nothing is left behind.
+    """
+    place = cache_folder() / kind / key
+    if (place / ABOUT).is_file():
+        return place
+    with _guarded(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(place.parent)
+        temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{key[:16]}."))
+    try:
+        about = make(temporary)
+        with _guarded(place):
+            (temporary / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
+            for path in temporary.iterdir():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+            if place.exists():  # what a crash or a hand left there without its `about`
+                shutil.rmtree(place, ignore_errors=True)
+            try:
+                temporary.rename(place)
+            except OSError:
+                if not (place / ABOUT).is_file():  # otherwise another process was faster, with the same content
+                    raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return place
+
+
+@contextmanager
+def _guarded(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"the cache cannot be written ({error.strerror or error}); name a folder that can with TRANSFORMULA_CACHE",
+            path=place,
+        ) from None
+
+
+def forget(place: Path) -> None:
+    """Take one entry out, because it turned out to be damaged."""
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that were killed left half made, more than a day ago."""
+    for path in folder.glob(".*"):
+        if path.is_dir() and time.time() - path.stat().st_mtime > 86400:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def cached() -> list[CacheEntry]:
+    """What the cache holds, newest first."""
+    entries = []
+    for about in cache_folder().glob(f"*/*/{ABOUT}"):
+        try:
+            said = json.loads(about.read_text(encoding="utf-8"))
+            size = sum(path.stat().st_size for path in about.parent.iterdir())
+            made = about.stat().st_mtime
+        except (OSError, ValueError):
+            continue
+        entries.append(CacheEntry(about.parent.parent.name, about.parent.name, about.parent, said, size, made))
+    return sorted(entries, key=lambda entry: -entry.made)
+
+
+KINDS = ("tokens", "tokenizer", "builtin", "baselines")
+
+
+def clear_cache() -> int:
+    """Empty the cache: everything is made again when it is needed. Returns how many bytes became free.
+
+    Only the folders of `KINDS` are touched, so that a cache folder named by mistake loses nothing else.
+    """
+    freed = 0
+    for kind in KINDS:
+        folder = cache_folder() / kind
+        freed += sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        shutil.rmtree(folder, ignore_errors=True)
+    return freed

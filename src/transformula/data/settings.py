@@ -1,0 +1,45 @@
+"""Settings of data: which text, how it is split, how it becomes tokens."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from ..settings import Settings
+from .splits import FRACTION
+
+
+class DataSettings(Settings):
+    """Which text a language model learns from."""
+
+    data: str | list[str] = Field(
+        "python-docs",
+        description="a file, a folder, a pattern such as 'texts/*.md', a list of these, or python-docs or python-code",
+    )
+    column: str | None = Field(
+        None, description="which column holds the text; by default 'text', or the only one of strings"
+    )
+    validation: str | list[str] | None = Field(
+        None, description="data that measures; by default a part of `data` is held back"
+    )
+    split: float = Field(
+        FRACTION, gt=0, le=0.5, description="the share of `data` that is held back: of documents, or of a single text"
+    )
+    tokenizer: str = Field(
+        "auto",
+        min_length=1,
+        description="characters, bytes, bpe, or a folder that holds a tokenizer; auto: characters for a single text of"
+        " at most 128 distinct ones and 2 million in all, else bpe",
+    )
+    stride: int = Field(
+        0,
+        ge=0,
+        description="in evaluation, how many tokens a window is moved on; 0: `context`, so that windows do not overlap;"
+        " less gives each token more context and takes longer",
+    )
+
+    @field_validator("data", "validation")
+    @classmethod
+    def _named(cls, value: str | list[str] | None) -> str | list[str] | None:
+        if value is not None and (not value or any(not str(one).strip() for one in value)):
+            raise ValueError("a source without a name; expected a file, a folder, a pattern or a built-in set")
+        return value

@@ -1,0 +1,74 @@
+"""Which text is trained on, and which measures.
+
+Many documents are split by document: one whose hash falls into the lowest tenth of all hashes measures. So the side of
+a document depends on its content alone, neither on the others nor on the order of files, and equal documents are on
+one side. A single text is cut: its last tenth measures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import DataError
+from .sources import Corpus
+
+FRACTION = 0.1
+
+
+@dataclass(frozen=True)
+class Split:
+    """Texts for training and for validation.
+
+    how      one line that says how they were told apart
+    whole    the texts are whole documents (not one text cut in two): each is ended by a token
+    removed  documents that were taken out of training because they are in the validation file too
+    """
+
+    training: list[str]
+    validation: list[str]
+    how: str
+    whole: bool
+    removed: int = 0
+
+
+def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
+    """Split a corpus. Raises DataError for a text too short to be cut."""
+    distinct = dict.fromkeys(corpus.digests)
+    if len(distinct) == 1:
+        text = corpus.documents[0]
+        # Written so that a tenth gives int(0.9 * n), the cut that everyone makes in tiny Shakespeare.
+        cut = int((1 - fraction) * len(text))
+        if not 0 < cut < len(text):
+            raise DataError(f"is too short to be split: {len(text)} characters", path=corpus.name)
+        return Split([text[:cut]], [text[cut:]], f"the last {fraction:.3g} of the text validates", whole=False)
+    below = int(fraction * 2**64)
+    chosen = {digest for digest in distinct if int.from_bytes(digest[:8], "big") < below}
+    if not chosen:
+        chosen = {min(distinct)}
+    elif len(chosen) == len(distinct):
+        chosen.remove(max(chosen))
+    training: list[str] = []
+    validation: list[str] = []
+    for digest, document in zip(corpus.digests, corpus.documents, strict=True):
+        (validation if digest in chosen else training).append(document)
+    how = (
+        f"{len(validation)} of {len(corpus.documents)} documents validate, chosen by their hash (about {fraction:.3g})"
+    )
+    return Split(training, validation, how, whole=True)
+
+
+def split_given(corpus: Corpus, validation: Corpus) -> Split:
+    """Training and validation as given. What is in both is taken out of training.
+
+    Raises DataError if nothing is left to train on.
+    """
+    held = set(validation.digests)
+    pairs = zip(corpus.digests, corpus.documents, strict=True)
+    training = [document for digest, document in pairs if digest not in held]
+    if not training:
+        raise DataError(
+            f"is also the validation data ({validation.name}): nothing is left to train on", path=corpus.name
+        )
+    whole = len(training) > 1 or len(validation.documents) > 1
+    removed = len(corpus.documents) - len(training)
+    return Split(training, validation.documents, f"validation data given: {validation.name}", whole, removed)

@@ -1,0 +1,134 @@
+"""The token store: a corpus as one long row of ids on disk, mapped into memory.
+
+Many documents:   end, document, end, document, end, ...      A single text:   text
+
+`end` is the tokenizer's end of a document. It stands first too, so that the first token of the first document has
+something before it and is predicted like all others. Ids are kept in 2 bytes each where the vocabulary fits, else in 4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError
+from ..tokenizers.base import Tokenizer
+from .cache import ABOUT, cached_entry, forget
+
+VERSION = 1
+FILE = "tokens.bin"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A row of ids, memory-mapped.
+
+    ids         (tokens,) uint16 or uint32
+    text_bytes  UTF-8 bytes of the text that all ids together stand for
+    documents   how many
+    """
+
+    ids: np.ndarray
+    text_bytes: int
+    characters: int
+    documents: int
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def id_type(vocab: int) -> np.dtype[Any]:
+    """The smallest of uint16 and uint32 that holds the ids 0 to vocab - 1. Raises DataError beyond that."""
+    for kind in (np.uint16, np.uint32):
+        if vocab - 1 <= np.iinfo(kind).max:
+            return np.dtype(kind).newbyteorder("<")
+    raise DataError(f"a vocabulary of {vocab} tokens does not fit in 32 bits")
+
+
+def token_store(documents: Sequence[str], tokenizer: Tokenizer, *, whole: bool = True, name: str = "") -> Tokens:
+    """The ids of documents, from the cache or made now.
+
+    whole  the texts are whole documents: each is followed by the end of a document, if the tokenizer has one
+    name   what the cache's list says of it
+
+    The key is a hash of the documents and the tokenizer: changed input is another store. Raises InputError for text
+    that the tokenizer does not know, DataError where the cache cannot be written.
+    """
+    digest = hashlib.sha256(f"{VERSION} {tokenizer.identity} {whole}".encode())
+    for document in documents:
+        digest.update(hashlib.sha256(document.encode("utf-8")).digest())
+    key = digest.hexdigest()[:32]
+
+    def make(folder: Path) -> dict[str, Any]:
+        count = _write(folder / FILE, documents, tokenizer, whole)
+        return {
+            "data": name,
+            "tokenizer": f"{tokenizer.kind}, {tokenizer.vocab} tokens",
+            "tokens": count,
+            "type": id_type(tokenizer.vocab).name,
+            "bytes": sum(len(document.encode("utf-8")) for document in documents),
+            "characters": sum(map(len, documents)),
+            "documents": len(documents),
+        }
+
+    for _ in range(2):
+        folder = cached_entry("tokens", key, make)
+        found = _open(folder, tokenizer.vocab)
+        if found is not None:
+            return found
+        forget(folder)
+    raise DataError(
+        "the cache's file of tokens is damaged, again after it was made anew; is the disk full?", path=folder
+    )
+
+
+def _write(path: Path, documents: Sequence[str], tokenizer: Tokenizer, whole: bool) -> int:
+    """Write the ids; returns how many."""
+    kind = id_type(tokenizer.vocab)
+    end = tokenizer.end_of_document if whole else None
+    mark = np.array([] if end is None else [end], dtype=kind)
+    count = 0
+    with path.open("wb") as file:
+        pieces = [mark]
+        for start, stop in _groups(documents):
+            for ids in tokenizer.encode_many(documents[start:stop]):
+                if len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.vocab:
+                    raise DataError(
+                        f"the tokenizer gave the id {ids.max()}, but has {tokenizer.vocab} tokens; its file is damaged"
+                    )
+                pieces += [ids.astype(kind), mark]
+            row = np.concatenate(pieces)
+            row.tofile(file)
+            count += len(row)
+            pieces = []
+    return count
+
+
+def _groups(documents: Sequence[str], most: int = 16_000_000) -> list[tuple[int, int]]:
+    """Ranges of documents of about so many characters: what is encoded at a time."""
+    groups, start, size = [], 0, 0
+    for i, document in enumerate(documents):
+        size += len(document)
+        if size >= most:
+            groups.append((start, i + 1))
+            start, size = i + 1, 0
+    return [*groups, (start, len(documents))] if start < len(documents) else groups
+
+
+def _open(folder: Path, vocab: int) -> Tokens | None:
+    """The store of a folder; None if the file is not what its description says."""
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        kind = id_type(vocab)
+        if about["type"] != kind.name or (folder / FILE).stat().st_size != about["tokens"] * kind.itemsize:
+            return None
+        ids = np.memmap(folder / FILE, dtype=kind, mode="r") if about["tokens"] else np.empty(0, kind)
+        return Tokens(ids, about["bytes"], about["characters"], about["documents"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,154 @@
+"""Files of every format, right and wrong."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from transformula.data.format import formats, read_file
+from transformula.data.sources import read_corpus
+from transformula.errors import DataError, MissingExtra
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def lines(*rows) -> str:
+    return "\n".join(map(json.dumps, rows)) + "\n"
+
+
+class TestFormats:
+    def test_text_is_read_as_it_is(self, tmp_path):
+        assert read_file(write(tmp_path / "a.txt", "é\r\nb\n\n ")) == ["é\r\nb\n\n "]
+        assert read_file(write(tmp_path / "a.anything", b"\xef\xbb\xbfmarked")) == ["marked"]
+        assert read_file(write(tmp_path / "b.txt.gz", gzip.compress(b"packed"))) == ["packed"]
+
+    def test_jsonl(self, tmp_path):
+        path = write(tmp_path / "a.jsonl", lines({"id": 1, "text": "a\u2028b"}, {"id": 2, "text": None}) + '\n"bare"\n')
+        assert read_file(path) == ["a\u2028b", "", "bare"]
+        path = write(tmp_path / "a.jsonl.gz", gzip.compress(lines({"title": "t", "n": 3}).encode()))
+        assert read_file(path) == ["t"]
+        path = write(tmp_path / "b.jsonl", lines({"q": "?", "a": "!"}))
+        assert read_file(path, "a") == ["!"]
+
+    def test_tables(self, tmp_path):
+        path = write(tmp_path / "a.csv", 'id,text\n1,"a ""b"",\nc"\n2,d\n')
+        assert read_file(path) == ['a "b",\nc', "d"]
+        assert read_file(write(tmp_path / "a.tsv", "n\tsaid\n1\thello\n2\tyou, too\n")) == ["hello", "you, too"]
+        assert read_file(write(tmp_path / "b.csv", "1,x\n2,y\n"), "2") == ["x", "y"]
+        assert read_file(write(tmp_path / "c.csv", "text\n" + "w" * 200_000)) == ["w" * 200_000]
+
+    def test_parquet(self, tmp_path):
+        pyarrow = pytest.importorskip("pyarrow")
+        table = pyarrow.table({"n": [1, 2], "text": ["a", None], "other": ["x", "y"]})
+        pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "a.parquet")
+        assert read_file(tmp_path / "a.parquet") == ["a", ""]
+        assert read_file(tmp_path / "a.parquet", "other") == ["x", "y"]
+        with pytest.raises(DataError, match="holds int64; expected strings, as in: text, other"):
+            read_file(tmp_path / "a.parquet", "n")
+        with pytest.raises(DataError, match="its columns: n, text, other"):
+            read_file(tmp_path / "a.parquet", "no")
+
+    def test_parquet_without_the_extra(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+        with pytest.raises(MissingExtra, match="pip install 'transformula\\[parquet\\]'"):
+            read_file(write(tmp_path / "a.parquet", b"PAR1"))
+
+    def test_a_format_is_one_function(self, tmp_path):
+        @formats.register("dashes")
+        def read(path, content, column):
+            return content.decode().split("---")
+
+        assert read_file(write(tmp_path / "a.dashes", "a---b")) == ["a", "b"]
+        assert read_corpus(str(tmp_path)).documents == ["a", "b"]
+
+
+BAD = {
+    "empty": ("a.txt", b"", "a.txt: is empty"),
+    "blank": ("a.txt", b" \n\n", "a.txt: is empty"),
+    "binary": ("a.txt", b"ab\ncd\0e", "a.txt:2: is binary: byte 5 is zero"),
+    "picture": ("a.txt", b"\x89PNG\r\n\x1a\n\0\0", "looks like a picture"),
+    "encoding": ("a.txt", "eins\nzwei Äpfel".encode("latin-1"), "a.txt:2: is not UTF-8: byte 10 is 0xc4"),
+    "encoding, marked": ("a.txt", b"\xef\xbb\xbfa\xff", "byte 4 is 0xff"),
+    "utf-16": ("a.txt", "text".encode("utf-16"), "is in UTF-16; convert it with: iconv -f UTF-16"),
+    "gzip": ("a.txt.gz", b"\x1f\x8b nonsense", "not a whole gzip file"),
+    "gzip cut": ("a.txt.gz", gzip.compress(b"text" * 1000)[:-9], "not a whole gzip file"),
+    "gzip by another name": ("a.txt", gzip.compress(b"text"), "looks like gzip; name it .gz"),
+    "json": ("a.jsonl", b'{"text": "a"}\n{"text": "b"\n', "a.jsonl:2: broken JSON at column 13"),
+    "json nested": ("a.jsonl", b"[" * 100_000, "a.jsonl:1: "),
+    "json value": ("a.jsonl", b'{"text": "a"}\n{"text": 3}\n', "a.jsonl:2: 'text' is the number 3; expected a string"),
+    "json list": ("a.jsonl", b'["a"]\n', "a.jsonl:1: the line is a list"),
+    "json column gone": ("a.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "a.jsonl:2: has no 'text' here; it has: txt"),
+    "json which column": ("a.jsonl", b'{"a": "x", "b": "y"}\n', "(columns: a, b); name it with: column: NAME"),
+    "json half": ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1: holds half a character, \\ud800"),
+    "csv length": ("a.csv", b"text,n\na,1\nb\n", "a.csv:3: has 1 fields here, and 2 in its first row"),
+    "csv quotes": ("a.csv", b'text\n"a" b\n', "a.csv:2: broken table"),
+    "csv which column": ("a.csv", b"a,b\nx,y\n", "2 hold strings (columns: a, b)"),
+    "parquet": ("a.parquet", b"PAR1 nonsense", "is not a whole parquet file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files(tmp_path, name):
+    file, content, said = BAD[name]
+    with pytest.raises(DataError) as error:
+        read_corpus(str(write(tmp_path / file, content)))
+    assert said in str(error.value)
+    assert str(error.value).startswith(str(tmp_path / file))
+    assert len(str(error.value)) < 400
+
+
+def test_column_not_there(tmp_path):
+    path = write(tmp_path / "a.jsonl", lines({"title": "x", "body": "y"}))
+    with pytest.raises(DataError, match="no column 'titel'; did you mean title\\? its columns: title, body"):
+        read_file(path, "titel")
+    with pytest.raises(DataError, match="no column number 3: its rows have 2"):
+        read_file(write(tmp_path / "a.csv", "1,2\n"), "3")
+
+
+def test_missing_and_unreadable(tmp_path, monkeypatch):
+    write(tmp_path / "shakespeare.txt", "to be")
+    with pytest.raises(DataError) as error:
+        read_corpus(str(tmp_path / "shakespear.txt"))
+    assert "there is no such file; did you mean" in str(error.value) and "shakespeare.txt?" in str(error.value)
+    with pytest.raises(DataError, match="did you mean python-docs"):
+        read_corpus("python-doc")
+    with pytest.raises(DataError, match="no folder"):
+        read_corpus(str(tmp_path / "no" / "file.txt"))
+
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(DataError, match="may not be read; .*chmod"):
+        read_corpus(str(tmp_path / "shakespeare.txt"))
+
+
+def test_folders_patterns_and_lists(tmp_path):
+    write(tmp_path / "b.txt", "b")
+    write(tmp_path / "deep" / "a.md", "a")
+    write(tmp_path / "deep" / "c.png", b"\x89PNG")
+    write(tmp_path / ".git" / "x.txt", "hidden")
+    write(tmp_path / "deep" / "d.jsonl", lines({"text": "d"}, {"text": " "}))
+    corpus = read_corpus(str(tmp_path))
+    assert corpus.documents == ["b", "a", "d"] and corpus.files == 3 and corpus.left_out == 1
+    assert read_corpus(str(tmp_path / "**" / "*.md")).documents == ["a"]
+    assert read_corpus([str(tmp_path / "b.txt"), tmp_path / "deep" / "a.md"]).documents == ["b", "a"]
+    with pytest.raises(DataError, match="fits no file"):
+        read_corpus(str(tmp_path / "*.rst"))
+    (tmp_path / "none").mkdir()
+    with pytest.raises(DataError, match="no file of a known format \\(it is empty; known: csv, "):
+        read_corpus(str(tmp_path / "none"))
+    write(tmp_path / "none" / "a.py", "code")
+    with pytest.raises(DataError, match="it holds .py; .*by a pattern"):
+        read_corpus(str(tmp_path / "none"))
+
+
+def test_identity_is_of_the_content(tmp_path):
+    a, b = write(tmp_path / "a.txt", "same"), write(tmp_path / "b.txt", "same")
+    assert read_corpus(str(a)).identity == read_corpus(str(b)).identity
+    assert read_corpus([str(a), str(b)]).identity != read_corpus(str(a)).identity

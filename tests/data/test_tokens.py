@@ -1,0 +1,108 @@
+"""The store of tokens and the cache it lies in."""
+
+import multiprocessing
+
+import numpy as np
+import pytest
+
+from transformula.data import cache as cache_module
+from transformula.data import tokens
+from transformula.data.cache import cached, cached_entry, clear_cache
+from transformula.errors import DataError, InputError
+from transformula.tokenizers.base import tokenizers
+
+BYTES = tokenizers.get("bytes")()
+
+
+def test_documents_and_their_ends():
+    store = tokens.token_store(["ab", "é"], BYTES)
+    assert store.ids.tolist() == [256, 97, 98, 256, 0xC3, 0xA9, 256]
+    assert (store.text_bytes, store.characters, store.documents, len(store)) == (4, 3, 2, 7)
+    assert tokens.token_store(["ab"], BYTES, whole=False).ids.tolist() == [97, 98]
+    characters = tokenizers.get("characters").train(["ab"])
+    assert tokens.token_store(["ab"], characters).ids.tolist() == [0, 1]
+
+
+def test_ids_never_wrap():
+    assert tokens.id_type(65_536) == np.uint16 and tokens.id_type(65_537) == np.uint32
+    with pytest.raises(DataError):
+        tokens.id_type(2**32 + 1)
+    many = "".join(chr(0x100 + i) for i in range(0xD000)) + "".join(chr(0x10000 + i) for i in range(30_000))
+    tokenizer = tokenizers.get("characters").train([many])
+    assert tokenizer.vocab > 65_536
+    store = tokens.token_store([many], tokenizer)
+    assert store.ids.dtype == np.uint32 and np.array_equal(store.ids, np.arange(tokenizer.vocab))
+
+
+def test_cached_by_content_and_tokenizer(cache):
+    first = tokens.token_store(["one", "two"], BYTES)
+    assert isinstance(first.ids, np.memmap)
+    made = {entry.key for entry in cached()}
+    tokens.token_store(["one", "two"], BYTES)
+    assert {entry.key for entry in cached()} == made and len(made) == 1
+    assert tokens.token_store(["one", "twO"], BYTES).ids.tolist() != first.ids.tolist()
+    tokens.token_store(["onetwo"], BYTES)
+    tokens.token_store(["one", "two"], tokenizers.get("characters").train(["one", "two"]))
+    assert len(cached()) == 4
+
+
+def test_nothing_is_left_of_what_failed(cache):
+    tokenizer = tokenizers.get("characters").train(["abc"])
+    with pytest.raises(InputError, match="'d'"):
+        tokens.token_store(["abc", "abd"], tokenizer)
+    assert [p for p in cache.rglob("*") if p.is_file() or p.name.startswith(".")] == []
+
+
+def test_a_damaged_store_is_made_again(cache):
+    tokens.token_store(["some text"], BYTES)
+    (entry,) = cached()
+    file = entry.path / tokens.FILE
+    for content in (file.read_bytes()[:-2], b""):
+        file.write_bytes(content)
+        assert tokens.token_store(["some text"], BYTES).ids[1:-1].tolist() == list(b"some text")
+    (entry.path / cache_module.ABOUT).write_text("{")
+    assert tokens.token_store(["some text"], BYTES).ids[1:-1].tolist() == list(b"some text")
+    (entry.path / cache_module.ABOUT).unlink()
+    assert tokens.token_store(["some text"], BYTES).ids[1:-1].tolist() == list(b"some text")
+
+
+def test_large_data_is_written_in_groups(monkeypatch):
+    documents = ["abc", "d", "efgh", "ij"]
+    whole = tokens.token_store(documents, BYTES).ids.tolist()
+    clear_cache()
+    groups = tokens._groups
+    monkeypatch.setattr(tokens, "_groups", lambda d: groups(d, 4))
+    assert len(tokens._groups(documents)) == 3
+    assert tokens.token_store(documents, BYTES).ids.tolist() == whole
+
+
+def test_list_and_clear(cache):
+    tokens.token_store(["some text"], BYTES, name="mine")
+    (cache / "not-ours").mkdir()
+    (cache / "not-ours" / "file").write_text("keep")
+    (entry,) = cached()
+    assert entry.kind == "tokens" and entry.about["data"] == "mine" and entry.bytes > 0
+    assert clear_cache() >= entry.bytes and cached() == []
+    assert (cache / "not-ours" / "file").exists()
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TRANSFORMULA_CACHE", str(tmp_path / "file"))
+    with pytest.raises(DataError, match="TRANSFORMULA_CACHE"):
+        tokens.token_store(["text"], BYTES)
+
+
+def _make(folder):
+    (folder / "x").write_text("content")
+    return {}
+
+
+def _race(_):
+    return (cached_entry("tokens", "key", _make) / "x").read_text()
+
+
+def test_several_processes_at_once(cache):
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert pool.map(_race, range(16)) == ["content"] * 16
+    assert [p.name for p in (cache / "tokens").iterdir()] == ["key"]
