@@ -9,6 +9,7 @@ another key. An entry is made beside its place and moved there when it is whole.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -68,13 +69,7 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
             for path in temporary.iterdir():
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
-            if place.exists():  # what a crash or a hand left there without its `about`
-                shutil.rmtree(place, ignore_errors=True)
-            try:
-                temporary.rename(place)
-            except OSError:
-                if not (place / ABOUT).is_file():  # otherwise another process was faster, with the same content
-                    raise
+            _move(temporary, place)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return place
@@ -91,9 +86,26 @@ def _guarded(place: Path) -> Iterator[None]:
         ) from None
 
 
+def _move(made: Path, place: Path) -> None:
+    """Put a whole entry into its place. If another process was faster, its entry, of the same content, stays."""
+    for attempt in range(10):
+        try:
+            made.rename(place)
+            return
+        except OSError:
+            if (place / ABOUT).is_file():
+                return
+            if attempt == 9:
+                raise
+            forget(place)  # what a crash or a hand left there without its `about`
+
+
 def forget(place: Path) -> None:
-    """Take one entry out, because it turned out to be damaged."""
-    shutil.rmtree(place, ignore_errors=True)
+    """Take one entry out, because it turned out to be damaged. At every moment it is there or not, never in part."""
+    aside = place.with_name(f".{place.name[:16]}.{os.getpid()}.old")
+    with contextlib.suppress(OSError):
+        place.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _sweep(folder: Path) -> None:
