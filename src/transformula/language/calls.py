@@ -12,7 +12,13 @@ from .source import Place
 from .syntax import Call
 from .vocabulary import Option, WordRecord
 
-EXPECTED = {"whole": "a whole number", "number": "a number", "flag": "True or False", "choice": "a string", "definition": "a definition"}
+EXPECTED = {
+    "whole": "a whole number",
+    "number": "a number",
+    "flag": "True or False",
+    "choice": "a string",
+    "definition": "a definition",
+}
 
 
 def describe(value: Any) -> str:
@@ -49,7 +55,9 @@ def choose_form(word: WordRecord, count: int) -> tuple[str, ...] | None:
     return None
 
 
-def split_items(word: WordRecord, name: str, node: Call, items: list[Value]) -> tuple[tuple[str, ...], list[Value], list[Value]]:
+def split_items(
+    word: WordRecord, name: str, node: Call, items: list[Value]
+) -> tuple[tuple[str, ...], list[Value], list[Value]]:
     """Separate a call's positional items into streams and the numbers after them.
 
     A number may stand for a stream, so every split is tried, most streams first as long as they are streams.
@@ -59,21 +67,29 @@ def split_items(word: WordRecord, name: str, node: Call, items: list[Value]) -> 
         leading += 1
     for streams in [leading, *range(leading + 1, len(items) + 1), *range(leading - 1, -1, -1)]:
         form = choose_form(word, streams)
-        if form is not None and len(items) - streams <= len(word.numbers) and all(i.kind == "number" for i in items[streams:]):
+        if (
+            form is not None
+            and len(items) - streams <= len(word.numbers)
+            and all(i.kind == "number" for i in items[streams:])
+        ):
             return form, items[:streams], items[streams:]
     shown = sorted({len(f) for f in word.forms})
     expected = " or ".join(f"({', '.join(f)})" for f in word.forms) if shown != [0] else "no streams"
     if word.numbers:
         expected += f" and then at most {len(word.numbers)} number{'s' if len(word.numbers) > 1 else ''} ({', '.join(word.numbers)})"
     given = ", ".join(describe(i) for i in items) or "nothing"
-    raise FormulaError("argument-count", node.place, word=name, expected=expected, given=given, equation=word.equation or name)
+    raise FormulaError(
+        "argument-count", node.place, word=name, expected=expected, given=given, equation=word.equation or name
+    )
 
 
 def check_option(word: str, option: Option, value: Any, place: Place) -> Any:
     """The value of an option, checked for type and range."""
 
     def wrong(code: str, expected: str) -> FormulaError:
-        return FormulaError(code, place, word=word, name=option.name, expected=expected, given=describe(value), help=option.help)
+        return FormulaError(
+            code, place, word=word, name=option.name, expected=expected, given=describe(value), help=option.help
+        )
 
     match option.type:
         case "flag":
@@ -94,8 +110,11 @@ def check_option(word: str, option: Option, value: Any, place: Place) -> Any:
                 raise wrong("option-type", "a whole number")
             low, high = option.minimum, option.maximum
             if (low is not None and value < low) or (high is not None and value > high):
-                bounds = f"from {low:g} to {high:g}" if low is not None and high is not None else (
-                    f"at least {low:g}" if low is not None else f"at most {high:g}")
+                bounds = (
+                    f"from {low:g} to {high:g}"
+                    if low is not None and high is not None
+                    else (f"at least {low:g}" if low is not None else f"at most {high:g}")
+                )
                 raise wrong("option-range", bounds)
     return value
 
@@ -113,10 +132,20 @@ def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place
     except KeyError as missing:
         if option.absent is not None:
             return option.absent
-        raise FormulaError("option-missing", place, word=word, name=option.name,
-                           help=f"it is {option.default} by default, and the model has no number {missing.args[0]!r}") from None
+        raise FormulaError(
+            "option-missing",
+            place,
+            word=word,
+            name=option.name,
+            help=f"it is {option.default} by default, and the model has no number {missing.args[0]!r}",
+        ) from None
     if option.type == "whole" and not isinstance(value, int):
-        raise FormulaError("check-failed", place, word=word, detail=f"{option.name} = {option.default} is {value:g}, not a whole number")
+        raise FormulaError(
+            "check-failed",
+            place,
+            word=word,
+            detail=f"{option.name} = {option.default} is {value:g}, not a whole number",
+        )
     return check_option(word, option, value, place)
 
 
@@ -125,4 +154,6 @@ def expression(word: WordRecord, text: str, names: Mapping[str, Any], place: Pla
     try:
         return evaluate_text(text, names)
     except KeyError as missing:
-        raise FormulaError("option-missing", place, word=word.name, name=missing.args[0], help=f"it is part of {text!r}") from None
+        raise FormulaError(
+            "option-missing", place, word=word.name, name=missing.args[0], help=f"it is part of {text!r}"
+        ) from None

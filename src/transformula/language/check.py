@@ -102,8 +102,13 @@ class Checker:
             definition = read_definition(header, body, index)
             if any(d.name == definition.name for d in definitions):
                 raise FormulaError("two-things", definition.place, name=definition.name, other="a definition")
-            for name, other in ((definition.name in self.numbers, "a number of the file"), (definition.name in self.inputs, "an input of the task")):
-                if name and not (definition.name in self.vocabulary and self.vocabulary[definition.name].kind == "chance"):
+            for name, other in (
+                (definition.name in self.numbers, "a number of the file"),
+                (definition.name in self.inputs, "an input of the task"),
+            ):
+                if name and not (
+                    definition.name in self.vocabulary and self.vocabulary[definition.name].kind == "chance"
+                ):
                     raise FormulaError("two-things", definition.place, name=definition.name, other=other)
             if definition.second:
                 check_second(definition, set(self.numbers), self.inputs, self.used)
@@ -116,14 +121,18 @@ class Checker:
         numbers = {**self.numbers, **resolve(own, self.numbers, self.used)}
         depth = numbers.get("depth", DEFAULT_NUMBERS["depth"])
         if not isinstance(depth, int) or not 1 <= depth <= MOST_LAYERS:
-            place = (text.numbers.get("depth") or self.text.numbers.get("depth") or Source("depth", str(depth)))
-            raise FormulaError("needs-depth", Place(place, 1, 0, 1, max(1, len(place.text))), name="depth", given=f"{depth:g}")
+            place = text.numbers.get("depth") or self.text.numbers.get("depth") or Source("depth", str(depth))
+            raise FormulaError(
+                "needs-depth", Place(place, 1, 0, 1, max(1, len(place.text))), name="depth", given=f"{depth:g}"
+            )
         if not text.layers:
             raise FormulaError("no-layer", text.place, title=f"the stack {text.name!r}" if text.name else "the model")
         formulas = {name: parse(source) for name, source in text.layers.items()}
         before = text.before or Source(f"{text.name}, before" if text.name else "before", self.default_before(formulas))
         if text.name and text.before is None:
-            raise FormulaError("no-layer", text.place, title=f"the stack {text.name!r} (among several, each says its `before`)")
+            raise FormulaError(
+                "no-layer", text.place, title=f"the stack {text.name!r} (among several, each says its `before`)"
+            )
         lines = parse(before)
         after = parse(text.after) if text.after else []
         self.assigned = {line.name for part in (lines, after, *formulas.values()) for line in part}
@@ -145,17 +154,26 @@ class Checker:
         stack.after = self.section("after", 0, after, "after", numbers, text.name)
         if text.share is not None:
             node = parse_expression(text.share)
-            stack.share = [self.whole(node, {**numbers, "layer": layer}, 0, 10 * MOST_LAYERS) for layer in range(1, depth + 1)]
+            stack.share = [
+                self.whole(node, {**numbers, "layer": layer}, 0, 10 * MOST_LAYERS) for layer in range(1, depth + 1)
+            ]
             pairs: dict[int, str] = {}
             for number, name in zip(stack.share, order, strict=True):
                 if pairs.setdefault(number, name) != name:
-                    raise FormulaError("order", node.place, detail=f"layers that share number {number} have different formulas", known=", ".join(formulas))
+                    raise FormulaError(
+                        "order",
+                        node.place,
+                        detail=f"layers that share number {number} have different formulas",
+                        known=", ".join(formulas),
+                    )
         self.flow.finish(text.name, stack.after)
         if text.name:
             self.stack_names.add(text.name)
         return stack
 
-    def order(self, text: StackText, formulas: Mapping[str, Any], numbers: Mapping[str, float], depth: int) -> list[str]:
+    def order(
+        self, text: StackText, formulas: Mapping[str, Any], numbers: Mapping[str, float], depth: int
+    ) -> list[str]:
         known = ", ".join(formulas)
         if text.order is None:
             if len(formulas) > 1:
@@ -165,7 +183,12 @@ class Checker:
             names = [source.text.strip() for source in text.order]
             for source, name in zip(text.order, names, strict=True):
                 if name not in formulas:
-                    raise FormulaError("order", Place(source, 1, 0, 1, len(source.text) or 1), detail=f"{name!r} is not a formula of `layers`", known=known)
+                    raise FormulaError(
+                        "order",
+                        Place(source, 1, 0, 1, len(source.text) or 1),
+                        detail=f"{name!r} is not a formula of `layers`",
+                        known=known,
+                    )
             if not names:
                 raise FormulaError("order", text.place, detail="the list is empty", known=known)
             return [names[i % len(names)] for i in range(depth)]
@@ -176,7 +199,9 @@ class Checker:
                 return choose(node.then if evaluate(node.test, self.looker(names)) else node.other, names)
             if isinstance(node, Name) and node.name in formulas:
                 return node.name
-            raise FormulaError("order", node.place, detail=f"`{node.place.text}` is not a formula of `layers`", known=known)
+            raise FormulaError(
+                "order", node.place, detail=f"`{node.place.text}` is not a formula of `layers`", known=known
+            )
 
         def all_named(node: Node) -> None:
             if isinstance(node, Choice):
@@ -190,13 +215,19 @@ class Checker:
 
     def default_before(self, formulas: Mapping[str, list[Line]]) -> str:
         """Embedding, with learned positions unless a word of the layers tells positions apart itself."""
-        for line in [line for lines in formulas.values() for line in lines] + [line for d in self.definitions for line in d.lines]:
+        for line in [line for lines in formulas.values() for line in lines] + [
+            line for d in self.definitions for line in d.lines
+        ]:
             for node in walk(line.value):
                 if isinstance(node, CallNode):
                     record = self.vocabulary.get(node.word)
                     written = {o.name: o.value for o in node.options}
                     turns = written.get("rotary")
-                    if (record and record.ordered) or "score" in written or (turns is not None and not (isinstance(turns, Number) and turns.value == 0)):
+                    if (
+                        (record and record.ordered)
+                        or "score" in written
+                        or (turns is not None and not (isinstance(turns, Number) and turns.value == 0))
+                    ):
                         return "x = embed.words(tokens)"
         return "x = embed.words(tokens) + positions(tokens)"
 
@@ -231,7 +262,15 @@ class Checker:
 
     # ------------------------------------------------------------------ sections
 
-    def section(self, where: str, number: int, lines: Source | Sequence[Line], formula: str, numbers: Mapping[str, float], stack: str) -> Section:
+    def section(
+        self,
+        where: str,
+        number: int,
+        lines: Source | Sequence[Line],
+        formula: str,
+        numbers: Mapping[str, float],
+        stack: str,
+    ) -> Section:
         if isinstance(lines, Source):
             lines = parse(lines)
         section = Section(where, number, formula, stack)
@@ -317,7 +356,9 @@ class Checker:
     def whole(self, node: Node, numbers: Mapping[str, float], low: int, high: int, scope: Scope | None = None) -> int:
         value = as_number(node, evaluate(node, self.looker(numbers, scope)))
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise FormulaError("not-a-number", node.place, what=f"{value:g} (a whole number from {low} to {high} is expected here; it)")
+            raise FormulaError(
+                "not-a-number", node.place, what=f"{value:g} (a whole number from {low} to {high} is expected here; it)"
+            )
         return value
 
     def mark(self, scope: Scope, name: str) -> None:
@@ -349,8 +390,12 @@ class Checker:
                     return self.number(found.value.number, node, scope)
                 return self.carried(name, found, node, scope)
             if name in self.inputs:
-                return self.entering(scope.section, "input", name, Value(
-                    "input", kind="input", name=name, sequence=self.sequence_of(name), place=node.place))
+                return self.entering(
+                    scope.section,
+                    "input",
+                    name,
+                    Value("input", kind="input", name=name, sequence=self.sequence_of(name), place=node.place),
+                )
             stack = self.stacks[-1].name if name == "memory" and self.stacks else name
             if stack in self.flow.results:
                 return self.result_of(stack, node, scope)
@@ -382,10 +427,20 @@ class Checker:
     def carried(self, name: str, found: Any, node: Node, scope: Scope) -> Value:
         entry: Value = found.value
         before = self.flow.carried.setdefault(name, entry)
-        if (before.kind, before.width) != (entry.kind, entry.width) and before.op != "number" and scope.section.where == "layer":
-            raise FormulaError("carried-changes", found.place, name=name, before=describe(before), after=describe(entry))
-        return self.entering(scope.section, "name", name, Value(
-            "name", kind=entry.kind, width=entry.width, sequence=entry.sequence, name=name, place=node.place))
+        if (
+            (before.kind, before.width) != (entry.kind, entry.width)
+            and before.op != "number"
+            and scope.section.where == "layer"
+        ):
+            raise FormulaError(
+                "carried-changes", found.place, name=name, before=describe(before), after=describe(entry)
+            )
+        return self.entering(
+            scope.section,
+            "name",
+            name,
+            Value("name", kind=entry.kind, width=entry.width, sequence=entry.sequence, name=name, place=node.place),
+        )
 
     def result_of(self, stack: str, node: Node, scope: Scope) -> Value:
         found = self.flow.results[stack]
@@ -393,13 +448,29 @@ class Checker:
         entry: Value = found.value
         made = next(s for s in self.stacks if s.name == stack)
         self.check_seen(made, entry, stack, node, scope)
-        return self.entering(scope.section, "name", "x", Value(
-            "name", kind=entry.kind, width=entry.width, sequence=entry.sequence, name="x", stack=stack, place=node.place))
+        return self.entering(
+            scope.section,
+            "name",
+            "x",
+            Value(
+                "name",
+                kind=entry.kind,
+                width=entry.width,
+                sequence=entry.sequence,
+                name="x",
+                stack=stack,
+                place=node.place,
+            ),
+        )
 
     def check_seen(self, made: Stack, entry: Value, name: str, node: Node, scope: Scope) -> None:
         """In a causal stack, what a stack that sees everything made of the same sequence is refused."""
         if scope.section.where != "output" and self.current.causal and not made.causal and entry.sequence:
-            own = {v.sequence for v in self.current.before.values if v.op == "input"} if self.current.before else {"tokens"}
+            own = (
+                {v.sequence for v in self.current.before.values if v.op == "input"}
+                if self.current.before
+                else {"tokens"}
+            )
             if entry.sequence in own:
                 raise FormulaError("not-causal", node.place, name=name)
 
@@ -419,7 +490,9 @@ class Checker:
                 inner = self.operand(operand, scope)
                 if inner.op == "number":
                     return self.number(fold("-", 0, inner.number, node.place), node, scope)
-                return self.add(scope, Value("neg", (inner,), inner.kind, inner.width, inner.sequence, place=node.place))
+                return self.add(
+                    scope, Value("neg", (inner,), inner.kind, inner.width, inner.sequence, place=node.place)
+                )
             case Binary():
                 spine: list[Binary] = []
                 left: Node = node
@@ -492,34 +565,65 @@ class Checker:
         if len(set(sequences)) > 1:
             raise FormulaError("sequences", node.place, left=sequences[0], right=sequences[1])
         op = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow"}[operator]
-        return self.add(scope, Value(op, (left, right), kind, max(widths), sequences[0] if sequences else "", place=node.place))
+        return self.add(
+            scope, Value(op, (left, right), kind, max(widths), sequences[0] if sequences else "", place=node.place)
+        )
 
     def history(self, node: Index, scope: Scope) -> Any:
         name, section = node.name, scope.section
         if scope.definition is not None:
-            raise FormulaError("unset", node.place, name=name, title=f"the definition {scope.definition.name!r}",
-                               remedy="a definition gets history as an argument: f(x[:])")
-        stack = name if name in self.flow.results else (self.stacks[-1].name if name == "memory" and self.stacks else "")
+            raise FormulaError(
+                "unset",
+                node.place,
+                name=name,
+                title=f"the definition {scope.definition.name!r}",
+                remedy="a definition gets history as an argument: f(x[:])",
+            )
+        stack = (
+            name if name in self.flow.results else (self.stacks[-1].name if name == "memory" and self.stacks else "")
+        )
         own = stack == ""
         if not own:
             made = next(s for s in self.stacks if s.name == stack)
             last, name = made.depth, "x"
         else:
-            last = section.number - 1 if section.where == "layer" else (self.current.depth if section.where == "after" else -1)
+            last = (
+                section.number - 1
+                if section.where == "layer"
+                else (self.current.depth if section.where == "after" else -1)
+            )
             if section.where == "output":
                 last = self.current.depth
         snapshots = self.flow.snapshots(stack if not own else self.current.name)
         if name not in self.assigned and own and name not in {n for s in snapshots for n in s}:
-            raise unknown("unset", node.place, name, [*self.assigned], title=section.title, remedy="set it in `before` or in a layer")
+            raise unknown(
+                "unset",
+                node.place,
+                name,
+                [*self.assigned],
+                title=section.title,
+                remedy="set it in `before` or in a layer",
+            )
         if last < 0:
-            raise FormulaError("history-range", node.place, name=name, index=":" if node.index is None else "n", title=section.title, last="nothing")
+            raise FormulaError(
+                "history-range",
+                node.place,
+                name=name,
+                index=":" if node.index is None else "n",
+                title=section.title,
+                last="nothing",
+            )
         if node.index is not None:
             number = as_number(node.index, evaluate(node.index, self.looker(scope.numbers, scope)))
             if not isinstance(number, int) or not 0 <= number <= last:
-                raise FormulaError("history-range", node.place, name=node.name, index=f"{number:g}", title=section.title, last=last)
+                raise FormulaError(
+                    "history-range", node.place, name=node.name, index=f"{number:g}", title=section.title, last=last
+                )
             found = snapshots[number].get(name)
             if found is None:
-                raise FormulaError("history-unset", node.place, name=name, place_name=f"layer {number}" if number else "`before`")
+                raise FormulaError(
+                    "history-unset", node.place, name=name, place_name=f"layer {number}" if number else "`before`"
+                )
             return self.past(name, number, found, stack, node, scope)
         entries: list[Value] = []
         for number in range(last + 1):
@@ -547,7 +651,16 @@ class Checker:
         for value in scope.section.values:
             if value.op == "history" and (value.name, value.number, value.stack) == (name, number, stack):
                 return value
-        value = Value("history", kind=entry.kind, width=entry.width, sequence=entry.sequence, name=name, number=number, stack=stack, place=node.place)
+        value = Value(
+            "history",
+            kind=entry.kind,
+            width=entry.width,
+            sequence=entry.sequence,
+            name=name,
+            number=number,
+            stack=stack,
+            place=node.place,
+        )
         scope.section.values.append(value)
         return value
 
@@ -579,7 +692,9 @@ class Checker:
                     known |= {line.name for line in scope.definition.lines}
                 known |= {d.name for d in self.definitions}
                 if name not in known:
-                    raise unknown("unset", node.place, name, known, title=scope.section.title, remedy="set it before this line")
+                    raise unknown(
+                        "unset", node.place, name, known, title=scope.section.title, remedy="set it before this line"
+                    )
 
     def known_word(self, node: CallNode, visible: int) -> None:
         for definition in reversed(self.definitions[:visible]):
@@ -592,7 +707,9 @@ class Checker:
         if record is not None:
             for option in node.options:
                 if option.name not in record.options and option.name not in record.ports and option.name != "share":
-                    raise unknown("unknown-option", option.place, option.name, [*record.options, *record.ports], word=node.word)
+                    raise unknown(
+                        "unknown-option", option.place, option.name, [*record.options, *record.ports], word=node.word
+                    )
                 if isinstance(option.value, Name):
                     self.used_definitions.add(option.value.name)
 
@@ -608,7 +725,12 @@ class Checker:
                 self.used_definitions.add(definition.name)
                 return self.call_definition(definition, node, scope)
         items = [self.value(item, scope) for item in node.items]
-        if node.word in FUNCTIONS and not node.label and items and all(isinstance(i, Value) and i.op == "number" for i in items):
+        if (
+            node.word in FUNCTIONS
+            and not node.label
+            and items
+            and all(isinstance(i, Value) and i.op == "number" for i in items)
+        ):
             return self.number(apply_function(node.word, [i.number for i in items], node.place), node, scope)
         record = self.vocabulary.get(node.word)
         if record is None:
@@ -643,10 +765,20 @@ class Checker:
         if not node.label:
             raise FormulaError("share-label", node.place, word=node.word)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise FormulaError("option-type", place, word=node.word, name="share", expected="a whole number", given=describe(value), help="")
+            raise FormulaError(
+                "option-type",
+                place,
+                word=node.word,
+                name="share",
+                expected="a whole number",
+                given=describe(value),
+                help="",
+            )
         return value
 
-    def labelled(self, node: CallNode, scope: Scope, share: int | None, what: str, family: str) -> tuple[dict[Any, Any], Any, Any]:
+    def labelled(
+        self, node: CallNode, scope: Scope, share: int | None, what: str, family: str
+    ) -> tuple[dict[Any, Any], Any, Any]:
         """The table that a label lives in, its key there, and what stands there already."""
         table: dict[Any, Any] = scope.labels
         key: Any = node.label
@@ -657,7 +789,15 @@ class Checker:
             raise FormulaError("label-twice", node.place, label=node.label, first=found[0], second=what)
         return table, key, found
 
-    def call_word(self, record: Any, name: str, node: CallNode, items: list[Any], options: dict[str, tuple[Any, Place]], scope: Scope) -> Any:
+    def call_word(
+        self,
+        record: Any,
+        name: str,
+        node: CallNode,
+        items: list[Any],
+        options: dict[str, tuple[Any, Place]],
+        scope: Scope,
+    ) -> Any:
         place = node.place
         share = self.take_share(node, options)
         for item, item_node in zip(items, node.items, strict=False):
@@ -690,9 +830,18 @@ class Checker:
                 raise FormulaError("list-here", value.place or place)
             if value.kind == "input" and record.kind != "input":
                 raise FormulaError("not-an-input", value.place or place, word=name, what=f"{value.name!r}")
-            if value.kind in ("coefficient", "scores") and record.kind not in ("function", "shape", "chance", "scores") and value.kind == "scores":
+            if (
+                value.kind in ("coefficient", "scores")
+                and record.kind not in ("function", "shape", "chance", "scores")
+                and value.kind == "scores"
+            ):
                 raise FormulaError("wrong-kind", value.place or place, word=name, what=describe(value))
-            if value.kind == "number" and value.op == "number" and not many and record.kind not in ("function", "chance"):
+            if (
+                value.kind == "number"
+                and value.op == "number"
+                and not many
+                and record.kind not in ("function", "chance")
+            ):
                 raise FormulaError("wrong-kind", place, word=name, what=describe(value))
             inside = list(value.args) if value.kind == "list" else [value]
             inside = [v for v in inside if v.op != "number"] if many else inside
@@ -712,9 +861,16 @@ class Checker:
         if record.reach == "all" and scope.section.where != "output" and self.current.causal and record.kind != "input":
             raise FormulaError("reach-all", node.head, word=name)
         # options
-        table, key, found = ({}, None, None) if not node.label else self.labelled(node, scope, share, name, record.family)
+        table, key, found = (
+            ({}, None, None) if not node.label else self.labelled(node, scope, share, name, record.family)
+        )
         earlier: Call | None = found[1] if found is not None and found[0] == name else None
-        names: dict[str, Any] = {**{f: 0 for form in record.forms for f in form}, **widths, "entries": entries, "entry": next(iter(widths.values()), 0)}
+        names: dict[str, Any] = {
+            **{f: 0 for form in record.forms for f in form},
+            **widths,
+            "entries": entries,
+            "entry": next(iter(widths.values()), 0),
+        }
         resolved: dict[str, Any] = {}
         environment = _Environment(scope.numbers, self.used)
         for option_name, option in record.options.items():
@@ -727,8 +883,14 @@ class Checker:
             else:
                 resolved[option_name] = default_of(name, option, environment, place)
             if earlier is not None and option.shapes and earlier.options[option_name] != resolved[option_name]:
-                raise FormulaError("label-differs", place, label=node.label, name=option_name,
-                                   first=describe(earlier.options[option_name]), second=describe(resolved[option_name]))
+                raise FormulaError(
+                    "label-differs",
+                    place,
+                    label=node.label,
+                    name=option_name,
+                    first=describe(earlier.options[option_name]),
+                    second=describe(resolved[option_name]),
+                )
         environment.names = {**names, **resolved, "given": 1}
         for condition, message in record.checks.items():
             if not expression(record, condition, environment, place):
@@ -738,9 +900,21 @@ class Checker:
             return flat[0]
         width = expression(record, record.width, environment, place) if record.width else (flat[0].width if flat else 1)
         if not isinstance(width, int) or width < 1:
-            raise FormulaError("check-failed", place, word=name, detail=f"its result's width {record.width} is {width:g}")
-        call = Call(record, name, resolved, frozenset(options), tuple(flat_names), tuple(p for p, _ in ports), entries,
-                    node.label, numbers=_Frozen({**dict(scope.numbers), **environment.names}), share=share)
+            raise FormulaError(
+                "check-failed", place, word=name, detail=f"its result's width {record.width} is {width:g}"
+            )
+        call = Call(
+            record,
+            name,
+            resolved,
+            frozenset(options),
+            tuple(flat_names),
+            tuple(p for p, _ in ports),
+            entries,
+            node.label,
+            numbers=_Frozen({**dict(scope.numbers), **environment.names}),
+            share=share,
+        )
         if earlier is not None and earlier.given:
             call.given = call.given | earlier.given
         for role, text in record.inner.items():
@@ -751,8 +925,26 @@ class Checker:
             sequence = f"{name}.{len(scope.section.values)}.{scope.section.title}"
         else:
             sequence = flat[0].sequence if record.sequence == "first" and flat else ""
-        kind = record.value if not (record.kind in ("function", "shape", "chance") and flat and flat[0].kind in ("coefficient", "scores")) else flat[0].kind
-        value = self.add(scope, Value("call", tuple(flat) + tuple(v for _, v in ports), kind, width, sequence, name=name, call=call, place=place))
+        kind = (
+            record.value
+            if not (
+                record.kind in ("function", "shape", "chance") and flat and flat[0].kind in ("coefficient", "scores")
+            )
+            else flat[0].kind
+        )
+        value = self.add(
+            scope,
+            Value(
+                "call",
+                tuple(flat) + tuple(v for _, v in ports),
+                kind,
+                width,
+                sequence,
+                name=name,
+                call=call,
+                place=place,
+            ),
+        )
         if node.label and found is None:
             table[key] = (name, call, record.family)
         self.remember(node, name, value, scope)
@@ -779,20 +971,38 @@ class Checker:
 
     def call_definition(self, definition: Definition, node: CallNode, scope: Scope) -> Any:
         if definition.second:
-            raise FormulaError("wrong-kind", node.head, word="a formula", what=f"{definition.name!r}, a definition over scores: give it to score= or mask=")
+            raise FormulaError(
+                "wrong-kind",
+                node.head,
+                word="a formula",
+                what=f"{definition.name!r}, a definition over scores: give it to score= or mask=",
+            )
         items = [self.value(item, scope) for item in node.items]
         options = self.options_of(node, scope)
         alias = definition.alias
         share = self.take_share(node, options)
         expected = f"({', '.join([*definition.parameters, *(f'{k}=' for k in definition.defaults)])})"
-        if len(items) < len(definition.parameters) or len(items) > len(definition.parameters) + len(definition.defaults):
-            raise FormulaError("argument-count", node.place, word=definition.name, expected=expected,
-                               given=", ".join(describe(i) for i in items) or "nothing", equation=f"{definition.name}{expected}")
+        if len(items) < len(definition.parameters) or len(items) > len(definition.parameters) + len(
+            definition.defaults
+        ):
+            raise FormulaError(
+                "argument-count",
+                node.place,
+                word=definition.name,
+                expected=expected,
+                given=", ".join(describe(i) for i in items) or "nothing",
+                equation=f"{definition.name}{expected}",
+            )
         names: dict[str, Any] = dict(zip(definition.parameters, items, strict=False))
-        for key, item in zip(definition.defaults, items[len(definition.parameters):], strict=False):
+        for key, item in zip(definition.defaults, items[len(definition.parameters) :], strict=False):
             names[key] = item.number if isinstance(item, Value) and item.op == "number" else item
             if isinstance(names[key], Value):
-                raise FormulaError("definition-value", node.place, name=f"{definition.name}({key}=)", what="a number, a string, True, False or a definition")
+                raise FormulaError(
+                    "definition-value",
+                    node.place,
+                    name=f"{definition.name}({key}=)",
+                    what="a number, a string, True, False or a definition",
+                )
         for key, (value, place) in options.items():
             if key not in definition.defaults:
                 raise unknown("unknown-option", place, key, definition.defaults, word=definition.name)
@@ -813,7 +1023,9 @@ class Checker:
         if alias is not None:
             body.frames = scope.frames
             return self.call_alias(definition, alias, node, share, body, scope)
-        table, key_, found = ({}, None, None) if not node.label else self.labelled(node, scope, share, definition.name, "")
+        table, key_, found = (
+            ({}, None, None) if not node.label else self.labelled(node, scope, share, definition.name, "")
+        )
         frame = Frame(definition.name, node.label, node.place, names, share=share)
         if found is not None:
             frame.labels = found[1].labels
@@ -836,7 +1048,9 @@ class Checker:
         self.remember(node, definition.name, frame, scope)
         return result
 
-    def call_alias(self, definition: Definition, alias: CallNode, node: CallNode, share: int | None, body: Scope, scope: Scope) -> Any:
+    def call_alias(
+        self, definition: Definition, alias: CallNode, node: CallNode, share: int | None, body: Scope, scope: Scope
+    ) -> Any:
         """A definition of a single call renames that word: its module stands under the definition's name."""
         items = [self.value(item, body) for item in alias.items]
         options = self.options_of(alias, body)
@@ -863,8 +1077,15 @@ class Checker:
         things = by_label or scope.calls.get(node.call, [])
         if not things:
             made = sorted(c.lstrip(".") for c in scope.calls)
-            raise unknown("unknown-tap", node.place, node.call, made, call=node.call, tap=node.tap,
-                          remedy=f"a tap follows its call; calls before this line: {', '.join(made) or 'none'}")
+            raise unknown(
+                "unknown-tap",
+                node.place,
+                node.call,
+                made,
+                call=node.call,
+                tap=node.tap,
+                remedy=f"a tap follows its call; calls before this line: {', '.join(made) or 'none'}",
+            )
         if not by_label and len(things) > 1:
             raise FormulaError("tap-ambiguous", node.place, call=node.call, count=len(things), tap=node.tap)
         thing = things[0]
@@ -872,15 +1093,30 @@ class Checker:
             value = thing.names.get(node.tap)
             if not isinstance(value, Value) or value.kind == "list":
                 known = [k for k, v in thing.names.items() if isinstance(v, Value)]
-                raise unknown("unknown-tap", node.place, node.tap, known, call=node.call, tap=node.tap, remedy=f"its values: {', '.join(known)}")
+                raise unknown(
+                    "unknown-tap",
+                    node.place,
+                    node.tap,
+                    known,
+                    call=node.call,
+                    tap=node.tap,
+                    remedy=f"its values: {', '.join(known)}",
+                )
             for line in next(d for d in reversed(self.definitions) if d.name == thing.name).lines:
                 if line.name == node.tap:
                     self.read.add(self.key(line.place))
             return value
         call: Call = thing.call
         if node.tap not in call.word.taps:
-            raise unknown("unknown-tap", node.place, node.tap, call.word.taps, call=node.call, tap=node.tap,
-                          remedy=f"its taps: {', '.join(call.word.taps) or 'none'}")
+            raise unknown(
+                "unknown-tap",
+                node.place,
+                node.tap,
+                call.word.taps,
+                call=node.call,
+                tap=node.tap,
+                remedy=f"its taps: {', '.join(call.word.taps) or 'none'}",
+            )
         text = call.word.taps[node.tap]
         if node.tap not in call.taps:
             call.taps.append(node.tap)
@@ -948,7 +1184,9 @@ class _Shown(dict[str, Any]):
         return self.environment.get(key, f"{{{key}}}")
 
 
-def check(text: ModelText, vocabulary: Vocabulary, overrides: Mapping[str, Any] | None = None, *, output: str = DEFAULT_OUTPUT) -> Architecture:
+def check(
+    text: ModelText, vocabulary: Vocabulary, overrides: Mapping[str, Any] | None = None, *, output: str = DEFAULT_OUTPUT
+) -> Architecture:
     """Check a model and return its graph.
 
     `overrides` are numbers and formulas that replace the file's; `output` is the task's, for a model without one.

@@ -93,7 +93,11 @@ def check_second(definition: Definition, numbers: set[str], inputs: set[str], us
                     or (node.word in inputs and len(node.items) == 1)
                 )
                 if not fits or node.options:
-                    raise FormulaError("second-level", node.place, name=node.word, detail="it is not one of its functions")
+                    raise FormulaError(
+                        "second-level", node.place, name=node.word, detail="it is not one of its functions"
+                    )
             elif not isinstance(node, Choice) and type(node).__name__ in ("Index", "Tap", "Text", "Flag"):
-                raise FormulaError("second-level", node.place, name=node.place.text, detail="only scores and positions are seen here")
+                raise FormulaError(
+                    "second-level", node.place, name=node.place.text, detail="only scores and positions are seen here"
+                )
         known.add(line.name)

@@ -87,8 +87,10 @@ def trim(architecture: Architecture, flow: Flow) -> None:
     for section in architecture.sections():
         section.values = [v for v in section.values if id(v) in live]
         section.reads = {k: v for k, v in section.reads.items() if id(v) in live}
-        section.lines = [(place, name, value if value is not None and (id(value) in live or value.op == "number") else None)
-                         for place, name, value in section.lines]
+        section.lines = [
+            (place, name, value if value is not None and (id(value) in live or value.op == "number") else None)
+            for place, name, value in section.lines
+        ]
 
 
 def _stack_of(section: Section, architecture: Architecture) -> str:

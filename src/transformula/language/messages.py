@@ -28,77 +28,185 @@ MESSAGES: dict[str, Message] = {
     "syntax": Message("this is not a formula: {detail}", "write lines of the form: name = expression", "x = x + + * y"),
     "empty": Message("the formula is empty", "write at least one line: name = expression", "# nothing"),
     "not-ascii": Message("{char!r} is not an ASCII character", "formulas are written in ASCII", "x = x + аttention(x)"),
-    "too-long": Message("the text has {count:,} characters", "a formula has at most 20,000", "x = x" + " " * 20_001 + "+ x"),
-    "too-deep": Message("the expression is nested too deeply", "at most 50 levels: give a part of it a name", "x = " + "(" * 60 + "x" + ")" * 60),
-    "too-many-calls": Message("the model has more than 100,000 calls", "make it less deep, or its definitions smaller",
-                              "depth: 20000\nlayer: x = x + mlp(norm(relu(tanh(norm(x)))))"),
+    "too-long": Message(
+        "the text has {count:,} characters", "a formula has at most 20,000", "x = x" + " " * 20_001 + "+ x"
+    ),
+    "too-deep": Message(
+        "the expression is nested too deeply",
+        "at most 50 levels: give a part of it a name",
+        "x = " + "(" * 60 + "x" + ")" * 60,
+    ),
+    "too-many-calls": Message(
+        "the model has more than 100,000 calls",
+        "make it less deep, or its definitions smaller",
+        "depth: 20000\nlayer: x = x + mlp(norm(relu(tanh(norm(x)))))",
+    ),
     "not-allowed": Message("{what} is not part of the language", "{remedy}", "x = [y for y in x]"),
     "not-assignment": Message("a line must give a value a name: {what}", "write: name = expression", "attention(x)"),
     "keyword-name": Message("{name!r} cannot be a name here", "choose another name", "x = x + print.x.y(x)"),
     # numbers
-    "not-a-number": Message("{what} is not a number", "numbers are made of literals, the file's numbers, layer and pi", "x = x ** norm(x)"),
-    "number-too-large": Message("this number is too large or not finite", "numbers are finite and at most 1e9", "x = 9**9**9 * x"),
+    "not-a-number": Message(
+        "{what} is not a number", "numbers are made of literals, the file's numbers, layer and pi", "x = x ** norm(x)"
+    ),
+    "number-too-large": Message(
+        "this number is too large or not finite", "numbers are finite and at most 1e9", "x = 9**9**9 * x"
+    ),
     "division-by-zero": Message("division by zero", "check the numbers on this line", "x = x / (layer - layer)"),
-    "number-domain": Message("{what} is not defined for {value}", "check the numbers on this line", "x = sqrt(0 - 1) * x"),
-    "unknown-number": Message("no number is called {name!r};{near} known: {known}", "add it to the file, or give it as --{name}",
-                              "x = x + dropout(mlp(x), p=rate)"),
-    "number-cycle": Message("the number {name!r} is defined by itself", "give it a value", "width: 2 * heads\nheads: width // 2\nlayer: x = x + mlp(x)"),
-    "number-unused": Message("nothing reads the number {name!r}", "take it out, or use it in a formula", "rank: 8\nlayer: x = x + mlp(norm(x))"),
+    "number-domain": Message(
+        "{what} is not defined for {value}", "check the numbers on this line", "x = sqrt(0 - 1) * x"
+    ),
+    "unknown-number": Message(
+        "no number is called {name!r};{near} known: {known}",
+        "add it to the file, or give it as --{name}",
+        "x = x + dropout(mlp(x), p=rate)",
+    ),
+    "number-cycle": Message(
+        "the number {name!r} is defined by itself",
+        "give it a value",
+        "width: 2 * heads\nheads: width // 2\nlayer: x = x + mlp(x)",
+    ),
+    "number-unused": Message(
+        "nothing reads the number {name!r}",
+        "take it out, or use it in a formula",
+        "rank: 8\nlayer: x = x + mlp(norm(x))",
+    ),
     # names
     "unset": Message("{name!r} has no value in {title};{near}", "{remedy}", "x = x + attention(norm(y))"),
-    "never-read": Message("the value of {name!r} is never read", "use it, or take the line out", "y = norm(x); x = x + mlp(x)"),
+    "never-read": Message(
+        "the value of {name!r} is never read", "use it, or take the line out", "y = norm(x); x = x + mlp(x)"
+    ),
     "two-things": Message("{name!r} is already {other}", "choose another name", "norm = x; x = x + mlp(norm)"),
-    "carried-changes": Message("{name!r} is carried from layer to layer as {before}, and here it would be {after}",
-                               "a carried name keeps its kind and width", "x = linear.a(x, 2 * width)"),
-    "history-range": Message("{name}[{index}] does not exist in {title}", "here the history of {name} goes from 0 to {last}", "x = x + mlp(x[layer])"),
-    "history-unset": Message("{name!r} had no value on leaving {place_name}", "read a layer that has set it", "y = mlp(x); x = x + y[0]"),
-    "list-here": Message("a list of history stands here", "lists go into mix, attend and definitions only", "x = x + x[:]"),
-    "empty-list": Message("{word} of nothing: the list is empty", "set the name before this line", "x = x + mix(y[:]); y = mlp(x)"),
+    "carried-changes": Message(
+        "{name!r} is carried from layer to layer as {before}, and here it would be {after}",
+        "a carried name keeps its kind and width",
+        "x = linear.a(x, 2 * width)",
+    ),
+    "history-range": Message(
+        "{name}[{index}] does not exist in {title}",
+        "here the history of {name} goes from 0 to {last}",
+        "x = x + mlp(x[layer])",
+    ),
+    "history-unset": Message(
+        "{name!r} had no value on leaving {place_name}", "read a layer that has set it", "y = mlp(x); x = x + y[0]"
+    ),
+    "list-here": Message(
+        "a list of history stands here", "lists go into mix, attend and definitions only", "x = x + x[:]"
+    ),
+    "empty-list": Message(
+        "{word} of nothing: the list is empty", "set the name before this line", "x = x + mix(y[:]); y = mlp(x)"
+    ),
     # words
     "unknown-word": Message("no word is called {name!r};{near}", "known words: {known}", "x = x + attenion(norm(x))"),
-    "argument-count": Message("{word} takes {expected}, and here it has {given}", "see: {equation}", "x = x + mlp(x, x, 8, 8)"),
-    "unknown-option": Message("{word} has no option {name!r};{near}", "its options: {known}", "x = x + attention(x, head=4)"),
+    "argument-count": Message(
+        "{word} takes {expected}, and here it has {given}", "see: {equation}", "x = x + mlp(x, x, 8, 8)"
+    ),
+    "unknown-option": Message(
+        "{word} has no option {name!r};{near}", "its options: {known}", "x = x + attention(x, head=4)"
+    ),
     "option-twice": Message("{word} is given {name!r} twice", "give it once", "x = x + dropout(x, 0.1, p=0.2)"),
     "option-type": Message("{word}: {name} is {expected}, not {given}", "{help}", 'x = x + attention(x, heads="four")'),
-    "option-range": Message("{word}: {name} is {given}, and must be {expected}", "{help}", "x = x + dropout(mlp(x), p=2)"),
+    "option-range": Message(
+        "{word}: {name} is {given}, and must be {expected}", "{help}", "x = x + dropout(mlp(x), p=2)"
+    ),
     "option-missing": Message("{word} needs {name}", "{help}", "x = x + linear(x)"),
-    "check-failed": Message("{word}: {detail}", "change the numbers of this call or of the file", "width: 10\nheads: 3\nlayer: x = x + attention(x)"),
-    "not-an-input": Message("{word} takes a stream, and {what} is an input of the task", "embed it first", "x = x + mlp(tokens)"),
+    "check-failed": Message(
+        "{word}: {detail}",
+        "change the numbers of this call or of the file",
+        "width: 10\nheads: 3\nlayer: x = x + attention(x)",
+    ),
+    "not-an-input": Message(
+        "{word} takes a stream, and {what} is an input of the task", "embed it first", "x = x + mlp(tokens)"
+    ),
     "wrong-kind": Message("{word} takes a stream, and this is {what}", "give it a stream", "x = x + mlp(scalar(1))"),
-    "reach-all": Message("{word} sees all positions, and this stack is causal", "use a word of the past, or say: causal: false", "x = x + mean(x)"),
-    "not-causal": Message("{name!r} was made by a stack that sees the whole of this same sequence, and this stack is causal",
-                          "make that stack causal, or read another sequence",
-                          "width: 8\na:\n  causal: false\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + mlp(x)\n"
-                          "b:\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + a\noutput: logits = unembed(x)"),
-    "widths": Message("widths differ: {left} and {right}", "make them equal, e.g. by linear(x, {left})", "x = x + linear(x, 2 * width)"),
-    "sequences": Message("the two sides belong to different sequences: {left} and {right}", "attention reads across sequences; sums do not",
-                         "before: |\n  x = embed(tokens)\n  m = embed.m(source)\nlayer: x = x + m"),
-    "kinds": Message("{left} and {right} cannot be combined by {operator}", "see Values in the language's page", "x = x + x ** x"),
+    "reach-all": Message(
+        "{word} sees all positions, and this stack is causal",
+        "use a word of the past, or say: causal: false",
+        "x = x + mean(x)",
+    ),
+    "not-causal": Message(
+        "{name!r} was made by a stack that sees the whole of this same sequence, and this stack is causal",
+        "make that stack causal, or read another sequence",
+        "width: 8\na:\n  causal: false\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + mlp(x)\n"
+        "b:\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + a\noutput: logits = unembed(x)",
+    ),
+    "widths": Message(
+        "widths differ: {left} and {right}",
+        "make them equal, e.g. by linear(x, {left})",
+        "x = x + linear(x, 2 * width)",
+    ),
+    "sequences": Message(
+        "the two sides belong to different sequences: {left} and {right}",
+        "attention reads across sequences; sums do not",
+        "before: |\n  x = embed(tokens)\n  m = embed.m(source)\nlayer: x = x + m",
+    ),
+    "kinds": Message(
+        "{left} and {right} cannot be combined by {operator}", "see Values in the language's page", "x = x + x ** x"
+    ),
     # labels, taps, definitions
-    "label-twice": Message("the label {label!r} stands for {first} and for {second}", "one label is one module", "x = x + mlp.a(norm.a(x))"),
-    "label-differs": Message("{label!r} was made with {name}={first}, and here it is {second}", "calls with one label are one module",
-                             "x = x + linear.a(x, width); x = x + linear.a(x, width, bias=False)"),
-    "label-role": Message("the label {label!r} is also the automatic name of another call", "choose another label", "x = x + attention(x); x = x + mlp.attention(x)"),
+    "label-twice": Message(
+        "the label {label!r} stands for {first} and for {second}", "one label is one module", "x = x + mlp.a(norm.a(x))"
+    ),
+    "label-differs": Message(
+        "{label!r} was made with {name}={first}, and here it is {second}",
+        "calls with one label are one module",
+        "x = x + linear.a(x, width); x = x + linear.a(x, width, bias=False)",
+    ),
+    "label-role": Message(
+        "the label {label!r} is also the automatic name of another call",
+        "choose another label",
+        "x = x + attention(x); x = x + mlp.attention(x)",
+    ),
     "share-label": Message("share= needs a label", "write {word}.NAME(..., share=...)", "x = x + mlp(x, share=1)"),
-    "unknown-tap": Message("{call!r} makes no value {tap!r};{near}", "{remedy}", "y = attention(x); x = x + y + attention.u"),
-    "tap-ambiguous": Message("{call!r} is called {count} times here", "give the call a label, and write LABEL.{tap}",
-                             "x = x + attention(x); x = x + attention(x) + attention.v"),
-    "definition-header": Message("{text!r} is not the header of a definition", "write NAME or NAME(x, y, size=width)", "words: {3x: y = x}\nlayer: x = x + mlp(x)"),
-    "definition-unused": Message("the definition {name!r} is never used", "use it, or take it out", "words: {f: y = relu(x)}\nlayer: x = x + mlp(x)"),
-    "definition-value": Message("{name!r} takes {what}", "definitions, strings and True or False go into options", "x = x + mlp(True)"),
-    "second-level": Message("{name!r} cannot stand in a formula over scores: {detail}", "it may use s, h, i, j, numbers, tests, min max abs exp log sqrt, "
-                            "table(h, n) and inputs of one number a position",
-                            "words: {\"bad(s, i, j)\": s = s + norm(i)}\nlayer: x = x + attention(x, score=bad)"),
+    "unknown-tap": Message(
+        "{call!r} makes no value {tap!r};{near}", "{remedy}", "y = attention(x); x = x + y + attention.u"
+    ),
+    "tap-ambiguous": Message(
+        "{call!r} is called {count} times here",
+        "give the call a label, and write LABEL.{tap}",
+        "x = x + attention(x); x = x + attention(x) + attention.v",
+    ),
+    "definition-header": Message(
+        "{text!r} is not the header of a definition",
+        "write NAME or NAME(x, y, size=width)",
+        "words: {3x: y = x}\nlayer: x = x + mlp(x)",
+    ),
+    "definition-unused": Message(
+        "the definition {name!r} is never used",
+        "use it, or take it out",
+        "words: {f: y = relu(x)}\nlayer: x = x + mlp(x)",
+    ),
+    "definition-value": Message(
+        "{name!r} takes {what}", "definitions, strings and True or False go into options", "x = x + mlp(True)"
+    ),
+    "second-level": Message(
+        "{name!r} cannot stand in a formula over scores: {detail}",
+        "it may use s, h, i, j, numbers, tests, min max abs exp log sqrt, "
+        "table(h, n) and inputs of one number a position",
+        'words: {"bad(s, i, j)": s = s + norm(i)}\nlayer: x = x + attention(x, score=bad)',
+    ),
     # files
     "unknown-key": Message("unknown key {name!r};{near}", "known keys: {known}", "layr: x = x + mlp(x)"),
-    "key-twice": Message("the key {name!r} stands twice", "keep one of them", "depth: 2\ndepth: 3\nlayer: x = x + mlp(x)"),
+    "key-twice": Message(
+        "the key {name!r} stands twice", "keep one of them", "depth: 2\ndepth: 3\nlayer: x = x + mlp(x)"
+    ),
     "key-value": Message("{name}: {detail}", "{remedy}", "depth: []\nlayer: x = x + mlp(x)"),
-    "not-yaml": Message("this is not a model file: {detail}", "a model file is YAML: keys with a colon", "layer: [x = x"),
+    "not-yaml": Message(
+        "this is not a model file: {detail}", "a model file is YAML: keys with a colon", "layer: [x = x"
+    ),
     "no-layer": Message("{title} has no `layer`", "write layer: ..., or layers: with order:", "depth: 2\nwidth: 8"),
-    "order": Message("order: {detail}", "name one of: {known}", "layers: {a: x = x + mlp(x), b: x = x + attention(x)}\norder: c"),
-    "newer-language": Message("this file is written in language {given}, and this program knows language {known}", "install a newer transformula",
-                              "language: 2\nlayer: x = x + mlp(x)"),
-    "needs-depth": Message("{name} must be a whole number from 1 to 10,000, and is {given}", "give it another value", "depth: 0\nlayer: x = x + mlp(x)"),
+    "order": Message(
+        "order: {detail}", "name one of: {known}", "layers: {a: x = x + mlp(x), b: x = x + attention(x)}\norder: c"
+    ),
+    "newer-language": Message(
+        "this file is written in language {given}, and this program knows language {known}",
+        "install a newer transformula",
+        "language: 2\nlayer: x = x + mlp(x)",
+    ),
+    "needs-depth": Message(
+        "{name} must be a whole number from 1 to 10,000, and is {given}",
+        "give it another value",
+        "depth: 0\nlayer: x = x + mlp(x)",
+    ),
 }
 
 

@@ -87,20 +87,34 @@ class ModelText:
                 result = dataclasses.replace(result, hooks=hooks)
             elif key in STACK_KEYS:
                 if not self.single:
-                    raise FormulaError("key-value", None, name=key, detail="this model has several stacks", remedy="change it in the file")
+                    raise FormulaError(
+                        "key-value",
+                        None,
+                        name=key,
+                        detail="this model has several stacks",
+                        remedy="change it in the file",
+                    )
                 stack = result.stacks[0]
                 if key == "layer":
                     stack = dataclasses.replace(stack, layers={"layer": source} if source else {}, order=None)
                 elif key == "causal":
                     stack = dataclasses.replace(stack, causal=str(value).lower() in ("true", "1", "yes"))
                 elif key == "layers":
-                    raise FormulaError("key-value", None, name=key, detail="several formulas are given in a file", remedy="write a model file")
+                    raise FormulaError(
+                        "key-value",
+                        None,
+                        name=key,
+                        detail="several formulas are given in a file",
+                        remedy="write a model file",
+                    )
                 else:
                     stack = dataclasses.replace(stack, **{key: source})
                 result = dataclasses.replace(result, stacks=(stack,))
             elif key in result.numbers or key in FREE_NUMBERS or key == "dropout":
                 if source is not None:
-                    result = dataclasses.replace(result, numbers={**result.numbers, key: Source(f"number {key}", source.text)})
+                    result = dataclasses.replace(
+                        result, numbers={**result.numbers, key: Source(f"number {key}", source.text)}
+                    )
             else:
                 known = [*result.numbers, *FREE_NUMBERS, *STACK_KEYS, "output", *HOOKS]
                 raise unknown("unknown-key", None, key, known)
@@ -144,7 +158,11 @@ def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
         for token in yaml.scan(text, Loader=yaml.SafeLoader):
             if isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)):
                 line, column = token.start_mark.line + 1, token.start_mark.column
-                raise FormulaError("not-yaml", Place(whole, line, column, line, column + 1), detail="anchors, aliases and tags are not part of it")
+                raise FormulaError(
+                    "not-yaml",
+                    Place(whole, line, column, line, column + 1),
+                    detail="anchors, aliases and tags are not part of it",
+                )
         for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
             yield Reader(whole).model(node)
     except yaml.YAMLError as error:
@@ -229,7 +247,9 @@ class Reader:
             elif key == "about":
                 here["about"] = {k: self.text(v, k).text for k, _, v in self.mapping(value, key)}
             elif key == "words":
-                here["words"] = {k: self.text(v, k, f"definition {k.split('(')[0]}") for k, _, v in self.mapping(value, key)}
+                here["words"] = {
+                    k: self.text(v, k, f"definition {k.split('(')[0]}") for k, _, v in self.mapping(value, key)
+                }
             elif key == "inputs":
                 here["inputs"] = {k: self.text(v, k).text for k, _, v in self.mapping(value, key)}
             elif key == "output":
@@ -246,7 +266,13 @@ class Reader:
                 near_numbers = [] if isinstance(value, yaml.MappingNode) else list(FREE_NUMBERS)
                 raise unknown("unknown-key", self.place(key_node), key, [*MODEL_KEYS, *near_numbers])
         if own and stacks:
-            raise FormulaError("key-value", self.place(own[0][1]), name=own[0][0], detail="stands beside named stacks", remedy="put it into one of them")
+            raise FormulaError(
+                "key-value",
+                self.place(own[0][1]),
+                name=own[0][0],
+                detail="stands beside named stacks",
+                remedy="put it into one of them",
+            )
         if not stacks:
             stacks = [self.stack("", own, node)]
         return ModelText(numbers=numbers, stacks=tuple(stacks), hooks=hooks, **here)
@@ -285,7 +311,9 @@ class Reader:
             else:
                 raise unknown("unknown-key", self.place(key_node), key, [*STACK_KEYS, *FREE_NUMBERS])
         if any(r[0] == "layer" for r in rows) and any(r[0] == "layers" for r in rows):
-            raise FormulaError("key-value", self.place(node), name="layers", detail="stands beside `layer`", remedy="keep one of them")
+            raise FormulaError(
+                "key-value", self.place(node), name="layers", detail="stands beside `layer`", remedy="keep one of them"
+            )
         return StackText(name, numbers=numbers, place=self.place(node), **here)
 
 

@@ -15,13 +15,22 @@ from .syntax import Binary, Call, Choice, Compare, Flag, Logic, Name, Negative, 
 LARGEST = 1e9
 
 FUNCTIONS: dict[str, Callable[..., float]] = {
-    "sqrt": math.sqrt, "log": math.log, "exp": math.exp, "abs": abs, "min": min, "max": max,
+    "sqrt": math.sqrt,
+    "log": math.log,
+    "exp": math.exp,
+    "abs": abs,
+    "min": min,
+    "max": max,
 }
 OF_ONE = ("sqrt", "log", "exp", "abs")
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
 }
 
 
@@ -62,8 +71,14 @@ def fold(operator: str, left: float, right: float, place: Place | None, largest:
 def apply_function(name: str, values: list[Any], place: Place | None, largest: float = LARGEST) -> int | float:
     """A function of numbers: sqrt log exp abs of one; min max of several."""
     if (name in OF_ONE and len(values) != 1) or not values:
-        raise FormulaError("argument-count", place, word=name, expected="one number" if name in OF_ONE else "numbers",
-                           given=len(values), equation=f"{name}(...)")
+        raise FormulaError(
+            "argument-count",
+            place,
+            word=name,
+            expected="one number" if name in OF_ONE else "numbers",
+            given=len(values),
+            equation=f"{name}(...)",
+        )
     try:
         return tidy(FUNCTIONS[name](*values) if name in OF_ONE else FUNCTIONS[name](values), place, largest)
     except ValueError:
@@ -99,7 +114,9 @@ def evaluate(node: Node, number: Callable[[Name], Any], largest: float = LARGEST
         case Logic(parts=parts):
             return not evaluate(parts[0], number, largest)
         case Call(word=word, items=items, label="", options=()) if word in FUNCTIONS:
-            return apply_function(word, [as_number(i, evaluate(i, number, largest)) for i in items], node.place, largest)
+            return apply_function(
+                word, [as_number(i, evaluate(i, number, largest)) for i in items], node.place, largest
+            )
     raise FormulaError("not-a-number", node.place, what=f"`{node.place.text}`")
 
 

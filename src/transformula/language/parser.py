@@ -103,11 +103,18 @@ class Rebuilder:
 
     def place(self, node: ast.AST) -> Place:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        return Place(self.source, line, column, getattr(node, "end_lineno", line) or line,
-                     getattr(node, "end_col_offset", column + 1) or column + 1)
+        return Place(
+            self.source,
+            line,
+            column,
+            getattr(node, "end_lineno", line) or line,
+            getattr(node, "end_col_offset", column + 1) or column + 1,
+        )
 
     def refuse(self, node: ast.AST) -> FormulaError:
-        what, remedy = REMEDIES.get(type(node), (f"`{type(node).__name__}` of Python", "see the grammar in the language's page"))
+        what, remedy = REMEDIES.get(
+            type(node), (f"`{type(node).__name__}` of Python", "see the grammar in the language's page")
+        )
         return FormulaError("not-allowed", self.place(node), what=what, remedy=remedy)
 
     def line(self, node: ast.stmt) -> Line:
@@ -147,7 +154,9 @@ class Rebuilder:
                 return Number(place, value)
             case ast.Constant(value=value):
                 what = {str: "a string", bool: "True or False"}.get(type(value), f"{value!r}")
-                raise FormulaError("not-allowed", place, what=f"{what} here", remedy="strings, True and False are values of options")
+                raise FormulaError(
+                    "not-allowed", place, what=f"{what} here", remedy="strings, True and False are values of options"
+                )
             case ast.Name(id=name):
                 return Name(place, name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -161,7 +170,12 @@ class Rebuilder:
             case ast.Subscript(value=ast.Name(id=name), slice=index):
                 if isinstance(index, ast.Slice):
                     if index.lower or index.upper or index.step:
-                        raise FormulaError("not-allowed", place, what="a part of a history", remedy="write x[:] for all of it, or x[n] for one")
+                        raise FormulaError(
+                            "not-allowed",
+                            place,
+                            what="a part of a history",
+                            remedy="write x[:] for all of it, or x[n] for one",
+                        )
                     return Index(place, name, None)
                 return Index(place, name, self.value(index))
             case ast.Attribute(value=ast.Name(id=call), attr=tap):
@@ -169,7 +183,9 @@ class Rebuilder:
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) if self.second or self.strings:
                 return self.test(node)
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-                raise FormulaError("not-allowed", place, what="a test as a value", remedy="tests stand in: a if test else b")
+                raise FormulaError(
+                    "not-allowed", place, what="a test as a value", remedy="tests stand in: a if test else b"
+                )
         raise self.refuse(node)
 
     def chain(self, node: ast.BinOp) -> Node:
@@ -194,7 +210,12 @@ class Rebuilder:
             case ast.Attribute(value=ast.Name(id=word), attr=label):
                 pass
             case _:
-                raise FormulaError("not-allowed", self.place(node.func), what="a call of this", remedy="write word(...) or word.label(...)")
+                raise FormulaError(
+                    "not-allowed",
+                    self.place(node.func),
+                    what="a call of this",
+                    remedy="write word(...) or word.label(...)",
+                )
         items = []
         for argument in node.args:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, (str, bool)) and not self.strings:
@@ -226,7 +247,12 @@ class Rebuilder:
                     operators = []
                     for op in ops:
                         if type(op) not in COMPARE:
-                            raise FormulaError("not-allowed", place, what=f"the test `{type(op).__name__}`", remedy="tests are < <= > >= == !=")
+                            raise FormulaError(
+                                "not-allowed",
+                                place,
+                                what=f"the test `{type(op).__name__}`",
+                                remedy="tests are < <= > >= == !=",
+                            )
                         operators.append(COMPARE[type(op)])
                     return Compare(place, tuple(operators), tuple(self.value(p) for p in [left, *parts]))
                 case ast.BoolOp(op=op, values=parts):
@@ -235,7 +261,9 @@ class Rebuilder:
                     return Logic(place, "not", (self.test(operand),))
             if self.strings:
                 return self.value(node)
-            raise FormulaError("not-allowed", place, what="this as a test", remedy="a test compares numbers, e.g. layer % 2 == 0")
+            raise FormulaError(
+                "not-allowed", place, what="this as a test", remedy="a test compares numbers, e.g. layer % 2 == 0"
+            )
         finally:
             self.level -= 1
 

@@ -200,7 +200,9 @@ def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) 
         unit.role = counted(base)
     for unit in units:
         if unit.named and not unit.label and unit.role in labels:
-            raise FormulaError("label-role", next(u for u in units if u.label == unit.role).thing.place, label=unit.role)
+            raise FormulaError(
+                "label-role", next(u for u in units if u.label == unit.role).thing.place, label=unit.role
+            )
     for unit in units:
         if unit.frame is not None:
             unit.frame.role = unit.role
@@ -261,9 +263,13 @@ def check_weights(value: Value, weights: dict[str, tuple[Call, dict[str, Any]]])
 
     call = value.call
     assert call is not None
-    sizes = {name: expression(call.word, text, call.numbers, value.place) for name, text in call.word.parameters.items()}
+    sizes = {
+        name: expression(call.word, text, call.numbers, value.place) for name, text in call.word.parameters.items()
+    }
     first = weights.setdefault(call.path, (call, sizes))
     for name, size in sizes.items():
         other = first[1].get(name, size)
         if other != size and size and other:
-            raise FormulaError("label-differs", value.place, label=call.label or call.path, name=f"{name} of", first=other, second=size)
+            raise FormulaError(
+                "label-differs", value.place, label=call.label or call.path, name=f"{name} of", first=other, second=size
+            )
