@@ -1,0 +1,407 @@
+"""Calls: of words, held against their records, and of definitions, opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .calls import check_option, default_of, describe, expression, split_items
+from .definitions import Definition
+from .expressions import Expressions
+from .graph import Call, Frame, Section, Template, Value
+from .messages import FormulaError, unknown
+from .names import Scope
+from .numbers import FUNCTIONS, apply_function, evaluate
+from .source import Place
+from .syntax import Call as CallNode
+from .syntax import Flag, Name, Text
+
+
+class WordCalls(Expressions):
+    """Evaluates calls."""
+
+    def call(self, node: CallNode, scope: Scope) -> Any:
+        for definition in reversed(self.definitions[: scope.visible]):
+            if definition.name == node.word:
+                self.used_definitions.add(definition.name)
+                return self.call_definition(definition, node, scope)
+        items = [self.value(item, scope) for item in node.items]
+        if (
+            node.word in FUNCTIONS
+            and not node.label
+            and items
+            and all(isinstance(i, Value) and i.op == "number" for i in items)
+        ):
+            return self.number(apply_function(node.word, [i.number for i in items], node.place), node, scope)
+        record = self.vocabulary.get(node.word)
+        if record is None:
+            self.unknown_word(node, scope.visible)
+        assert record is not None
+        return self.call_word(record, node.word, node, items, self.options_of(node, scope), scope)
+
+    def options_of(self, node: CallNode, scope: Scope) -> dict[str, tuple[Any, Place]]:
+        """The options that a call writes, evaluated: numbers, strings, booleans, definitions, streams for ports."""
+        options: dict[str, tuple[Any, Place]] = {}
+        for option in node.options:
+            if option.name in options:
+                raise FormulaError("option-twice", option.place, word=node.word, name=option.name)
+            match option.value:
+                case Text(value=value) | Flag(value=value):
+                    found: Any = value
+                case Name():
+                    found = self.look(option.value, scope)
+                    if isinstance(found, Definition):
+                        self.used_definitions.add(found.name)
+                case _:
+                    found = self.value(option.value, scope)
+            if isinstance(found, Value) and found.op == "number":
+                found = found.number
+            options[option.name] = (found, option.value.place)
+        return options
+
+    def take_share(self, node: CallNode, options: dict[str, tuple[Any, Place]]) -> int | None:
+        if "share" not in options:
+            return None
+        value, place = options.pop("share")
+        if not node.label:
+            raise FormulaError("share-label", node.place, word=node.word)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise FormulaError(
+                "option-type",
+                place,
+                word=node.word,
+                name="share",
+                expected="a whole number",
+                given=describe(value),
+                help="",
+            )
+        return value
+
+    def labelled(
+        self, node: CallNode, scope: Scope, share: int | None, what: str, family: str
+    ) -> tuple[dict[Any, Any], Any, Any]:
+        """The table that a label lives in, its key there, and what stands there already."""
+        table: dict[Any, Any] = scope.labels
+        key: Any = node.label
+        if share is not None:
+            table, key = self.share_labels, (node.label, share)
+        found = table.get(key)
+        if found is not None and (found[0] != what and not (family and found[2] == family)):
+            raise FormulaError("label-twice", node.place, label=node.label, first=found[0], second=what)
+        return table, key, found
+
+    def call_word(
+        self,
+        record: Any,
+        name: str,
+        node: CallNode,
+        items: list[Any],
+        options: dict[str, tuple[Any, Place]],
+        scope: Scope,
+    ) -> Any:
+        place = node.place
+        share = self.take_share(node, options)
+        for item, item_node in zip(items, node.items, strict=False):
+            if not isinstance(item, Value):
+                raise FormulaError("definition-value", item_node.place, name=name, what="streams and numbers here")
+        streams_given, streams, numbers = split_items(record, name, node, items)
+        for option_name, value in zip(record.numbers, numbers, strict=False):
+            if option_name in options:
+                raise FormulaError("option-twice", place, word=name, name=option_name)
+            options[option_name] = (value.number, value.place or place)
+        ports: list[tuple[str, Value]] = []
+        for port in record.ports:
+            if port in options:
+                value, port_place = options.pop(port)
+                if isinstance(value, (int, float)) and not isinstance(value, bool):
+                    if value == 0:
+                        continue
+                    value = Value("number", kind="number", number=value, place=port_place)
+                if not isinstance(value, Value):
+                    raise FormulaError("wrong-kind", port_place, word=f"{name}({port}=)", what=describe(value))
+                ports.append((port, value))
+        for option_name, (_, option_place) in options.items():
+            if option_name not in record.options:
+                raise unknown("unknown-option", option_place, option_name, [*record.options, *record.ports], word=name)
+        # streams
+        entries, widths, flat, flat_names = 0, {}, [], []
+        for stream_name, value in zip(streams_given, streams, strict=True):
+            many = any(f == f"*{stream_name}" for form in record.forms for f in form)
+            if value.kind == "list" and not many:
+                raise FormulaError("list-here", value.place or place)
+            if value.kind == "input" and record.kind != "input":
+                raise FormulaError("not-an-input", value.place or place, word=name, what=f"{value.name!r}")
+            if (
+                value.kind in ("coefficient", "scores")
+                and record.kind not in ("function", "shape", "chance", "scores")
+                and value.kind == "scores"
+            ):
+                raise FormulaError("wrong-kind", value.place or place, word=name, what=describe(value))
+            if (
+                value.kind == "number"
+                and value.op == "number"
+                and not many
+                and record.kind not in ("function", "chance")
+            ):
+                raise FormulaError("wrong-kind", place, word=name, what=describe(value))
+            inside = list(value.args) if value.kind == "list" else [value]
+            inside = [v for v in inside if v.op != "number"] if many else inside
+            entries += len(inside) if many else 0
+            flat += inside
+            flat_names += [stream_name] * len(inside)
+            if inside:
+                widths.setdefault(stream_name, inside[0].width)
+            for other in inside:
+                if many and other.width != widths[stream_name]:
+                    raise FormulaError("widths", place, left=widths[stream_name], right=other.width)
+        if any(f.startswith("*") for form in record.forms for f in form) and not flat:
+            raise FormulaError("empty-list", place, word=name)
+        if record.equal and len(set(widths.values())) > 1:
+            left, right = list(widths.values())[:2]
+            raise FormulaError("widths", place, left=left, right=right)
+        if record.reach == "all" and scope.section.where != "output" and self.current.causal and record.kind != "input":
+            raise FormulaError("reach-all", node.head, word=name)
+        # options
+        table, key, found = (
+            ({}, None, None) if not node.label else self.labelled(node, scope, share, name, record.family)
+        )
+        earlier: Call | None = found[1] if found is not None and found[0] == name else None
+        names: dict[str, Any] = {
+            **{f: 0 for form in record.forms for f in form},
+            **widths,
+            "entries": entries,
+            "entry": next(iter(widths.values()), 0),
+        }
+        resolved: dict[str, Any] = {}
+        environment = _Environment(scope.numbers, self.used)
+        for option_name, option in record.options.items():
+            environment.names = {**names, **resolved}
+            if option_name in options:
+                value, option_place = options[option_name]
+                resolved[option_name] = check_option(name, option, value, option_place)
+            elif earlier is not None and option_name in earlier.given:
+                resolved[option_name] = earlier.options[option_name]
+            else:
+                resolved[option_name] = default_of(name, option, environment, place)
+            if earlier is not None and option.shapes and earlier.options[option_name] != resolved[option_name]:
+                raise FormulaError(
+                    "label-differs",
+                    place,
+                    label=node.label,
+                    name=option_name,
+                    first=describe(earlier.options[option_name]),
+                    second=describe(resolved[option_name]),
+                )
+        environment.names = {**names, **resolved, "given": 1}
+        for condition, message in record.checks.items():
+            if not expression(record, condition, environment, place):
+                detail = message.format_map(_Shown(environment))
+                raise FormulaError("check-failed", place, word=name, detail=detail)
+        if record.kind == "chance" and resolved.get("p") == 0 and not node.label:
+            return flat[0]
+        width = expression(record, record.width, environment, place) if record.width else (flat[0].width if flat else 1)
+        if not isinstance(width, int) or width < 1:
+            raise FormulaError(
+                "check-failed", place, word=name, detail=f"its result's width {record.width} is {width:g}"
+            )
+        call = Call(
+            record,
+            name,
+            resolved,
+            frozenset(options),
+            tuple(flat_names),
+            tuple(p for p, _ in ports),
+            entries,
+            node.label,
+            numbers=_Frozen({**dict(scope.numbers), **environment.names}),
+            share=share,
+        )
+        if earlier is not None and earlier.given:
+            call.given = call.given | earlier.given
+        for role, text in record.inner.items():
+            inner_width = expression(record, text, environment, place)
+            if inner_width:
+                call.inner[role] = self.template(inner_width, node, scope)
+        if record.sequence == "own":
+            sequence = f"{name}.{len(scope.section.values)}.{scope.section.title}"
+        else:
+            sequence = flat[0].sequence if record.sequence == "first" and flat else ""
+        kind = (
+            record.value
+            if not (
+                record.kind in ("function", "shape", "chance") and flat and flat[0].kind in ("coefficient", "scores")
+            )
+            else flat[0].kind
+        )
+        value = self.add(
+            scope,
+            Value(
+                "call",
+                tuple(flat) + tuple(v for _, v in ports),
+                kind,
+                width,
+                sequence,
+                name=name,
+                call=call,
+                place=place,
+            ),
+        )
+        if node.label and found is None:
+            table[key] = (name, call, record.family)
+        self.remember(node, name, value, scope)
+        return value
+
+    def remember(self, node: CallNode, name: str, thing: Any, scope: Scope) -> None:
+        scope.calls.setdefault(name, []).append(thing)
+        if node.label:
+            scope.calls[f".{node.label}"] = [thing]
+
+    def template(self, width: int, node: CallNode, scope: Scope) -> Template:
+        """The file's `norm` on a stream of `width`, for use inside another word."""
+        section = Section(scope.section.where, scope.section.number, scope.section.formula, scope.section.stack)
+        argument = Value("argument", width=width, sequence="inner", name="x")
+        inner = Scope(section, scope.numbers, scope.visible, {}, names={"x": argument})
+        if any(d.name == "norm" for d in self.definitions):
+            inner.visible = len(self.definitions)
+        call = CallNode(node.place, "norm", "", (Name(node.place, "x"),), (), node.head)
+        result = self.call(call, inner)
+        if not isinstance(result, Value):
+            raise FormulaError("wrong-kind", node.place, word="norm", what=describe(result))
+        alias = len(section.values) == 1 and result.op == "call" and result.args == (argument,)
+        return Template(section.values, argument, result, alias)
+
+    def call_definition(self, definition: Definition, node: CallNode, scope: Scope) -> Any:
+        if definition.second:
+            raise FormulaError(
+                "wrong-kind",
+                node.head,
+                word="a formula",
+                what=f"{definition.name!r}, a definition over scores: give it to score= or mask=",
+            )
+        items = [self.value(item, scope) for item in node.items]
+        options = self.options_of(node, scope)
+        alias = definition.alias
+        share = self.take_share(node, options)
+        expected = f"({', '.join([*definition.parameters, *(f'{k}=' for k in definition.defaults)])})"
+        if len(items) < len(definition.parameters) or len(items) > len(definition.parameters) + len(
+            definition.defaults
+        ):
+            raise FormulaError(
+                "argument-count",
+                node.place,
+                word=definition.name,
+                expected=expected,
+                given=", ".join(describe(i) for i in items) or "nothing",
+                equation=f"{definition.name}{expected}",
+            )
+        names: dict[str, Any] = dict(zip(definition.parameters, items, strict=False))
+        for key, item in zip(definition.defaults, items[len(definition.parameters) :], strict=False):
+            names[key] = item.number if isinstance(item, Value) and item.op == "number" else item
+            if isinstance(names[key], Value):
+                raise FormulaError(
+                    "definition-value",
+                    node.place,
+                    name=f"{definition.name}({key}=)",
+                    what="a number, a string, True, False or a definition",
+                )
+        for key, (value, place) in options.items():
+            if key not in definition.defaults:
+                raise unknown("unknown-option", place, key, definition.defaults, word=definition.name)
+            if key in names:
+                raise FormulaError("option-twice", place, word=definition.name, name=key)
+            names[key] = value
+        body = Scope(scope.section, scope.numbers, definition.index, {}, names=names, definition=definition)
+        for key, default in definition.defaults.items():
+            if key not in names:
+                match default:
+                    case Text(value=value) | Flag(value=value):
+                        names[key] = value
+                    case Name(name=name) if any(d.name == name for d in self.definitions[: definition.index]):
+                        names[key] = next(d for d in self.definitions if d.name == name)
+                        self.used_definitions.add(name)
+                    case _:
+                        names[key] = evaluate(default, self.looker(scope.numbers, body))
+        if alias is not None:
+            body.frames = scope.frames
+            return self.call_alias(definition, alias, node, share, body, scope)
+        table, key_, found = (
+            ({}, None, None) if not node.label else self.labelled(node, scope, share, definition.name, "")
+        )
+        frame = Frame(definition.name, node.label, node.place, names, share=share)
+        if found is not None:
+            frame.labels = found[1].labels
+        elif node.label:
+            table[key_] = (definition.name, frame, "")
+        if len(scope.frames) >= 50:
+            raise FormulaError("too-deep", node.place)
+        body.frames = (*scope.frames, frame)
+        body.labels = frame.labels
+        result: Any = None
+        for line in definition.lines:
+            if line.name in definition.defaults or (line.name in scope.numbers):
+                raise FormulaError("two-things", self.target_place(line), name=line.name, other="a number here")
+            _, name, value = self.assign(line, body)
+            result = value if value is not None else names.get(name)
+        if not isinstance(result, Value):
+            raise FormulaError("wrong-kind", definition.lines[-1].place, word="a definition", what=describe(result))
+        self.read.add(self.key(definition.lines[-1].place))
+        frame.result = result
+        self.remember(node, definition.name, frame, scope)
+        return result
+
+    def call_alias(
+        self, definition: Definition, alias: CallNode, node: CallNode, share: int | None, body: Scope, scope: Scope
+    ) -> Any:
+        """A definition of a single call renames that word: its module stands under the definition's name."""
+        items = [self.value(item, body) for item in alias.items]
+        options = self.options_of(alias, body)
+        if share is not None:
+            options["share"] = (share, node.place)
+        self.read.add(self.key(definition.lines[0].place))
+        renamed = CallNode(node.place, definition.name, node.label, alias.items, (), node.head)
+        for inner in reversed(self.definitions[: definition.index]):
+            if inner.name == alias.word:
+                self.used_definitions.add(inner.name)
+                deeper = CallNode(node.place, alias.word, node.label, alias.items, alias.options, node.head)
+                body.labels, body.calls = scope.labels, scope.calls
+                return self.call_definition(inner, deeper, body)
+        record = self.vocabulary.get(alias.word)
+        if record is None:
+            if alias.word in FUNCTIONS and all(i.op == "number" for i in items):
+                return self.number(apply_function(alias.word, [i.number for i in items], node.place), node, scope)
+            self.unknown_word(alias, definition.index)
+        body.labels, body.calls = scope.labels, scope.calls
+        return self.call_word(record, definition.name, renamed, items, options, body)
+
+
+class _Environment(Mapping[str, Any]):
+    """Names of a record's expression: options and widths before the file's numbers, which become used when read."""
+
+    def __init__(self, numbers: Mapping[str, float], used: set[str]) -> None:
+        self.numbers, self.used, self.names = numbers, used, {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self.names:
+            return self.names[key]
+        value = self.numbers[key]
+        self.used.add(key)
+        return value
+
+    def __iter__(self) -> Any:
+        return iter({**self.numbers, **self.names})
+
+    def __len__(self) -> int:
+        return len({**self.numbers, **self.names})
+
+
+class _Frozen(dict[str, Any]):
+    """The names of a call's expressions, kept."""
+
+
+class _Shown(dict[str, Any]):
+    def __init__(self, environment: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.environment = environment
+
+    def __missing__(self, key: str) -> Any:
+        return self.environment.get(key, f"{{{key}}}")
