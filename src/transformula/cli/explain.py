@@ -1,0 +1,36 @@
+"""`transformula explain`: what a formula says, from its text alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from .options import Parser
+
+WHAT = """\
+What a formula says, from its text alone: what each line reads, what is carried, skips and branches, the gain of the
+skip path, history, reach, relatives in the gallery, and warnings that name a sound relative."""
+
+EXAMPLES = [
+    'transformula explain "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)"',
+    "transformula explain pre-norm --depth 12 --json",
+]
+
+MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's folder, or a name of the gallery"
+USE = "load words from this package too (as it is imported); may be given again"
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Explain one model."""
+    parser = Parser("explain", WHAT, EXAMPLES)
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
+    parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
+    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_model_options()
+    given = parser.parse(arguments)
+
+    from ..api import explain
+
+    result = explain(given["model"], use=given["use"], **given.model)
+    print(json.dumps(result.data, indent=1) if given["json"] else result)
+    return 0
