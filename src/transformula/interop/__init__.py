@@ -1,0 +1,1 @@
+"""A model's folder, and other formats in and out."""

@@ -1,0 +1,118 @@
+"""Checkpoints: all that a run needs to go on exactly, written whole or not at all, and checked when read.
+
+    checkpoints/step-00000200/
+      weights.safetensors      parameters and buffers, float32
+      optimiser.safetensors    what the optimiser keeps, by name of parameter
+      streams.safetensors      random streams
+      state.json               position in the data, time, best value, ...
+      manifest.json            size and SHA-256 of each file, written last
+
+The folder is filled under another name, synced and renamed. A checkpoint is used only if every file is as its manifest
+says: a flipped bit in a safetensors file loads without error otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import CheckpointError
+from ..interop.weights import load_tensors, save_tensors
+from ..interop.whole import whole_folder
+
+MANIFEST = "manifest.json"
+STATE = "state.json"
+TENSORS = ("weights", "optimiser", "streams")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds."""
+
+    step: int
+    weights: Mapping[str, Tensor]
+    optimiser: Mapping[str, Tensor]
+    streams: Mapping[str, Tensor]
+    state: Mapping[str, Any]
+    """Plain numbers: time, units seen, best value, patience; whatever the loop needs."""
+
+
+def folder_of(checkpoints: Path, step: int) -> Path:
+    """checkpoints/step-00000200"""
+    return checkpoints / f"step-{step:08d}"
+
+
+def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
+    """Write a checkpoint; returns its folder. Nothing is left of one that fails."""
+    target = folder_of(checkpoints, checkpoint.step)
+    with whole_folder(target) as folder:
+        for name in TENSORS:
+            save_tensors(folder / f"{name}.safetensors", getattr(checkpoint, name))
+        state = {"step": checkpoint.step, **checkpoint.state}
+        (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
+        files = {path.name: _stamp(path) for path in sorted(folder.iterdir())}
+        (folder / MANIFEST).write_text(json.dumps({"files": files}, indent=1), encoding="utf-8")
+    return target
+
+
+def load_checkpoint(folder: Path) -> Checkpoint:
+    """Read a checkpoint, every file checked against the manifest. Raises CheckpointError that names the file."""
+    check_whole(folder)
+    tensors = {name: load_tensors(folder / f"{name}.safetensors") for name in TENSORS}
+    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    return Checkpoint(step=state.pop("step"), state=state, **tensors)
+
+
+def check_whole(folder: Path) -> None:
+    """Raise CheckpointError unless every file is there and as its manifest says."""
+    path = folder / MANIFEST
+    try:
+        files = json.loads(path.read_text(encoding="utf-8"))["files"]
+        stated = {name: (stamp["bytes"], stamp["sha256"]) for name, stamp in files.items()}
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: the file is missing, so this checkpoint was not written to its end") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{path}: damaged ({type(error).__name__})") from None
+    needed = {STATE, *(f"{name}.safetensors" for name in TENSORS)}
+    for name in sorted(needed | set(stated)):
+        file = folder / name
+        if name not in stated:
+            raise CheckpointError(f"{path}: damaged: it does not list {name}")
+        if not file.is_file():
+            raise CheckpointError(f"{file}: the file is missing")
+        stamp = _stamp(file)
+        if (stamp["bytes"], stamp["sha256"]) != stated[name]:
+            raise CheckpointError(f"{file}: damaged: its content is not what was written")
+
+
+def newest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint, or None; and what is wrong with each newer one that was passed over."""
+    damaged: list[str] = []
+    for folder in sorted(checkpoints.glob("step-*"), reverse=True):
+        try:
+            return load_checkpoint(folder), damaged
+        except CheckpointError as error:
+            damaged.append(str(error))
+    return None, damaged
+
+
+def prune(checkpoints: Path, keep: int, best: int | None = None) -> None:
+    """Remove all checkpoints but the last `keep` and that of step `best`."""
+    folders = sorted(checkpoints.glob("step-*"))
+    for folder in folders[: max(0, len(folders) - keep)]:
+        if best is None or folder != folder_of(checkpoints, best):
+            # The manifest goes first: what a killed removal leaves is then not taken for a checkpoint.
+            (folder / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stamp(path: Path) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

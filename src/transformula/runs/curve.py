@@ -1,0 +1,72 @@
+"""The loss curve of a run as a picture: training loss (grey, smoothed above its raw values), validation loss (black,
+with dots), and the trivial baselines as dashed lines. Told apart by shape, so that it can be printed in grey."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..tokenizers.whole import write_whole
+
+SMOOTH = 0.98
+"""Weight of the past in the smoothed training loss, at most: short runs are smoothed less."""
+
+
+def smoothed(values: Sequence[float], weight: float = SMOOTH) -> list[float]:
+    """Exponential mean, corrected for its start. Values that are not numbers are passed over."""
+    weight = min(weight, max(0.0, 1 - 20 / (len(values) + 1)))
+    result, total, norm = [], 0.0, 0.0
+    for value in values:
+        if value == value:
+            total = weight * total + (1 - weight) * value
+            norm = weight * norm + (1 - weight)
+        result.append(total / norm if norm else float("nan"))
+    return result
+
+
+def draw_curve(
+    folder: Path,
+    training: Sequence[tuple[float, float]],
+    validation: Sequence[tuple[float, float]],
+    baselines: Mapping[str, float],
+    title: str = "",
+    unit: str = "nats",
+) -> list[Path]:
+    """Write loss.svg and loss.png from (step, loss) pairs; returns the files. `baselines` in the unit of the loss."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    if training:
+        steps, losses = zip(*training, strict=True)
+        axes.plot(steps, losses, color="0.82", linewidth=0.8)
+        axes.plot(steps, smoothed(losses), color="0.45", linewidth=1.6, label="training")
+    if validation:
+        steps, losses = zip(*validation, strict=True)
+        axes.plot(steps, losses, color="black", linewidth=1.6, marker="o", markersize=3.5, label="validation")
+    for i, (name, value) in enumerate(sorted(baselines.items(), key=lambda item: -item[1])):
+        axes.axhline(value, color="0.25", linewidth=0.9, linestyle=["--", ":", "-."][i % 3])
+        axes.annotate(name, (0.995, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
+    seen = [v for _, v in validation] + list(baselines.values())
+    seen += smoothed([v for _, v in training])[len(training) // 20 :]
+    if seen:
+        low, high = min(seen), max(seen)
+        margin = 0.06 * (high - low) or 0.1
+        axes.set_ylim(low - margin, high + margin)
+    axes.set_xlabel("step")
+    axes.set_ylabel(f"loss ({unit})")
+    if title:
+        axes.set_title(title, fontsize=9, loc="left")
+    if training or validation:  # above the axes, where no line can cross it
+        axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, fontsize=9, borderpad=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    written = []
+    for kind in ("svg", "png"):
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+        write_whole(folder / f"loss.{kind}", buffer.getvalue())
+        written.append(folder / f"loss.{kind}")
+    return written

@@ -1,0 +1,168 @@
+"""A run's folder.
+
+config.yaml      the complete resolved configuration, the model's text included: enough to repeat the run
+manifest.json    versions, machine, what the data and the formula were
+log.jsonl        what happened, one event a line
+checkpoints/     what a resume needs
+best/  last/     the model with the lowest validation loss, and the latest one: folders that `sample` takes
+loss.svg  loss.png  summary.md
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ..errors import CheckpointError
+from ..interop.whole import remove_partial
+from ..tokenizers.whole import write_whole
+from .checkpoint import Checkpoint, newest
+from .log import Log
+
+CONFIG = "config.yaml"
+MANIFEST = "manifest.json"
+
+
+class RunFolder:
+    """The places in a run's folder. Make one with `create` or `open`; a process that trains holds its `lock`."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.checkpoints = self.path / "checkpoints"
+        self.best = self.path / "best"
+        self.last = self.path / "last"
+        self.log = Log(self.path / "log.jsonl")
+        self._lock: Any = None
+
+    @classmethod
+    def create(cls, path: Path | str, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> RunFolder:
+        """A new run. Raises CheckpointError where the folder holds a run already, or anything else."""
+        run = cls(path)
+        run.refuse_if_taken()
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+            run.lock()
+            run.write_config(config)
+            write_whole(run.path / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+            run.checkpoints.mkdir(exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be written ({error.strerror}); name another with --out") from None
+        return run
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunFolder:
+        """A run that is there. Raises CheckpointError that says what the folder is instead."""
+        run = cls(path)
+        if not run.path.exists():
+            raise CheckpointError(f"{path}: there is no such folder; expected a run's, as `train --out` leaves it")
+        if not (run.path / CONFIG).is_file():
+            raise CheckpointError(f"{path}: holds no {CONFIG}, so it is not a run's folder")
+        return run
+
+    def refuse_if_taken(self) -> None:
+        """Raise CheckpointError unless a new run may begin here: an empty folder, or none."""
+        if self.path.is_file():
+            raise CheckpointError(f"{self.path}: is a file; name another folder with --out")
+        if (self.path / CONFIG).exists():
+            raise CheckpointError(
+                f"{self.path}: holds a run already; go on with it by --resume {self.path}, or name another folder with"
+                " --out"
+            )
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise CheckpointError(f"{self.path}: is not empty and no run's folder; name another folder with --out")
+
+    def lock(self) -> None:
+        """Hold the folder until this process ends. Raises CheckpointError if another process trains in it."""
+        try:
+            import fcntl
+        except ImportError:  # not on Windows
+            return
+        if self._lock is None:
+            handle = open(self.path / ".lock", "w")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                handle.close()
+                raise CheckpointError(
+                    f"{self.path}: another process is training in it; wait for it, stop it, or name another folder"
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+            self._lock = handle
+
+    def unlock(self) -> None:
+        """Let other processes train here; close the log."""
+        self.log.close()
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def clean(self) -> None:
+        """Remove what a killed process left half written. Only with the lock held."""
+        for place in (self.path, self.checkpoints):
+            if place.is_dir():
+                remove_partial(place)
+                for left in place.glob(".*.part"):
+                    left.unlink(missing_ok=True)
+
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        path = self.path / CONFIG
+        try:
+            read = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise CheckpointError(f"{path}: damaged ({type(error).__name__}): expected what `train` wrote") from None
+        if not isinstance(read, dict):
+            raise CheckpointError(f"{path}: damaged: expected keys and values, as `train` wrote them")
+        return read
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Write the resolved configuration."""
+        text = yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+        write_whole(self.path / CONFIG, text.encode())
+
+    def manifest(self) -> dict[str, Any]:
+        """What the run was made with; empty where the file is missing or damaged."""
+        try:
+            return json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+
+    def newest_checkpoint(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest whole checkpoint, and what is wrong with those passed over.
+
+        None where training was stopped before the first one. Raises CheckpointError where there are some and all are
+        damaged.
+        """
+        found, damaged = newest(self.checkpoints)
+        if found is None and damaged:
+            raise CheckpointError(
+                f"{self.path}: no checkpoint is whole, so the run cannot go on: "
+                + "; ".join(damaged)
+                + ". Start again with another --out"
+                + (f"; the model in {self.best} can still be used" if (self.best / "model.yaml").exists() else "")
+            )
+        return found, damaged
+
+    def model_folder(self, which: str = "best") -> Path:
+        """The folder of the best model (or of the last), whichever is there. Raises CheckpointError."""
+        order = (self.best, self.last) if which == "best" else (self.last, self.best)
+        for folder in order:
+            if (folder / "model.yaml").is_file():
+                return folder
+        raise CheckpointError(f"{self.path}: the run has saved no model yet; go on with it by --resume {self.path}")
+
+
+class _Dumper(yaml.SafeDumper):
+    """YAML with texts of several lines as blocks, which people can read."""
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)

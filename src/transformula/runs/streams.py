@@ -1,0 +1,43 @@
+"""Random streams: the state of every generator that training may draw from, as named tensors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def capture() -> dict[str, Tensor]:
+    """The state of Python's, NumPy's and torch's generators (each CUDA device its own)."""
+    version, internal, gauss = random.getstate()
+    name, keys, position, has_gauss, cached = np.random.get_state()
+    if version != 3 or name != "MT19937":
+        raise RuntimeError(f"unknown generators: Python's of version {version}, NumPy's {name}")
+    found = {
+        "python": torch.tensor(internal, dtype=torch.int64),
+        "python_gauss": torch.tensor([] if gauss is None else [gauss], dtype=torch.float64),
+        "numpy": torch.from_numpy(keys.astype(np.int64)),
+        "numpy_position": torch.tensor([position, has_gauss], dtype=torch.int64),
+        "numpy_gauss": torch.tensor([cached], dtype=torch.float64),
+        "torch": torch.random.get_rng_state(),
+    }
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        found.update({f"cuda/{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
+    return found
+
+
+def restore(streams: Mapping[str, Tensor]) -> None:
+    """Set every generator to a captured state; those of devices that are not here are passed over."""
+    gauss = streams["python_gauss"].tolist()
+    random.setstate((3, tuple(streams["python"].tolist()), gauss[0] if gauss else None))
+    position, has_gauss = streams["numpy_position"].tolist()
+    keys = streams["numpy"].numpy().astype(np.uint32)
+    np.random.set_state(("MT19937", keys, position, has_gauss, streams["numpy_gauss"].item()))
+    torch.random.set_rng_state(streams["torch"])
+    if torch.cuda.is_available():
+        for i in range(torch.cuda.device_count()):
+            if f"cuda/{i}" in streams:
+                torch.cuda.set_rng_state(streams[f"cuda/{i}"], i)

@@ -1,0 +1,22 @@
+"""Training: the loop, optimisers, schedules, precision, progress. Asks a task for batches, losses and scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .loop import train
+    from .result import RunResult
+    from .settings import TrainingSettings
+
+__all__ = ["RunResult", "TrainingSettings", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for: settings need no torch."""
+    import importlib
+
+    places = {"RunResult": "result", "TrainingSettings": "settings", "train": "loop"}
+    if name not in places:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{places[name]}", __name__), name)

@@ -1,0 +1,466 @@
+"""The loop: batches, losses, gradients, updates, evaluations, checkpoints. It knows no task by name.
+
+A run is a pure function of its configuration. Batches are a function of (seed, step), dropout of (seed, step) too, so
+that a step can be made again alone, and a run that was killed and resumed ends with the weights of one that was not, bit
+for bit (same machine, same number of threads). Only a limit in minutes lets the clock in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..errors import CheckpointError, NotFinite
+from ..interop.folder import WEIGHTS, save_model, text_of
+from ..interop.weights import load_tensors, model_tensors, put_tensors
+from ..runs import streams
+from ..runs.checkpoint import Checkpoint, prune, save_checkpoint
+from ..runs.folder import RunFolder
+from . import machine
+from .diagnose import first_not_finite
+from .interrupt import Asked, Interrupts
+from .limits import Limits
+from .optimiser import Optimiser, optimisers, parameters_of, width_of
+from .precision import Weights, as_device, choose
+from .progress import Progress
+from .report import conclude
+from .result import RunResult
+from .schedules import Shape, factor, schedules
+from .settings import STEPS, TrainingSettings
+
+SAVED_EVERY = 600.0
+"""Seconds between checkpoints where no number of steps is given."""
+TENTHS = 10
+"""Evaluations in a run where no number of steps between them is given."""
+
+
+@dataclass
+class Position:
+    """How far a run is: plain numbers, kept in every checkpoint. Times in seconds."""
+
+    step: int = 0
+    units: int = 0
+    seconds: float = 0.0
+    evaluated: int = 0
+    tenths: int = 0
+    reserve: float = 0.0
+    best: float = math.inf
+    best_step: int = 0
+    worse: int = 0
+    scores: dict[str, float] = field(default_factory=dict)
+    best_scores: dict[str, float] = field(default_factory=dict)
+    loss_sum: float = 0.0
+    loss_count: int = 0
+
+
+def train(
+    task: Any,
+    model: nn.Module,
+    settings: TrainingSettings | None = None,
+    run_folder: Path | str | None = None,
+    *,
+    resume: bool = False,
+    config: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+    quiet: bool = False,
+) -> RunResult:
+    """Train a model on a task; everything is left in the run's folder.
+
+    model       float32 (or float64); it is changed, and holds the weights of the best evaluation afterwards
+    run_folder  by default `settings.out`, else a new folder under runs/
+    resume      go on with the run of that folder; `model` and `task` must be those of its configuration
+    config      what else its `config.yaml` should hold, e.g. the settings of the data
+
+    Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName, ConfigError.
+    """
+    settings = settings or TrainingSettings()
+    optimiser_class, _ = optimisers.get(settings.optimiser), schedules.get(settings.lr_schedule)
+    run = RunFolder(run_folder or settings.out or _free_folder(model))
+    recorded: dict[str, Any] = {}
+    if resume:
+        run = RunFolder.open(run.path)
+        run.lock()
+        recorded = run.config()
+        # What was measured or derived when the run began stays as it was.
+        derived = ("precision", "lr", "threads", "device")
+        settings = settings.model_copy(
+            update={k: recorded[k] for k in derived if k in recorded and getattr(settings, k) in (None, "auto")}
+        )
+    else:
+        run.refuse_if_taken()
+    before, threads = streams.capture(), torch.get_num_threads()
+    shown = progress or Progress(task.unit, quiet=quiet)
+    try:
+        with shown:
+            return _train(task, model, settings, optimiser_class, run, resume, dict(config or {}), shown)
+    finally:
+        run.unlock()
+        streams.restore(before)
+        torch.set_num_threads(threads)
+
+
+def _train(
+    task: Any, model: nn.Module, settings: TrainingSettings, optimiser_class: type[Optimiser], run: RunFolder,
+    resume: bool, config: dict[str, Any], shown: Progress,
+) -> RunResult:  # fmt: skip
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    device = machine.pick_device(settings.device)
+    model.to(device)
+    parameters = parameters_of(model)
+    if not parameters:
+        raise CheckpointError("the model has no trainable parameters, so there is nothing to train")
+    first = as_device(task.batch(0, 0), device)
+    units = int(task.units(first))
+    precision, line = choose(settings.precision, model, task, device, first, units * _flops_per_unit(model))
+    width = width_of(model, parameters)
+    limited = settings.steps or settings.tokens or settings.minutes
+    resolved = settings.model_copy(
+        update={
+            "precision": precision,
+            "device": str(device),
+            "threads": torch.get_num_threads(),
+            "lr": settings.lr or float(f"{optimiser_class.default_lr(width):.3g}"),
+            "steps": settings.steps if limited else STEPS,
+            "out": str(run.path),
+        }
+    )
+    shown.say(line)
+    shown.say(
+        f"{settings.optimiser}, learning rate {resolved.lr:g}"
+        + ("" if settings.lr else f" (by default at width {width})")
+        + f", {settings.lr_schedule}; {sum(p.tensor.numel() for p in parameters):,} parameters"
+    )
+    configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
+    about = describe_run(task, model, device)
+    if resume:
+        _check_same(run, about)
+        run.clean()
+        run.write_config({**run.config(), **configuration})
+    else:
+        run = _created(run, configuration, about)
+    products = machine.DTYPES[precision]
+    trainer = Trainer(task, model, optimiser_class(parameters, resolved, products), resolved, run, shown, device)
+    try:
+        if resume:
+            trainer.resume()
+        with Interrupts(lambda text: shown.say(text, warning=True)) as interrupts:
+            stopped = trainer.run_until_end(interrupts)
+        return conclude(trainer, stopped, interrupted=interrupts.asked, about=about)
+    finally:
+        trainer.run.log.close()
+
+
+def describe_run(task: Any, model: nn.Module, device: torch.device) -> dict[str, Any]:
+    """A run's manifest: versions, machine, what the data and the formula are."""
+    try:
+        version = metadata.version("transformula")
+    except metadata.PackageNotFoundError:
+        version = "not installed"
+    text = text_of(model)
+    formula = getattr(model, "formula_hash", None) or hashlib.sha256(text.encode()).hexdigest()
+    return {
+        "transformula": version,
+        "machine": machine.describe(device),
+        "formula": formula,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "task": {"name": task.name, **task.describe()},
+    }
+
+
+def _created(run: RunFolder, config: Mapping[str, Any], about: Mapping[str, Any]) -> RunFolder:
+    made = RunFolder.create(run.path, config, about)
+    run._lock = made._lock  # `train` lets it go
+    return made
+
+
+def _check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
+    """Raise CheckpointError where a run was made with another formula or other data."""
+    stated = run.manifest()
+    if stated.get("formula", about["formula"]) != about["formula"]:
+        raise CheckpointError(
+            f"{run.path}: this run is of another formula; a resume goes on with the same one."
+            " To start from its weights with another, begin a new run"
+        )
+    was, now = stated.get("task", about["task"]), about["task"]
+    changed = sorted(k for k in {*was, *now} if was.get(k) != now.get(k))
+    if changed:
+        said = "; ".join(f"{k} was {was.get(k)!r}, is {now.get(k)!r}" for k in changed[:4])
+        raise CheckpointError(
+            f"{run.path}: the data is not what it was when the run began ({said}); put it back, or begin a new run"
+        )
+
+
+def _free_folder(model: nn.Module) -> Path:
+    """runs/NAME, or runs/NAME-2, ...: the first that is not there."""
+    name = str(getattr(getattr(model, "architecture", None), "name", "") or "model").replace("/", "-").replace(" ", "-")
+    number, folder = 1, Path("runs") / name
+    while folder.exists():
+        number += 1
+        folder = Path("runs") / f"{name}-{number}"
+    return folder
+
+
+def _flops_per_unit(model: nn.Module) -> float:
+    """Floating-point operations of training on one token, forward and backward."""
+    count = getattr(model, "flops_per_token", None)
+    if callable(count):
+        return float(count())
+    return 6.0 * sum(p.numel() for p in model.parameters())
+
+
+class Trainer:
+    """One run in progress."""
+
+    def __init__(
+        self, task: Any, model: nn.Module, optimiser: Optimiser, settings: TrainingSettings, run: RunFolder,
+        shown: Progress, device: torch.device,
+    ) -> None:  # fmt: skip
+        self.task, self.optimiser, self.settings, self.run, self.shown = task, optimiser, settings, run, shown
+        self.device = device
+        self.weights = Weights(model, settings.precision)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.limits = Limits(settings.steps, settings.tokens, settings.minutes and settings.minutes * 60)
+        self.shape = Shape(settings.warmup, settings.decay, settings.final_lr)
+        self.position = Position()
+        self.peak = machine.peak(device, settings.precision)
+        self.flops = _flops_per_unit(model)
+        self.saved, self.saved_at = -1, time.monotonic()
+        self._begin = time.monotonic()
+        self._step_seconds = 0.0
+        self._step_units = 0
+
+    # How far the run is.
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on the run, in all its sittings."""
+        return self.position.seconds + time.monotonic() - self._begin
+
+    def progress(self, ahead: float = 0.0) -> float:
+        """The share of the run that is done, `ahead` steps from now."""
+        p = self.position
+        return self.limits.progress(
+            p.step + ahead, p.units + ahead * self._step_units, self.seconds + ahead * self._step_seconds, p.reserve
+        )
+
+    def evaluation_due(self) -> bool:
+        """Whether the validation split is to be looked at now."""
+        p, every = self.position, self.settings.evaluate_every
+        if p.step == 0 or p.evaluated == p.step:
+            return False
+        return p.step % every == 0 if every else int(TENTHS * self.progress() + 1e-9) > p.tenths
+
+    def save_due(self) -> bool:
+        """Whether a checkpoint is to be written now."""
+        p, every = self.position, self.settings.checkpoint_every
+        if self.saved == p.step:
+            return False
+        if p.step == 0:
+            return True
+        if every:
+            return p.step % every == 0
+        return p.evaluated == p.step or time.monotonic() - self.saved_at > SAVED_EVERY
+
+    # The loop.
+
+    def run_until_end(self, interrupts: Interrupts) -> str:
+        """Make steps until a limit is reached; returns why it ended."""
+        settings, p = self.settings, self.position
+        self.weights.publish()
+        self._begin, self.saved_at = time.monotonic(), time.monotonic()
+        while True:
+            end = self.limits.reached(p.step, p.units, self.seconds, p.reserve)
+            try:
+                interrupts.check()
+                if self.evaluation_due() or (end and p.evaluated != p.step):
+                    self.evaluate(interrupts)
+                if not end and settings.patience and p.worse >= settings.patience:
+                    end = f"no better evaluation in {settings.patience}"
+            except Asked:
+                end = "interrupted"
+            if self.save_due() or (end and self.saved != p.step):
+                self.save()
+            if end:
+                return end
+            self.step()
+
+    def step(self) -> None:
+        """One update of the weights. Raises NotFinite before anything is changed."""
+        p, settings, begin = self.position, self.settings, time.monotonic()
+        lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(ahead=0.5), self.shape)
+        state = random.getstate(), np.random.get_state()
+        batches = [as_device(self.task.batch(p.step, m), self.device) for m in range(settings.accumulate)]
+        units = [int(self.task.units(b)) for b in batches]
+        total = max(1, sum(units))
+        self.weights.model.train()
+        loss = self._gradients(batches, [n / total for n in units])
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.clip or math.inf)
+        if not math.isfinite(loss) or not bool(torch.isfinite(norm)):
+            random.setstate(state[0])
+            np.random.set_state(state[1])
+            self._stop_not_finite(batches, [n / total for n in units], loss)
+        self.optimiser.step(lr)
+        self.weights.publish()
+        self.weights.clear()
+        p.step, p.units = p.step + 1, p.units + sum(units)
+        took = time.monotonic() - begin
+        self._step_seconds = took if not self._step_seconds else 0.9 * self._step_seconds + 0.1 * took
+        self._step_units = sum(units)
+        self._tell(loss, float(norm), lr)
+
+    def _seed(self, micro: int) -> None:
+        """Dropout and the like: a function of (seed, step, micro-batch)."""
+        key = hashlib.blake2b(f"{self.settings.seed}/{self.position.step}/{micro}".encode(), digest_size=8).digest()
+        torch.manual_seed(int.from_bytes(key, "little") >> 1)
+
+    def _gradients(self, batches: list[Any], shares: list[float]) -> float:
+        """Gradients of the mean loss over all micro-batches into the masters; returns that loss."""
+        losses: list[Tensor] = []
+        self.weights.clear()
+        for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
+            self._seed(micro)
+            loss = self.task.loss(self.weights.model, batch) * share
+            loss.backward()
+            self.weights.collect()
+            losses.append(loss.detach())
+        return float(torch.stack(losses).sum())
+
+    def _stop_not_finite(self, batches: list[Any], shares: list[float], loss: float) -> None:
+        """Make the step again, find the place, and stop."""
+        self.weights.clear()
+        place = ""
+        for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
+            self._seed(micro)
+            place = first_not_finite(
+                self.weights.model, lambda b=batch, s=share: self.task.loss(self.weights.model, b) * s, Tensor.backward
+            )
+            if place:
+                break
+            self.weights.collect()
+        place = place or "the norm of all gradients together, while each is finite"
+        step, kept = self.position.step + 1, sorted(self.run.checkpoints.glob("step-*"))
+        self.run.log.write("not finite", step=self.position.step, place=place)
+        self.weights.clear()
+        what = "gradient" if math.isfinite(loss) else "loss"
+        raise NotFinite(
+            f"step {step}: the {what} is not a finite number; it first appears in {place}."
+            + (f" The last good checkpoint is {kept[-1]}." if kept else "")
+            + " Begin a new run; a lower learning rate (--lr), a longer --warmup or --precision float32 may help",
+            step=step,
+            place=place,
+        )
+
+    def _tell(self, loss: float, norm: float, lr: float) -> None:
+        p = self.position
+        p.loss_sum, p.loss_count = p.loss_sum + loss, p.loss_count + 1
+        rate = self._step_units / self._step_seconds
+        done, seconds = self.progress(), self.seconds
+        left = (self.limits.seconds - seconds) if self.limits.seconds and not self.limits.steps else None
+        if left is None and done > 0:
+            left = seconds * (1 - done) / done
+        self.shown.step(p.step, done, p.loss_sum / p.loss_count, rate, rate * self.flops / self.peak, left, lr)
+        if p.step % self.settings.log_every == 0:
+            self.run.log.write(
+                "step", step=p.step, units=p.units, seconds=round(seconds, 3), loss=p.loss_sum / p.loss_count,
+                gradient_norm=norm, lr=lr, rate=round(rate, 1), share_of_peak=round(rate * self.flops / self.peak, 4),
+            )  # fmt: skip
+            p.loss_sum, p.loss_count = 0.0, 0
+
+    # Evaluation, saving, going on.
+
+    def evaluate(self, interrupts: Interrupts) -> None:
+        """Score the model on the whole validation split; keep it if it is the best so far.
+
+        Raises Asked, with nothing changed, when the run is asked to end meanwhile: a resume evaluates again.
+        """
+        p, begin = self.position, time.monotonic()
+        tenths = int(TENTHS * self.progress() + 1e-9)
+        self.shown.busy(f"step {p.step:,}  evaluating")
+        before = streams.capture()
+        model = self.weights.model.eval()
+        try:
+            self._seed(-1)
+            with torch.no_grad():
+                scores = {k: float(v) for k, v in self.task.evaluate(model, progress=interrupts.check).items()}
+        finally:
+            streams.restore(before)
+            model.train()
+        loss = scores["loss"]
+        if not math.isfinite(loss):
+            raise NotFinite(
+                f"step {p.step}: the loss on the validation split is not a finite number, though training's was;"
+                " a lower learning rate (--lr) or --precision float32 may help",
+                step=p.step,
+                place="evaluation",
+            )
+        p.evaluated, p.tenths, p.scores = p.step, tenths, scores
+        better = loss < p.best
+        if better:
+            p.best, p.best_step, p.best_scores, p.worse = loss, p.step, scores, 0
+            save_model(self.run.best, self.weights.master, self.task.save)
+        else:
+            p.worse += 1
+        p.reserve = time.monotonic() - begin
+        self.run.log.write("evaluation", step=p.step, units=p.units, seconds=round(self.seconds, 3), **scores)
+        listed = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
+        self.shown.say(f"step {p.step:,}: validation {listed}{'' if better else f' (best: step {p.best_step:,})'}")
+
+    def save(self) -> None:
+        """Write a checkpoint, and the model of `last/`."""
+        p = self.position
+        self.shown.busy(f"step {p.step:,}  saving")
+        state = {**asdict(p), "seconds": self.seconds, "best": p.best if math.isfinite(p.best) else None}
+        state["optimiser"] = self.settings.optimiser
+        weights = model_tensors(self.weights.master)
+        save_checkpoint(
+            self.run.checkpoints, Checkpoint(p.step, weights, self.optimiser.tensors(), streams.capture(), state)
+        )
+        save_model(self.run.last, self.weights.master, self.task.save)
+        prune(self.run.checkpoints, self.settings.keep, p.best_step or None)
+        self.saved, self.saved_at = p.step, time.monotonic()
+
+    def resume(self) -> None:
+        """Go on from the newest whole checkpoint; from the start if the run was stopped before its first one."""
+        checkpoint, damaged = self.run.newest_checkpoint()
+        for text in damaged:
+            self.shown.say(f"passed over: {text}", warning=True)
+        if checkpoint is None:
+            self.run.log.rewind(-1)
+            self.shown.say("no checkpoint was written yet: starting from the beginning")
+            return
+        state = dict(checkpoint.state)
+        used = state.pop("optimiser", self.settings.optimiser)
+        if used != self.settings.optimiser:
+            raise CheckpointError(
+                f"{self.run.path}: this run used the optimiser {used}; a resume cannot change it to"
+                f" {self.settings.optimiser}. Begin a new run"
+            )
+        state["best"] = math.inf if state["best"] is None else state["best"]
+        path = self.run.checkpoints / f"step-{checkpoint.step:08d}" / WEIGHTS
+        put_tensors(self.weights.master, checkpoint.weights, path)
+        self.optimiser.load(checkpoint.optimiser)
+        streams.restore(checkpoint.streams)
+        self.position = Position(**state, step=checkpoint.step)
+        self.saved = checkpoint.step
+        self.run.log.rewind(checkpoint.step)
+        self.run.log.write("resumed", step=checkpoint.step)
+        self.shown.say(f"going on from step {checkpoint.step:,}")
+
+    def use_best(self) -> None:
+        """Put the weights of the best evaluation into the model."""
+        path = self.run.best / WEIGHTS
+        if self.position.best_step not in (0, self.position.step) and path.is_file():
+            put_tensors(self.weights.master, load_tensors(path), path)
+            self.weights.publish()

@@ -1,0 +1,134 @@
+"""The machine: which device, how many threads, how fast its matrix products are. What was measured is kept in the cache
+folder (TRANSFORMULA_CACHE, else ~/.cache/transformula), in `machine.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import ConfigError
+from ..tokenizers.whole import write_whole
+
+BF16, FLOAT32 = "bf16", "float32"
+DTYPES = {FLOAT32: torch.float32, BF16: torch.bfloat16}
+
+
+def pick_device(name: str) -> torch.device:
+    """The device called `name`; "auto" is a GPU if there is one. Raises ConfigError where it is unknown or not here."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")[:200]
+        raise ConfigError(f"device: {name!r} cannot be used here ({reason}); try cpu or auto") from None
+    return device
+
+
+@lru_cache(maxsize=1)
+def processor() -> str:
+    """The CPU's name."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def capability() -> str:
+    """What the CPU can do, e.g. "AVX512 amx_bf16 avx512_bf16"; its name may hide that (virtual machines)."""
+    try:
+        rows = Path("/proc/cpuinfo").read_text().splitlines()
+        flags = next(row for row in rows if row.startswith(("flags", "Features")))
+        wanted = {"amx_bf16", "avx512_bf16", "bf16", "sve"}
+        found = sorted(wanted & set(flags.split()))
+    except (OSError, StopIteration):
+        found = []
+    return " ".join([torch.backends.cpu.get_cpu_capability(), *found])
+
+
+def describe(device: torch.device) -> dict[str, Any]:
+    """The machine as plain data, for a manifest and as a key of what was measured on it."""
+    plain: dict[str, Any] = {
+        "processor": processor(),
+        "capability": capability(),
+        "cores": os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+    return plain
+
+
+def cache_folder() -> Path:
+    """Where measurements are kept."""
+    return Path(os.environ.get("TRANSFORMULA_CACHE") or Path.home() / ".cache" / "transformula")
+
+
+def measured(device: torch.device, what: str, measure: Callable[[], Any]) -> Any:
+    """What `measure()` gave here the first time, as plain data. A cache that cannot be written is no error."""
+    about = describe(device)
+    key = "; ".join(str(about[k]) for k in ("processor", "capability", "threads", "device", "torch")) + "; " + what
+    path = cache_folder() / "machine.json"
+
+    def read() -> dict[str, Any]:
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return kept if isinstance(kept, dict) else {}
+
+    kept = read()
+    if key not in kept:
+        value = measure()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps({**read(), key: value}, indent=1).encode())
+        except OSError:
+            pass
+        return value
+    return kept[key]
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for the device, so that a clock tells the truth."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def seconds_of(work: Callable[[], Any], device: torch.device, repeat: int = 3) -> float:
+    """The least of `repeat` times of `work`, after one that does not count."""
+    work()
+    times = []
+    for _ in range(repeat):
+        synchronise(device)
+        begin = time.perf_counter()
+        work()
+        synchronise(device)
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def peak(device: torch.device, precision: str) -> float:
+    """This machine's measured floating-point operations a second, in square matrix products of the precision."""
+
+    def measure() -> float:
+        size = 8192 if device.type == "cuda" else 1536
+        a = torch.ones(size, size, device=device, dtype=DTYPES[precision])
+        out = torch.empty_like(a)
+        return 2 * size**3 / seconds_of(lambda: torch.mm(a, a, out=out), device, 5)
+
+    return float(measured(device, f"peak {precision}", measure))

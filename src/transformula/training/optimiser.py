@@ -1,0 +1,121 @@
+"""What an optimiser is here, and what role each parameter plays in it.
+
+An optimiser is one file in `optimisers/` with a class under `@optimisers.register("name")`. It gets float32 masters by
+name and role, makes a step at a given learning rate, and gives what it keeps as named tensors, so that a checkpoint
+holds no pickled object.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import CheckpointError
+from ..registry import Registry
+from .settings import TrainingSettings
+
+optimisers: Registry[type[Optimiser]] = Registry("optimiser", "transformula.training.optimisers")
+"""Optimisers by name."""
+
+MATRIX, TABLE, VECTOR = "matrix", "table", "vector"
+
+
+@dataclass(frozen=True, eq=False)
+class Parameter:
+    """A parameter by its name.
+
+    role   "matrix"  maps channels to channels inside the stack
+           "table"   one row an entry: embeddings, positions, and the output that turns a stream into logits
+           "vector"  norms, biases, gates, coefficients, mixtures over depth
+    """
+
+    name: str
+    tensor: nn.Parameter
+    role: str
+
+
+def parameters_of(model: nn.Module) -> list[Parameter]:
+    """The trainable parameters, each once, with their roles.
+
+    A word of the language says by its kind what its weights are; in other modules `nn.Embedding` holds tables, and what
+    has two dimensions is a matrix. A third dimension in front counts matrices (experts).
+    """
+    found: list[Parameter] = []
+    seen: set[int] = set()
+
+    def visit(module: nn.Module, path: str, kind: str) -> None:
+        record = getattr(module, "record", None)
+        kind = getattr(record, "kind", None) or ("input" if isinstance(module, nn.Embedding) else kind)
+        for name, tensor in module.named_parameters(recurse=False):
+            if id(tensor) not in seen and tensor.requires_grad:
+                seen.add(id(tensor))
+                found.append(Parameter(f"{path}{name}", tensor, _role(tensor, kind)))
+        for name, child in module.named_children():
+            visit(child, f"{path}{name}.", kind)
+
+    visit(model, "", "")
+    return found
+
+
+def _role(tensor: Tensor, kind: str) -> str:
+    if tensor.ndim < 2 or min(tensor.shape[-2:]) < 2:
+        return VECTOR
+    if kind in ("input", "output"):
+        return TABLE
+    if kind in ("norm", "coefficient", "depth", "gate", "streams", "scores"):
+        return VECTOR
+    if kind == "positions" and tensor.ndim > 2:  # kernels of convolutions
+        return VECTOR
+    return MATRIX
+
+
+def width_of(model: nn.Module, parameters: Sequence[Parameter]) -> int:
+    """What default learning rates go by: the model's number `width`, else the matrices' commonest input."""
+    numbers = getattr(getattr(model, "architecture", None), "numbers", {})
+    if numbers.get("width"):
+        return int(numbers["width"])
+    sizes = Counter(p.tensor.shape[-1] for p in parameters if p.role == MATRIX)
+    return sizes.most_common(1)[0][0] if sizes else 128
+
+
+class Optimiser(ABC):
+    """Base of all optimisers. `products` is the dtype in which matrix products inside it may be made."""
+
+    name: ClassVar[str]
+
+    @staticmethod
+    @abstractmethod
+    def default_lr(width: int) -> float:
+        """The peak learning rate for a model of this width, where none is given."""
+
+    @abstractmethod
+    def __init__(
+        self, parameters: Sequence[Parameter], settings: TrainingSettings, products: torch.dtype = torch.float32
+    ) -> None: ...
+
+    @abstractmethod
+    def step(self, lr: float) -> None:
+        """Change the parameters by their `.grad` at this learning rate."""
+
+    @abstractmethod
+    def tensors(self) -> dict[str, Tensor]:
+        """What it keeps between steps, as PARAMETER/WHAT."""
+
+    @abstractmethod
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors` gave. Raises CheckpointError where something is missing."""
+
+
+def taken(tensors: Mapping[str, Tensor], key: str, like: Tensor | None = None) -> Tensor:
+    """tensors[key], moved to the device of `like`. Raises CheckpointError that names the key."""
+    if key not in tensors:
+        raise CheckpointError(
+            f"the checkpoint keeps nothing for {key}: it was made with another optimiser or another model"
+        )
+    return tensors[key].clone() if like is None else tensors[key].to(like.device, copy=True)

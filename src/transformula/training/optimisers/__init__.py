@@ -1,0 +1,1 @@
+"""One optimiser a file."""

@@ -1,0 +1,65 @@
+"""AdamW: Adam with decoupled weight decay.
+
+    m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+    w = w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + 1e-8) - lr weight_decay w
+
+Kingma and Ba 2015; Loshchilov and Hutter 2019. Only matrices decay. The update is torch's fused one, which on a CPU
+takes a fifth of the time of its loops over tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ..optimiser import MATRIX, Optimiser, Parameter, optimisers, taken
+from ..settings import TrainingSettings
+
+KEPT = ("step", "exp_avg", "exp_avg_sq")
+
+
+@optimisers.register("adamw")
+class AdamW(Optimiser):
+    """AdamW for every parameter."""
+
+    name = "adamw"
+
+    @staticmethod
+    def default_lr(width: int) -> float:
+        """0.003 at width 128, falling with the square root of the width."""
+        return 3e-3 * (128 / width) ** 0.5
+
+    def __init__(
+        self, parameters: Sequence[Parameter], settings: TrainingSettings, products: torch.dtype = torch.float32
+    ) -> None:
+        self.parameters = list(parameters)
+        decay = [p.tensor for p in self.parameters if p.role == MATRIX]
+        rest = [p.tensor for p in self.parameters if p.role != MATRIX]
+        groups = [{"params": decay, "weight_decay": settings.weight_decay}, {"params": rest, "weight_decay": 0.0}]
+        groups = [g for g in groups if g["params"]]
+        self.inner = (
+            torch.optim.AdamW(groups, betas=(settings.beta1, settings.beta2), eps=1e-8, fused=True) if groups else None
+        )
+
+    def step(self, lr: float) -> None:
+        """One update of every parameter that has a gradient."""
+        if self.inner is not None:
+            for group in self.inner.param_groups:
+                group["lr"] = lr
+            self.inner.step()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """PARAMETER/step, PARAMETER/exp_avg and PARAMETER/exp_avg_sq of all that had a gradient."""
+        found: dict[str, Tensor] = {}
+        for p in self.parameters:
+            state = self.inner.state.get(p.tensor, {}) if self.inner else {}
+            found.update({f"{p.name}/{key}": state[key] for key in KEPT if key in state})
+        return found
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over a state; parameters of which nothing is kept have had no gradient yet."""
+        for p in self.parameters:
+            if self.inner is not None and any(f"{p.name}/{key}" in tensors for key in KEPT):
+                self.inner.state[p.tensor] = {key: taken(tensors, f"{p.name}/{key}", p.tensor) for key in KEPT}

@@ -1,0 +1,77 @@
+"""What a person sees while a model trains: one line that renews itself in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, TextIO
+
+from ..runs.summary import duration
+
+EVERY = 20.0
+"""Seconds between plain lines."""
+
+
+class Progress:
+    """Shows the state of a run on `stream` (standard error by default); `quiet` shows nothing but warnings."""
+
+    def __init__(self, unit: str, stream: TextIO | None = None, quiet: bool = False, live: bool | None = None) -> None:
+        self.unit, self.stream, self.quiet = unit, stream or sys.stderr, quiet
+        self._live: Any = None
+        self._wanted = self.stream.isatty() if live is None else live
+        self._shown = time.monotonic()
+
+    def __enter__(self) -> Progress:
+        if self._wanted and not self.quiet:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=self.stream, force_terminal=True, highlight=False)
+            self._live = Live("", console=console, refresh_per_second=4, transient=True, redirect_stdout=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str, warning: bool = False) -> None:
+        """A line that stays."""
+        if self.quiet and not warning:
+            return
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            print(text, file=self.stream, flush=True)
+
+    def step(
+        self, step: int, done: float, loss: float, rate: float, share: float | None, left: float | None, lr: float
+    ) -> None:
+        """After a step. done: share of the run; rate: units a second; share: of the measured peak; left: seconds."""
+        if self.quiet:
+            return
+        now = time.monotonic()
+        if self._live is None and now - self._shown < EVERY:
+            return
+        self._shown = now
+        parts = [f"step {step:,}", f"{100 * done:.0f} %", f"loss {loss:.3f}", f"{rate:,.0f} {self.unit}/s"]
+        if share is not None:
+            parts.append(f"{100 * share:.0f} % of peak")
+        parts.append(f"lr {lr:.2g}")
+        if left is not None:
+            parts.append(f"{duration(left)} left")
+        self._show("  ".join(parts))
+
+    def busy(self, text: str) -> None:
+        """What is done now, where it takes a while; plain output leaves it out."""
+        if self._live is not None:
+            self._show(text)
+
+    def _show(self, text: str) -> None:
+        if self._live is not None:
+            from rich.text import Text
+
+            self._live.update(Text(text, no_wrap=True, overflow="ellipsis"))
+        else:
+            print(text, file=self.stream, flush=True)

@@ -1,0 +1,77 @@
+"""Learning-rate schedules: pure functions of progress, from 0 at the start of a run to 1 at its end.
+
+Progress may be counted in steps, tokens or minutes, so one function serves all limits. Each gives a factor of the peak
+learning rate. The warm-up is common to all: a straight line from 0 to 1 over the first `warmup` of the run.
+
+    @schedules.register("triangle")
+    def triangle(progress: float, shape: Shape) -> float: ...
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..registry import Registry
+
+
+@dataclass(frozen=True)
+class Shape:
+    """warmup, decay: shares of the run; final: the last factor. A decay of None is the schedule's own default."""
+
+    warmup: float = 0.02
+    decay: float | None = None
+    final: float = 0.0
+
+
+Schedule = Callable[[float, Shape], float]
+schedules: Registry[Schedule] = Registry("learning-rate schedule")
+"""Schedules by name."""
+
+
+def factor(name: str, progress: float, shape: Shape) -> float:
+    """The factor of schedule `name` at `progress` (held within 0 and 1), warm-up included. Raises UnknownName."""
+    schedule = schedules.get(name)
+    progress = min(max(progress, 0.0), 1.0)
+    if progress < shape.warmup:
+        return progress / shape.warmup
+    return schedule(progress, shape)
+
+
+@schedules.register("constant")
+def constant(progress: float, shape: Shape) -> float:
+    """1 throughout."""
+    return 1.0
+
+
+@schedules.register("linear")
+def linear(progress: float, shape: Shape) -> float:
+    """1, then a straight line to `final` over the last `decay` of the run (0.6; 1 is a line from end to end)."""
+    decay = min(0.6 if shape.decay is None else shape.decay, 1 - shape.warmup)
+    return 1 - (1 - shape.final) * max(0.0, progress - (1 - decay)) / decay
+
+
+@schedules.register("wsd")
+def wsd(progress: float, shape: Shape) -> float:
+    """Warmup-stable-decay: 1, then `final + (1 - final) (1 - sqrt(t))` over the last `decay` (0.2), t from 0 to 1.
+
+    Hu et al. 2024 (MiniCPM) name it; the square root is from Haegele et al. 2024, "Scaling laws and compute-optimal
+    training beyond fixed training durations".
+    """
+    decay = min(0.2 if shape.decay is None else shape.decay, 1 - shape.warmup)
+    return 1 - (1 - shape.final) * math.sqrt(max(0.0, progress - (1 - decay)) / decay)
+
+
+@schedules.register("cosine")
+def cosine(progress: float, shape: Shape) -> float:
+    """Half a cosine from 1 to `final` (Loshchilov and Hutter 2017)."""
+    through = (progress - shape.warmup) / (1 - shape.warmup)
+    return shape.final + (1 - shape.final) * 0.5 * (1 + math.cos(math.pi * through))
+
+
+@schedules.register("inverse-square-root")
+def inverse_square_root(progress: float, shape: Shape) -> float:
+    """sqrt(warmup / progress), not below `final` (Vaswani et al. 2017); without a warm-up, as if it were 1 %."""
+    start = shape.warmup or 0.01
+    return max(shape.final, math.sqrt(start / max(progress, start)))
