@@ -1,0 +1,1 @@
+"""What a model is trained to do: one file a task; see `base`."""

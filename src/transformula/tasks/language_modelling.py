@@ -1,0 +1,254 @@
+"""Language modelling: predict each token of a text from those before it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..data.cache import cached_entry, forget
+from ..data.prepare import Preview, TextData, prepare
+from ..data.settings import DataSettings
+from ..data.windows import Windows
+from ..errors import ConfigError
+from .base import Batch, Progress, Scores, Task, task
+from .ngram import MOST_BYTES, byte_ngrams, byte_stream
+
+CONTEXT = 128
+"""Tokens of a window where the model's file does not say."""
+
+EVALUATED_TOKENS = 8192
+EVALUATED_LOGITS = 2**25
+"""An evaluation's batch holds at most so many tokens, and so many logits (128 MiB in float32)."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """What one window of an evaluation scores: it begins at `start`, has `length` inputs, and counts its targets from
+    number `first` on; those before were counted by the window before."""
+
+    start: int
+    length: int
+    first: int
+
+
+def spans(tokens: int, context: int, stride: int = 0) -> list[Span]:
+    """Windows that predict each of `tokens` tokens but the first exactly once, none from more than `context` before it.
+
+    stride  how far a window is moved on; 0 is `context`: no overlap. With less, every token but the earliest has at
+            least `context - stride` others before it.
+    """
+    stride = stride or context
+    found, done = [], 0
+    while done < tokens - 1:
+        start = 0 if done == 0 else done + stride - context
+        length = min(context, tokens - 1 - start)
+        found.append(Span(start, length, done - start))
+        done = start + length
+    return found
+
+
+@task("language-modelling")
+class LanguageModelling(Task):
+    """Next-token prediction on a text.
+
+    data        text, made ready
+    context     inputs in a window
+    batch       windows in a micro-batch; `accumulate` of these are a step
+    stride      of the windows in evaluation; see `spans`
+    """
+
+    unit = "tokens"
+
+    def __init__(
+        self, data: TextData, *, context: int = CONTEXT, batch: int, accumulate: int = 1, seed: int = 1, stride: int = 0
+    ) -> None:
+        if stride > context:
+            raise ConfigError(
+                f"stride: {stride} is more than the context, {context}; tokens between would not be counted"
+            )
+        self.data = data
+        self.context = context
+        self.stride = stride
+        self.numbers = {"vocab": data.tokenizer.vocab, "context": context}
+        name = f"the training text of {data.corpus.name}"
+        self.windows = Windows(data.training.ids, context, batch, accumulate, seed, name)
+
+    @classmethod
+    def make(
+        cls, settings: DataSettings, numbers: Mapping[str, Any], *, batch: int, accumulate: int = 1, seed: int = 1
+    ) -> Self:
+        vocab = numbers.get("vocab")
+        context = int(numbers.get("context") or CONTEXT)
+        data = prepare(settings, None if vocab is None else int(vocab))
+        return cls(data, context=context, batch=batch, accumulate=accumulate, seed=seed, stride=settings.stride)
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        return Batch(*self.windows.at(step, micro))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits = model(batch.inputs)
+        return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten())
+
+    def units(self, batch: Batch) -> int:
+        return batch.targets.numel()
+
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
+        """Scores on the whole validation text.
+
+        loss           nats per token; each token but the first of all is predicted once, ends of documents included
+        perplexity     exp(loss)
+        bits_per_byte  bits of all predicted tokens per UTF-8 byte of their text: to be compared across tokenizers
+        tokens, bytes  how many were predicted
+        """
+        ids, tokenizer = self.data.validation.ids, self.data.tokenizer
+        device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        total = len(ids) - 1
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        nats, done = 0.0, 0
+        try:
+            with torch.no_grad():
+                for group in self._groups(len(ids)):
+                    nats += _nats(model, ids, group, device)
+                    done += sum(span.length - span.first for span in group)
+                    if progress is not None:
+                        progress(done, total)
+        finally:
+            for module, mode in modes:
+                module.training = mode
+        # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
+        size = self.data.validation.text_bytes - len(tokenizer.pieces[int(ids[0])])
+        loss = nats / total
+        return Scores(
+            loss=loss,
+            bits_per_byte=nats / math.log(2) / max(size, 1),
+            perplexity=math.exp(loss) if loss < 700 else math.inf,
+            tokens=total,
+            bytes=size,
+        )
+
+    def _groups(self, tokens: int) -> Iterator[list[Span]]:
+        """The windows of an evaluation in batches of one length."""
+        most = max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"]) // self.context)
+        group: list[Span] = []
+        for span in spans(tokens, self.context, self.stride):
+            if group and (len(group) == most or (span.length, span.first) != (group[0].length, group[0].first)):
+                yield group
+                group = []
+            group.append(span)
+        if group:
+            yield group
+
+    @property
+    def _per_character(self) -> bool:
+        """Whether a token is a byte of text, so that a loss is in nats per character and per byte alike."""
+        data = self.data
+        return data.tokenizer.kind == "characters" and len(data.validation) == data.validation.text_bytes
+
+    @property
+    def score_unit(self) -> str:
+        """The unit of the main score, of `baselines` and of `verdict`."""
+        return "nats per character" if self._per_character else "bits per byte"
+
+    def score(self, scores: Mapping[str, float]) -> float:
+        """The main score, in `score_unit`."""
+        return scores["loss" if self._per_character else "bits_per_byte"]
+
+    def baselines(self) -> dict[str, float]:
+        """Kneser-Ney 3- to 6-grams over the bytes of the same two texts, in `score_unit`."""
+        split = self.data.split
+        digest = hashlib.sha256(f"1 {split.whole} {MOST_BYTES}".encode())
+        for side in (split.training, split.validation):
+            digest.update(hashlib.sha256(byte_stream(side, True)).digest())
+
+        def make(folder: Path) -> dict[str, Any]:
+            found = byte_ngrams(split.training, split.validation, split.whole)
+            return {"data": self.data.corpus.name, "nats_per_byte": {str(order): nats for order, nats in found.items()}}
+
+        for _ in range(2):
+            folder = cached_entry("baselines", digest.hexdigest()[:32], make)
+            try:
+                found = json.loads((folder / "about.json").read_text(encoding="utf-8"))["nats_per_byte"]
+                scale = 1.0 if self._per_character else 1 / math.log(2)
+                return {f"{order}-gram": float(found[order]) * scale for order in sorted(found)}
+            except (OSError, ValueError, KeyError, TypeError):
+                forget(folder)
+        return {}
+
+    def verdict(self, scores: Mapping[str, float]) -> str:
+        """For instance '1.72 bits per byte: below the 6-gram (1.92) and the 5-gram (2.00)'."""
+        score = self.score(scores)
+        return f"{score:.2f} {self.score_unit}: {standing(score, self.baselines())}"
+
+    def sample(self, model: nn.Module, seed: int = 1) -> str:
+        """About 200 tokens from the beginning of a document (or of a line)."""
+        from ..generation import SamplingSettings, generate
+
+        decoder: Any = model
+        tokenizer = self.data.tokenizer
+        end = tokenizer.end_of_document
+        first = int(self.data.validation.ids[0]) if end is None else end
+        if end is None and b"\n" in tokenizer.pieces:
+            first = tokenizer.pieces.index(b"\n")
+        settings = SamplingSettings(max_tokens=200, temperature=0.8, window=True)
+        written = generate(
+            decoder, [[first]], settings, seed=seed, finished=lambda _, made: len(made) > 1 and made[-1] == end
+        )
+        return tokenizer.decode(written[0]).strip("\n")
+
+    def save(self, folder: Path) -> None:
+        self.data.tokenizer.save(folder)
+
+    def preview(self) -> Preview:
+        """What the data holds: printed before training."""
+        return self.data.preview()
+
+    def describe(self) -> dict[str, Any]:
+        found = {key: value for key, value in self.data.preview().data.items() if key != "examples"}
+        return {
+            "task": self.name,
+            "identity": self.data.identity,
+            "tokenizer_identity": self.data.tokenizer.identity,
+            **found,
+            "context": self.context,
+            "windows": self.windows.count,
+        }
+
+
+def _nats(model: nn.Module, ids: np.ndarray, group: list[Span], device: torch.device) -> float:
+    """-log P, summed, of what windows of one length score."""
+    length, first = group[0].length, group[0].first
+    starts = np.array([span.start for span in group], dtype=np.int64)
+    row = torch.from_numpy(ids[starts[:, None] + np.arange(length + 1)].astype(np.int64)).to(device)
+    logits = model(row[:, :-1])[:, first:].flatten(0, 1).float()
+    each = F.cross_entropy(logits, row[:, 1 + first :].flatten(), reduction="none")
+    return float(each.double().sum())
+
+
+def standing(score: float, baselines: Mapping[str, float]) -> str:
+    """Where a score (lower is better) stands among baselines, in words: the two nearest are named."""
+    if not math.isfinite(score):
+        return "not a finite number"
+    worse = sorted((value, name) for name, value in baselines.items() if value > score)
+    better = sorted(((value, name) for name, value in baselines.items() if value <= score), reverse=True)
+
+    def said(found: list[tuple[float, str]]) -> str:
+        return " and ".join(f"the {name} ({value:.2f})" for value, name in found)
+
+    if not baselines:
+        return "no baseline"
+    if not better:
+        return f"below {said(worse[:2])}"
+    if not worse:
+        return f"above {said(better[:2])}"
+    return f"below {said(worse[:1])}, above {said(better[:1])}"
