@@ -76,7 +76,7 @@ def split_items(
     shown = sorted({len(f) for f in word.forms})
     expected = " or ".join(f"({', '.join(f)})" for f in word.forms) if shown != [0] else "no streams"
     if word.numbers:
-        expected += f" and then at most {len(word.numbers)} number{'s' if len(word.numbers) > 1 else ''} ({', '.join(word.numbers)})"
+        expected += f" and then, as numbers, ({', '.join(word.numbers)})"
     given = ", ".join(describe(i) for i in items) or "nothing"
     raise FormulaError(
         "argument-count", node.place, word=name, expected=expected, given=given, equation=word.equation or name

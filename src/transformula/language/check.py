@@ -1,8 +1,8 @@
 """From texts to the checked graph: what a model means.
 
-`check` runs through `before`, layers 1 to depth, `after` and `output` as the model will, with values that know their kind,
-width and sequence instead of tensors. All rules of the language that need more than one line are held here and in the
-files it builds on: `names.py`, `expressions.py`, `word_calls.py`.
+`check` runs through `before`, layers 1 to depth, `after` and `output` as the model will, with values that know their
+kind, width and sequence instead of tensors. All rules of the language that need more than one line are held here and in
+the files it builds on: `names.py`, `expressions.py`, `word_calls.py`.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def read_definition(header: str, body: Source, index: int) -> Definition:
         raise FormulaError("definition-header", place, text=header) from None
     defaults: dict[str, Node] = {}
     if isinstance(node, Name):
-        name, parameters = node.name, ("x",)
+        name, parameters = node.name, tuple("x")
     elif isinstance(node, Call) and not node.label and all(isinstance(i, Name) for i in node.items):
         name, parameters = node.word, tuple(i.name for i in node.items if isinstance(i, Name))
         defaults = {o.name: o.value for o in node.options}

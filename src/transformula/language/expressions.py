@@ -42,10 +42,6 @@ class Expressions(Names):
         place = line.place
         return Place(place.source, place.line, place.column, place.line, place.column + len(line.name))
 
-    @staticmethod
-    def key(place: Place) -> tuple[str, int, int]:
-        return (place.source.name, place.line, place.column)
-
     def assign(self, line: Line, scope: Scope) -> tuple[Place, str, Value | None]:
         node = line.value
         while isinstance(node, Choice):

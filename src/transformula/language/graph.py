@@ -1,9 +1,9 @@
 """The checked formula: a graph of values, section by section.
 
 A `Section` is one evaluation of a formula: `before`, one layer, `after` or `output`. Its `values` stand in order of
-evaluation; those that nothing needs are gone; numbers are folded; definitions are opened; local names have vanished into
-edges. Between sections values travel by name (`Section.reads`, `Section.leaves`) and by history.
-All later work (names of parameters, canonical form, analysis, accounting, diagram, generated code) reads this graph only.
+evaluation; those that nothing needs are gone; numbers are folded; definitions are opened; local names have vanished
+into edges. Between sections values travel by name (`Section.reads`, `Section.leaves`) and by history. All later work
+(names of parameters, canonical form, analysis, accounting, diagram, generated code) reads this graph only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Value:
     """One value of the graph; equality is identity.
 
     op        "input"    `name`: what the task gives (tokens, ...)
-              "name"     `name`: its value on entering this section (carried, or a constant of the stack, or a stack's result)
+              "name"     `name`: its value on entering this section (carried, a constant of the stack, a stack's result)
               "number"   `number`
               "add" "sub" "mul" "div" "neg" "pow"   of `args`
               "call"     `call`; `args`: its streams, then its ports, in the order of `call.streams` + `call.ports`
@@ -84,7 +84,7 @@ class Call:
     """A call of a word.
 
     name      as written (an alias `norm` of `rmsnorm` is called norm; word.name is rmsnorm)
-    path      where its module lives in the model: "layers.3.attention", "before.positions", "words"; one path, one module
+    path      where its module lives: "layers.3.attention", "before.positions", "words"; one path, one module
     role      the last part of the path, inside its section and definition
     options   every option, resolved: numbers, strings, flags
     given     the options that were written

@@ -1,7 +1,7 @@
 """Every mistake that a text in the formula language can hold: its message and an example that causes it.
 
-One table feeds the errors, their tests and the page of errors in the docs. `FormulaError` adds the place, underlined, and
-the nearest known names.
+One table feeds the errors, their tests and the page of errors in the docs. `FormulaError` adds the place, underlined,
+and the nearest known names.
 """
 
 from __future__ import annotations

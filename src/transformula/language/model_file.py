@@ -1,5 +1,5 @@
-"""A model file: YAML whose values are texts of the language. Read by hand from YAML's nodes, so that every text knows its
-line, numbers stay as written (`1e-3`), and a key that stands twice, an anchor or a tag is an error.
+"""A model file: YAML whose values are texts of the language. Read by hand from YAML's nodes, so that every text knows
+its line, numbers stay as written (`1e-3`), and a key that stands twice, an anchor or a tag is an error.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ModelText:
         return len(self.stacks) == 1 and not self.stacks[0].name
 
     def override(self, given: Mapping[str, Any]) -> ModelText:
-        """This model with other numbers and formulas, as given on a command line: `{"depth": 4, "after": "x = norm(x)"}`.
+        """This model with other numbers and formulas, as on a command line: `{"depth": 4, "after": "x = norm(x)"}`.
 
         A formula of None is taken out. Raises FormulaError for a key that the model does not have.
         """
@@ -108,7 +108,8 @@ class ModelText:
                         remedy="write a model file",
                     )
                 else:
-                    stack = dataclasses.replace(stack, **{key: source})
+                    changed: dict[str, Any] = {key: source}
+                    stack = dataclasses.replace(stack, **changed)
                 result = dataclasses.replace(result, stacks=(stack,))
             elif key in result.numbers or key in FREE_NUMBERS or key == "dropout":
                 if source is not None:
@@ -274,7 +275,7 @@ class Reader:
                 remedy="put it into one of them",
             )
         if not stacks:
-            stacks = [self.stack("", own, node)]
+            stacks = [self.stack("", own, node)] if node is not None else []
         return ModelText(numbers=numbers, stacks=tuple(stacks), hooks=hooks, **here)
 
     def numeric(self, node: yaml.ScalarNode) -> bool:

@@ -51,13 +51,19 @@ class Names:
         self.used_definitions: set[str] = set()
         self.default_output = Source("output", output)
         self.inputs = {*INPUTS, *text.inputs}
+        self.definitions: list[Definition] = []
         self.stacks: list[Stack] = []
+        self.current: Stack
         self.model_labels: dict[str, Any] = {}
         self.share_labels: dict[tuple[str, int], Any] = {}
         self.flow = Flow()
         self.stack_text = text.stacks[0]
         self.stack_names: set[str] = set()
         self.assigned: set[str] = set()
+
+    @staticmethod
+    def key(place: Place) -> tuple[str, int, int]:
+        return (place.source.name, place.line, place.column)
 
     def looker(self, numbers: Mapping[str, float], scope: Scope | None = None) -> Any:
         """What looks up the names of a number's expression."""
@@ -136,7 +142,7 @@ class Names:
             known += [*self.flow.now, *self.inputs, *self.stack_names, *self.assigned]
             remedy = "set it before this line"
             if name in self.assigned:
-                remedy = f"it is set later: give it a first value in `before`, or read it only where it is set (layer {max(scope.section.number, 1)} has none)"
+                remedy = "it is set later: give it a first value in `before`, or read it only in layers where it is set"
         raise unknown("unset", node.place, name, [k for k in known if k != name], title=title, remedy=remedy)
 
     def sequence_of(self, name: str) -> str:

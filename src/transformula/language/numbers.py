@@ -142,7 +142,7 @@ def evaluate_text(text: str, names: Mapping[str, Any]) -> Any:
     return evaluate(_expression(text), look, largest=1e18)
 
 
-def resolve(given: Mapping[str, Node], outer: Mapping[str, Any], used: set[str]) -> dict[str, int | float]:
+def resolve(given: Mapping[str, Node], outer: Mapping[str, int | float], used: set[str]) -> dict[str, int | float]:
     """The numbers of a file, each an expression of the others and of `outer`; names that are read go into `used`."""
     values: dict[str, int | float] = {}
     waiting: list[str] = []

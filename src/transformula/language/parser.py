@@ -1,7 +1,7 @@
 """Text -> tree. Python's `ast` reads the text; a closed list rebuilds it node by node; nothing is ever evaluated.
 
-Bounds: 20,000 characters, 50 levels of nesting (a chain of sums counts once). What `ast.parse` itself may raise on hostile
-input (SyntaxError, ValueError, MemoryError, RecursionError) becomes a FormulaError.
+Bounds: 20,000 characters, 50 levels of nesting (a chain of sums counts once). What `ast.parse` itself may raise on
+hostile input (SyntaxError, ValueError, MemoryError, RecursionError) becomes a FormulaError.
 """
 
 from __future__ import annotations
@@ -224,7 +224,9 @@ class Rebuilder:
         options = []
         for keyword in node.keywords:
             if keyword.arg is None:
-                raise self.refuse(ast.Starred())
+                raise FormulaError(
+                    "not-allowed", self.place(keyword), what="a starred argument", remedy="write the arguments out"
+                )
             options.append(Option(keyword.arg, self.option(keyword.value), self.place(keyword)))
         return Call(self.place(node), word, label, tuple(items), tuple(options), self.place(node.func))
 

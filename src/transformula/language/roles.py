@@ -1,9 +1,9 @@
 """Names of parameters: the role of every call, read off its layer's graph.
 
-A label is a role. Without one, a sublayer has its word's name (`cross_attention` over another sequence). Any other call is
-`S_input_WORD` if its result goes only into arguments of sublayers (S the first); else `S_output_WORD` on, or times, the
-result of a sublayer (the last), `S_sum_WORD` if a sum lies between; else WORD. Words of chance, functions and factors that
-are numbers are looked through. Equal roles count on in order of evaluation.
+A label is a role. Without one, a sublayer has its word's name (`cross_attention` over another sequence). Any other call
+is `S_input_WORD` if its result goes only into arguments of sublayers (S the first); else `S_output_WORD` on, or times,
+the result of a sublayer (the last), `S_sum_WORD` if a sum lies between; else WORD. Words of chance, functions and
+factors that are numbers are looked through. Equal roles count on in order of evaluation.
 """
 
 from __future__ import annotations

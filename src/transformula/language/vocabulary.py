@@ -39,8 +39,8 @@ TYPES = ("whole", "number", "flag", "choice", "definition")
 class Option:
     """One option of a word.
 
-    `default` is a literal, or for numbers an expression (a string) of the file's numbers, of the other options and of the
-    widths of the streams, by their names in the record; None makes the option required. `absent` (numbers only) is
+    `default` is a literal, or for numbers an expression (a string) of the file's numbers, of the other options and of
+    the widths of the streams, by their names in the record; None makes the option required. `absent` (numbers only) is
     what stands where the default's expression names a number that the file lacks.
     """
 
@@ -59,11 +59,11 @@ class Option:
 class WordRecord:
     """What one word states of itself.
 
-    forms        accepted streams by name, e.g. (("x",), ("x", "memory"), ("q", "k", "v")); ("*entries",) takes any number
-                 of streams and lists; ("a", "*entries") one first
+    forms        accepted streams by name, e.g. (("x",), ("x", "memory"), ("q", "k", "v")); ("*entries",) takes any
+                 number of streams and lists; ("a", "*entries") one first
     numbers      options that may follow the streams without their name, in this order
     ports        further streams by name, all optional
-    kind         one of KINDS; `positions` and `channels` are sublayers; `chance` and `function` are transparent for roles
+    kind         one of KINDS; `positions` and `channels` are sublayers; `chance` and `function` transparent for roles
     value        what the result is: "stream", "coefficient" or "scores"
     width        expression: the result's width
     sequence     "first" (that of the first stream), "own" (a new one), "none"

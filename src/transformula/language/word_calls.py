@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from .calls import check_option, default_of, describe, expression, split_items
@@ -15,6 +15,7 @@ from .numbers import FUNCTIONS, apply_function, evaluate
 from .source import Place
 from .syntax import Call as CallNode
 from .syntax import Flag, Name, Text
+from .vocabulary import WordRecord
 
 
 class WordCalls(Expressions):
@@ -92,164 +93,170 @@ class WordCalls(Expressions):
 
     def call_word(
         self,
-        record: Any,
+        record: WordRecord,
         name: str,
         node: CallNode,
         items: list[Any],
         options: dict[str, tuple[Any, Place]],
         scope: Scope,
-    ) -> Any:
-        place = node.place
+    ) -> Value:
+        """One call of a word: streams, ports and options held against its record."""
         share = self.take_share(node, options)
         for item, item_node in zip(items, node.items, strict=False):
             if not isinstance(item, Value):
                 raise FormulaError("definition-value", item_node.place, name=name, what="streams and numbers here")
-        streams_given, streams, numbers = split_items(record, name, node, items)
-        for option_name, value in zip(record.numbers, numbers, strict=False):
-            if option_name in options:
-                raise FormulaError("option-twice", place, word=name, name=option_name)
-            options[option_name] = (value.number, value.place or place)
-        ports: list[tuple[str, Value]] = []
-        for port in record.ports:
-            if port in options:
-                value, port_place = options.pop(port)
-                if isinstance(value, (int, float)) and not isinstance(value, bool):
-                    if value == 0:
-                        continue
-                    value = Value("number", kind="number", number=value, place=port_place)
-                if not isinstance(value, Value):
-                    raise FormulaError("wrong-kind", port_place, word=f"{name}({port}=)", what=describe(value))
-                ports.append((port, value))
-        for option_name, (_, option_place) in options.items():
-            if option_name not in record.options:
-                raise unknown("unknown-option", option_place, option_name, [*record.options, *record.ports], word=name)
-        # streams
-        entries, widths, flat, flat_names = 0, {}, [], []
-        for stream_name, value in zip(streams_given, streams, strict=True):
-            many = any(f == f"*{stream_name}" for form in record.forms for f in form)
-            if value.kind == "list" and not many:
-                raise FormulaError("list-here", value.place or place)
-            if value.kind == "input" and record.kind != "input":
-                raise FormulaError("not-an-input", value.place or place, word=name, what=f"{value.name!r}")
-            if (
-                value.kind in ("coefficient", "scores")
-                and record.kind not in ("function", "shape", "chance", "scores")
-                and value.kind == "scores"
-            ):
-                raise FormulaError("wrong-kind", value.place or place, word=name, what=describe(value))
-            if (
-                value.kind == "number"
-                and value.op == "number"
-                and not many
-                and record.kind not in ("function", "chance")
-            ):
-                raise FormulaError("wrong-kind", place, word=name, what=describe(value))
-            inside = list(value.args) if value.kind == "list" else [value]
-            inside = [v for v in inside if v.op != "number"] if many else inside
-            entries += len(inside) if many else 0
-            flat += inside
-            flat_names += [stream_name] * len(inside)
-            if inside:
-                widths.setdefault(stream_name, inside[0].width)
-            for other in inside:
-                if many and other.width != widths[stream_name]:
-                    raise FormulaError("widths", place, left=widths[stream_name], right=other.width)
-        if any(f.startswith("*") for form in record.forms for f in form) and not flat:
-            raise FormulaError("empty-list", place, word=name)
-        if record.equal and len(set(widths.values())) > 1:
-            left, right = list(widths.values())[:2]
-            raise FormulaError("widths", place, left=left, right=right)
+        names, given, numbers = split_items(record, name, node, items)
+        for option, value in zip(record.numbers, numbers, strict=False):
+            if option in options:
+                raise FormulaError("option-twice", node.place, word=name, name=option)
+            options[option] = (value.number, value.place or node.place)
+        ports = self.take_ports(record, name, options)
+        for option, (_, place) in options.items():
+            if option not in record.options:
+                raise unknown("unknown-option", place, option, [*record.options, *record.ports], word=name)
+        streams = self.streams_of(record, name, node, names, given)
         if record.reach == "all" and scope.section.where != "output" and self.current.causal and record.kind != "input":
             raise FormulaError("reach-all", node.head, word=name)
-        # options
-        table, key, found = (
-            ({}, None, None) if not node.label else self.labelled(node, scope, share, name, record.family)
-        )
+        table: dict[Any, Any] = {}
+        key = found = None
+        if node.label:
+            table, key, found = self.labelled(node, scope, share, name, record.family)
         earlier: Call | None = found[1] if found is not None and found[0] == name else None
-        names: dict[str, Any] = {
-            **{f: 0 for form in record.forms for f in form},
-            **widths,
-            "entries": entries,
-            "entry": next(iter(widths.values()), 0),
-        }
-        resolved: dict[str, Any] = {}
-        environment = _Environment(scope.numbers, self.used)
-        for option_name, option in record.options.items():
-            environment.names = {**names, **resolved}
-            if option_name in options:
-                value, option_place = options[option_name]
-                resolved[option_name] = check_option(name, option, value, option_place)
-            elif earlier is not None and option_name in earlier.given:
-                resolved[option_name] = earlier.options[option_name]
-            else:
-                resolved[option_name] = default_of(name, option, environment, place)
-            if earlier is not None and option.shapes and earlier.options[option_name] != resolved[option_name]:
-                raise FormulaError(
-                    "label-differs",
-                    place,
-                    label=node.label,
-                    name=option_name,
-                    first=describe(earlier.options[option_name]),
-                    second=describe(resolved[option_name]),
-                )
-        environment.names = {**names, **resolved, "given": 1}
-        for condition, message in record.checks.items():
-            if not expression(record, condition, environment, place):
-                detail = message.format_map(_Shown(environment))
-                raise FormulaError("check-failed", place, word=name, detail=detail)
+        environment = self.resolve_options(record, name, node, options, streams, earlier, scope)
+        resolved = {option: environment.names[option] for option in record.options}
         if record.kind == "chance" and resolved.get("p") == 0 and not node.label:
-            return flat[0]
-        width = expression(record, record.width, environment, place) if record.width else (flat[0].width if flat else 1)
-        if not isinstance(width, int) or width < 1:
-            raise FormulaError(
-                "check-failed", place, word=name, detail=f"its result's width {record.width} is {width:g}"
-            )
+            return streams[0][1]
+        width = streams[0][1].width if streams else 1
+        if record.width:
+            width = expression(record, record.width, environment, node.place)
+            if not isinstance(width, int) or width < 1:
+                raise FormulaError(
+                    "check-failed", node.place, word=name, detail=f"its result's width {record.width} is {width:g}"
+                )
         call = Call(
             record,
             name,
             resolved,
-            frozenset(options),
-            tuple(flat_names),
-            tuple(p for p, _ in ports),
-            entries,
+            frozenset(options) | (earlier.given if earlier else frozenset()),
+            tuple(stream for stream, _ in streams),
+            tuple(port for port, _ in ports),
+            environment.names["entries"],
             node.label,
-            numbers=_Frozen({**dict(scope.numbers), **environment.names}),
+            numbers={**scope.numbers, **environment.names},
             share=share,
         )
-        if earlier is not None and earlier.given:
-            call.given = call.given | earlier.given
         for role, text in record.inner.items():
-            inner_width = expression(record, text, environment, place)
+            inner_width = expression(record, text, environment, node.place)
             if inner_width:
                 call.inner[role] = self.template(inner_width, node, scope)
+        first = streams[0][1] if streams else None
+        sequence = first.sequence if record.sequence == "first" and first else ""
         if record.sequence == "own":
             sequence = f"{name}.{len(scope.section.values)}.{scope.section.title}"
-        else:
-            sequence = flat[0].sequence if record.sequence == "first" and flat else ""
-        kind = (
-            record.value
-            if not (
-                record.kind in ("function", "shape", "chance") and flat and flat[0].kind in ("coefficient", "scores")
-            )
-            else flat[0].kind
-        )
-        value = self.add(
-            scope,
-            Value(
-                "call",
-                tuple(flat) + tuple(v for _, v in ports),
-                kind,
-                width,
-                sequence,
-                name=name,
-                call=call,
-                place=place,
-            ),
-        )
+        kind = record.value
+        if record.kind in ("function", "shape", "chance") and first and first.kind in ("coefficient", "scores"):
+            kind = first.kind
+        arguments = tuple(value for _, value in [*streams, *ports])
+        value = Value("call", arguments, kind, width, sequence, name=name, call=call, place=node.place)
         if node.label and found is None:
             table[key] = (name, call, record.family)
+        self.add(scope, value)
         self.remember(node, name, value, scope)
         return value
+
+    def take_ports(
+        self, record: WordRecord, name: str, options: dict[str, tuple[Any, Place]]
+    ) -> list[tuple[str, Value]]:
+        """The ports that were given; a number 0 is none (the first value of what is carried into it)."""
+        ports: list[tuple[str, Value]] = []
+        for port in record.ports:
+            if port not in options:
+                continue
+            value, place = options.pop(port)
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                if value == 0:
+                    continue
+                value = Value("number", kind="number", number=value, place=place)
+            if not isinstance(value, Value):
+                raise FormulaError("wrong-kind", place, word=f"{name}({port}=)", what=describe(value))
+            ports.append((port, value))
+        return ports
+
+    def streams_of(
+        self, record: WordRecord, name: str, node: CallNode, names: Sequence[str], given: Sequence[Value]
+    ) -> list[tuple[str, Value]]:
+        """The streams of a call with their names in the record, lists opened. Checks kinds and widths."""
+        lists = {f[1:] for form in record.forms for f in form if f.startswith("*")}
+        streams: list[tuple[str, Value]] = []
+        for stream, value in zip(names, given, strict=True):
+            place = value.place or node.place
+            many = stream in lists
+            if value.kind == "list" and not many:
+                raise FormulaError("list-here", place)
+            if value.kind == "input" and record.kind != "input":
+                raise FormulaError("not-an-input", place, word=name, what=f"{value.name!r}")
+            if value.kind == "number" and not many and record.kind not in ("function", "chance"):
+                raise FormulaError("wrong-kind", node.place, word=name, what=describe(value))
+            bare = record.kind in ("function", "shape", "chance", "scores", "norm", "depth")
+            if (value.kind == "coefficient" and not bare) or (
+                value.kind == "scores" and record.kind not in ("function", "chance", "scores")
+            ):
+                raise FormulaError("wrong-kind", place, word=name, what=describe(value))
+            inside = [value] if value.kind != "list" else [v for v in value.args if v.op != "number"]
+            streams += [(stream, v) for v in inside]
+        if lists and not streams:
+            raise FormulaError("empty-list", node.place, word=name)
+        for stream in lists:
+            widths = list(dict.fromkeys(v.width for s, v in streams if s == stream))
+            if len(widths) > 1:
+                raise FormulaError("widths", node.place, left=widths[0], right=widths[1])
+        widths = list(dict.fromkeys(v.width for _, v in streams))
+        if record.equal and len(widths) > 1:
+            raise FormulaError("widths", node.place, left=widths[0], right=widths[1])
+        return streams
+
+    def resolve_options(
+        self,
+        record: WordRecord,
+        name: str,
+        node: CallNode,
+        options: Mapping[str, tuple[Any, Place]],
+        streams: Sequence[tuple[str, Value]],
+        earlier: Call | None,
+        scope: Scope,
+    ) -> _Environment:
+        """Every option of the word: as written, as at the label's first call, or by default. `names` holds them."""
+        lists = {f[1:] for form in record.forms for f in form if f.startswith("*")}
+        inside = [value for stream, value in streams if stream in lists]
+        environment = _Environment(scope.numbers, self.used)
+        environment.names = {f.lstrip("*"): 0 for form in record.forms for f in form}
+        for stream, value in reversed(streams):
+            environment.names[stream] = value.width
+        environment.names |= {"entries": len(inside), "entry": inside[0].width if inside else 0}
+        resolved: dict[str, Any] = {}
+        for key, option in record.options.items():
+            if key in options:
+                value, place = options[key]
+                resolved[key] = check_option(name, option, value, place)
+            elif earlier is not None and key in earlier.given:
+                resolved[key] = earlier.options[key]
+            else:
+                resolved[key] = default_of(name, option, environment, node.place)
+            if earlier is not None and option.shapes and earlier.options[key] != resolved[key]:
+                raise FormulaError(
+                    "label-differs",
+                    node.place,
+                    label=node.label,
+                    name=key,
+                    first=describe(earlier.options[key]),
+                    second=describe(resolved[key]),
+                )
+            environment.names[key] = resolved[key]
+        for condition, message in record.checks.items():
+            if not expression(record, condition, environment, node.place):
+                detail = message.format_map(_Shown(environment))
+                raise FormulaError("check-failed", node.place, word=name, detail=detail)
+        return environment
 
     def remember(self, node: CallNode, name: str, thing: Any, scope: Scope) -> None:
         scope.calls.setdefault(name, []).append(thing)
@@ -270,7 +277,8 @@ class WordCalls(Expressions):
         alias = len(section.values) == 1 and result.op == "call" and result.args == (argument,)
         return Template(section.values, argument, result, alias)
 
-    def call_definition(self, definition: Definition, node: CallNode, scope: Scope) -> Any:
+    def call_definition(self, definition: Definition, node: CallNode, scope: Scope, name: str = "") -> Any:
+        """A definition called: opened into the graph. `name`: that of a definition that only renames this one."""
         if definition.second:
             raise FormulaError(
                 "wrong-kind",
@@ -323,7 +331,7 @@ class WordCalls(Expressions):
                         names[key] = evaluate(default, self.looker(scope.numbers, body))
         if alias is not None:
             body.frames = scope.frames
-            return self.call_alias(definition, alias, node, share, body, scope)
+            return self.call_alias(definition, alias, node, share, body, scope, name or definition.name)
         table, key_, found = (
             ({}, None, None) if not node.label else self.labelled(node, scope, share, definition.name, "")
         )
@@ -350,7 +358,14 @@ class WordCalls(Expressions):
         return result
 
     def call_alias(
-        self, definition: Definition, alias: CallNode, node: CallNode, share: int | None, body: Scope, scope: Scope
+        self,
+        definition: Definition,
+        alias: CallNode,
+        node: CallNode,
+        share: int | None,
+        body: Scope,
+        scope: Scope,
+        name: str,
     ) -> Any:
         """A definition of a single call renames that word: its module stands under the definition's name."""
         items = [self.value(item, body) for item in alias.items]
@@ -358,27 +373,29 @@ class WordCalls(Expressions):
         if share is not None:
             options["share"] = (share, node.place)
         self.read.add(self.key(definition.lines[0].place))
-        renamed = CallNode(node.place, definition.name, node.label, alias.items, (), node.head)
+        renamed = CallNode(node.place, name, node.label, alias.items, (), node.head)
         for inner in reversed(self.definitions[: definition.index]):
             if inner.name == alias.word:
                 self.used_definitions.add(inner.name)
                 deeper = CallNode(node.place, alias.word, node.label, alias.items, alias.options, node.head)
                 body.labels, body.calls = scope.labels, scope.calls
-                return self.call_definition(inner, deeper, body)
+                return self.call_definition(inner, deeper, body, name)
         record = self.vocabulary.get(alias.word)
         if record is None:
             if alias.word in FUNCTIONS and all(i.op == "number" for i in items):
                 return self.number(apply_function(alias.word, [i.number for i in items], node.place), node, scope)
             self.unknown_word(alias, definition.index)
+        assert record is not None
         body.labels, body.calls = scope.labels, scope.calls
-        return self.call_word(record, definition.name, renamed, items, options, body)
+        return self.call_word(record, name, renamed, items, options, body)
 
 
 class _Environment(Mapping[str, Any]):
     """Names of a record's expression: options and widths before the file's numbers, which become used when read."""
 
     def __init__(self, numbers: Mapping[str, float], used: set[str]) -> None:
-        self.numbers, self.used, self.names = numbers, used, {}
+        self.numbers, self.used = numbers, used
+        self.names: dict[str, Any] = {}
 
     def __getitem__(self, key: str) -> Any:
         if key in self.names:
@@ -387,15 +404,11 @@ class _Environment(Mapping[str, Any]):
         self.used.add(key)
         return value
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter({**self.numbers, **self.names})
 
     def __len__(self) -> int:
         return len({**self.numbers, **self.names})
-
-
-class _Frozen(dict[str, Any]):
-    """The names of a call's expressions, kept."""
 
 
 class _Shown(dict[str, Any]):
