@@ -67,11 +67,17 @@ class Task(ABC):
     name     by which it is announced
     unit     what is counted: "tokens"
     numbers  what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
+    score    which of the scores is the main one, that of `baselines` and `verdict`
     """
 
     name: ClassVar[str]
     unit: ClassVar[str] = "examples"
     numbers: dict[str, int]
+
+    @property
+    def score(self) -> str:
+        """The name of the main score among `Scores`."""
+        return "loss"
 
     @classmethod
     @abstractmethod
@@ -100,7 +106,7 @@ class Task(ABC):
         """How many units a batch holds."""
 
     def baselines(self) -> dict[str, float]:
-        """Scores of trivial models on the same data, in the unit of `verdict`; may take seconds, is cached."""
+        """Scores of trivial models on the same data, of the kind `score`; may take seconds, is cached."""
         return {}
 
     @abstractmethod

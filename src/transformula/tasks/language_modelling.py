@@ -150,19 +150,17 @@ class LanguageModelling(Task):
             yield group
 
     @property
-    def _per_character(self) -> bool:
-        """Whether a token is a byte of text, so that a loss is in nats per character and per byte alike."""
+    def score(self) -> str:
+        """Which: "loss" if each token is a character of one byte (nats per character and per byte agree then), else
+        "bits_per_byte"."""
         data = self.data
-        return data.tokenizer.kind == "characters" and len(data.validation) == data.validation.text_bytes
+        same = data.tokenizer.kind == "characters" and len(data.validation) == data.validation.text_bytes
+        return "loss" if same else "bits_per_byte"
 
     @property
     def score_unit(self) -> str:
         """The unit of the main score, of `baselines` and of `verdict`."""
-        return "nats per character" if self._per_character else "bits per byte"
-
-    def score(self, scores: Mapping[str, float]) -> float:
-        """The main score, in `score_unit`."""
-        return scores["loss" if self._per_character else "bits_per_byte"]
+        return "nats per character" if self.score == "loss" else "bits per byte"
 
     def baselines(self) -> dict[str, float]:
         """Kneser-Ney 3- to 6-grams over the bytes of the same two texts, in `score_unit`."""
@@ -179,7 +177,7 @@ class LanguageModelling(Task):
             folder = cached_entry("baselines", digest.hexdigest()[:32], make)
             try:
                 found = json.loads((folder / "about.json").read_text(encoding="utf-8"))["nats_per_byte"]
-                scale = 1.0 if self._per_character else 1 / math.log(2)
+                scale = 1.0 if self.score == "loss" else 1 / math.log(2)
                 return {f"{order}-gram": float(found[order]) * scale for order in sorted(found)}
             except (OSError, ValueError, KeyError, TypeError):
                 forget(folder)
@@ -187,7 +185,7 @@ class LanguageModelling(Task):
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         """For instance '1.72 bits per byte: below the 6-gram (1.92) and the 5-gram (2.00)'."""
-        score = self.score(scores)
+        score = scores[self.score]
         return f"{score:.2f} {self.score_unit}: {standing(score, self.baselines())}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
@@ -214,7 +212,8 @@ class LanguageModelling(Task):
         return self.data.preview()
 
     def describe(self) -> dict[str, Any]:
-        found = {key: value for key, value in self.data.preview().data.items() if key != "examples"}
+        # Not why the tokenizer was chosen: a resume may load the one that was trained, and compares this.
+        found = {key: value for key, value in self.data.preview().data.items() if key not in ("examples", "chosen")}
         return {
             "task": self.name,
             "identity": self.data.identity,
