@@ -86,6 +86,7 @@ def trim(architecture: Architecture, flow: Flow) -> None:
                     section.history.append(pair)
     for section in architecture.sections():
         section.values = [v for v in section.values if id(v) in live]
+        section.history.sort(key=lambda pair: (pair[0], pair[1]))
         section.reads = {k: v for k, v in section.reads.items() if id(v) in live}
         section.lines = [
             (place, name, value if value is not None and (id(value) in live or value.op == "number") else None)
