@@ -82,3 +82,12 @@ def test_all_mistakes_in_one_report() -> None:
 def test_a_missing_value_is_said() -> None:
     with pytest.raises(InputError, match="--steps"):
         parser().parse(["--steps"])
+
+
+def test_arguments_may_stand_after_options() -> None:
+    made = Parser("test", "", [])
+    made.add_argument("run")
+    made.add_argument("prompts", nargs="*")
+    made.add_settings("things", Sample)
+    given = made.parse(["a", "--steps", "3", "b", "c"])
+    assert (given["run"], given["prompts"], given.of(Sample)) == ("a", ["b", "c"], {"steps": "3"})

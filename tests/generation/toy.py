@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 from torch import Tensor
 
@@ -21,7 +23,8 @@ class Toy:
     """Next-token logits are a random vector whose seed is the text; `reads` and `steps` note the calls."""
 
     def __init__(self, vocab: int = 17, limit: int | None = None, context: int = 8) -> None:
-        self.vocab, self.context_limit, self.context = vocab, limit, context
+        self.vocab, self.context_limit = vocab, limit
+        self.architecture = SimpleNamespace(numbers={"context": context})
         self.reads: list[tuple[int, int]] = []
         self.steps: list[int] = []
 

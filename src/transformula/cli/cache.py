@@ -17,7 +17,7 @@ EXAMPLES = ["transformula cache", "transformula cache clear"]
 
 def run(arguments: Sequence[str]) -> int:
     """List the cache, or empty it."""
-    parser = Parser("cache", WHAT, EXAMPLES)
+    parser = Parser("cache", WHAT, EXAMPLES, "[ACTION]")
     parser.add_argument("action", nargs="?", choices=("list", "clear"), default="list", help="(default: list)")
     parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     given = parser.parse(arguments)

@@ -22,7 +22,7 @@ USE = "load words from this package too (as it is imported); may be given again"
 
 def run(arguments: Sequence[str]) -> int:
     """Explain one model."""
-    parser = Parser("explain", WHAT, EXAMPLES)
+    parser = Parser("explain", WHAT, EXAMPLES, "MODEL")
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..errors import InputError
 from .explain import USE
@@ -33,7 +32,7 @@ ACTIONS = {"list": 0, "search": None, "show": 1, "draw": 1, "diff": 2}
 
 def run(arguments: Sequence[str]) -> int:
     """Look into the gallery."""
-    parser = Parser("gallery", WHAT, EXAMPLES)
+    parser = Parser("gallery", WHAT, EXAMPLES, "[ACTION] [NAME ...]")
     parser.add_argument("action", nargs="?", choices=list(ACTIONS), default="list", help="(default: list)")
     parser.add_argument("names", metavar="NAME", nargs="*", help="what to search, show, draw or compare")
     parser.add_argument("--out", metavar="FILE", help="where `draw` writes its SVG")
@@ -62,4 +61,48 @@ def entries(words: Sequence[str], given: Given) -> int:
         print(f"{entry.name:<{width}}  {entry.title}")
     if words and not found:
         print(f"nothing in the gallery has: {' '.join(words)}")
+    return 0
+
+
+def show(names: Sequence[str], given: Given) -> int:
+    """The text of an entry."""
+    from ..api.reading import read_model
+    from ..language.model_file import write_text
+
+    text = write_text(read_model(names[0], given.model))
+    print(json.dumps({"name": names[0], "text": text}, indent=1) if given["json"] else text, end="\n" * given["json"])
+    return 0
+
+
+def draw(names: Sequence[str], given: Given) -> int:
+    """The diagram of a model: plain text, or an SVG."""
+    from ..api.reading import check_model
+    from ..language.diagram import draw_svg, draw_text
+
+    architecture = check_model(names[0], given.model, given["use"])
+    if given["out"] is None:
+        print(draw_text(architecture))
+        return 0
+    path = Path(given["out"])
+    try:
+        path.write_text(draw_svg(architecture), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    print(f"wrote {path}")
+    return 0
+
+
+def diff(names: Sequence[str], given: Given) -> int:
+    """What differs between the texts of two models."""
+    from difflib import unified_diff
+
+    from ..api.reading import read_model
+    from ..language.model_file import write_text
+
+    one, other = (write_text(read_model(name, given.model)).splitlines() for name in names)
+    rows = list(unified_diff(one, other, names[0], names[1], lineterm="", n=99))
+    if given["json"]:
+        print(json.dumps({"models": list(names), "equal": not rows, "diff": rows}, indent=1))
+    else:
+        print("\n".join(rows) if rows else f"{names[0]} and {names[1]} have the same text")
     return 0

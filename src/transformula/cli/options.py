@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import InputError, did_you_mean, nearest
@@ -36,9 +37,10 @@ MODEL_OPTIONS = {
 class Parser(argparse.ArgumentParser):
     """argparse, whose mistakes are ours: no abbreviations, the nearest option named, exit status 2."""
 
-    def __init__(self, verb: str, what: str, examples: Sequence[str]) -> None:
+    def __init__(self, verb: str, what: str, examples: Sequence[str], takes: str = "") -> None:
         super().__init__(
             prog=f"transformula {verb}",
+            usage=f"transformula {verb} {takes} [option ...]".replace("  ", " "),
             description=what,
             epilog="\n".join(["examples:", *(f"  {e}" for e in examples), "", EXIT_CODES]),
             formatter_class=Formatter,
@@ -71,7 +73,7 @@ class Parser(argparse.ArgumentParser):
     def parse(self, arguments: Sequence[str]) -> Given:
         """Read the arguments. Options that are not known here are kept for the model, if it takes any."""
         rest, others = self.set_apart(arguments)
-        space = vars(self.parse_args(rest))
+        space = vars(self.parse_intermixed_args(rest))
         model = {key: space.pop(key) for key in MODEL_OPTIONS if self.model_options and key in space}
         return Given(space, {**model, **others}, self)
 
@@ -130,6 +132,9 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34, width=112)
 
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
 
 def add_field(group: argparse._ArgumentGroup, name: str, field: Any) -> None:
     """One option for one field of a Settings class."""
@@ -170,11 +175,6 @@ def metavar(kind: Any) -> str:
 
 def shown_default(field: Any) -> str:
     """The default, unless it is 'nothing'."""
-    if field.is_required() or field.default is None or field.default in ([], (), "", False):
+    if field.is_required() or field.default is None or field.default is False or field.default in ([], (), ""):
         return ""
     return "yes" if field.default is True else str(field.default)
-
-
-def flat(given: Mapping[str, Any]) -> str:
-    """Options as they are typed, for a command that the user may copy."""
-    return " ".join(f"--{key.replace('_', '-')} {value}" for key, value in given.items())

@@ -23,7 +23,7 @@ def run(arguments: Sequence[str]) -> int:
     """Sample from one model."""
     from ..generation.settings import SamplingSettings
 
-    parser = Parser("sample", WHAT, EXAMPLES)
+    parser = Parser("sample", WHAT, EXAMPLES, "RUN [PROMPT ...]")
     parser.add_argument("run", metavar="RUN", help="a run's folder (its best model) or a model's")
     parser.add_argument("prompts", metavar="PROMPT", nargs="*", help="what the text begins with")
     parser.add_argument("--json", action="store_true", help="for programs: one JSON object")

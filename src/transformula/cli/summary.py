@@ -19,7 +19,7 @@ EXAMPLES = [
 
 def run(arguments: Sequence[str]) -> int:
     """Summarise one model."""
-    parser = Parser("summary", WHAT, EXAMPLES)
+    parser = Parser("summary", WHAT, EXAMPLES, "MODEL")
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)

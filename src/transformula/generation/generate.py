@@ -76,10 +76,10 @@ def generate(
     longest = max((len(row.tokens) for row in rows), default=0)
     if any(not row.tokens for row in rows):
         raise InputError("a prompt is empty: give a token to go on from, such as the one that ends a document")
-    limit = window_length(model) if settings.window else model.context_limit
+    window = window_length(model) if settings.window else None
     most = settings.max_tokens or USUAL_LENGTH
-    if limit is not None and not settings.window:
-        most = room(longest, settings.max_tokens, limit)
+    if model.context_limit is not None and window is None:
+        most = room(longest, settings.max_tokens, model.context_limit)
 
     module = model if isinstance(model, torch.nn.Module) else None
     training = module is not None and module.training
@@ -87,7 +87,7 @@ def generate(
         module.eval()
     try:
         with torch.inference_mode():
-            run(model, rows, settings, most, limit if settings.window else None, finished, on_token)
+            run(model, rows, settings, most, window, finished, on_token)
     finally:
         if module is not None:
             module.train(training)
@@ -107,14 +107,11 @@ def room(prompt: int, asked: int | None, limit: int) -> int:
     return min(asked or USUAL_LENGTH, left)
 
 
-def window_length(model: Decoder) -> int:
-    """The context that a sliding window keeps to: the learned positions, else the length the model was trained with."""
-    limit = model.context_limit
-    if limit is None:
-        limit = int(getattr(model, "context", 0) or 0)
-    if limit < 2:
-        raise InputError("--window: this model states no context to slide over")
-    return limit
+def window_length(model: Decoder) -> int | None:
+    """The context that a sliding window keeps to: the learned positions, else the model's `context`, if it has one."""
+    numbers = getattr(getattr(model, "architecture", None), "numbers", {})
+    limit = model.context_limit or int(numbers.get("context", 0))
+    return limit if limit > 1 else None
 
 
 def run(

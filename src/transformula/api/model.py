@@ -1,110 +1,19 @@
-"""The Python face: `Model`, `train`, `evaluate`, `explain`. It joins the rooms and decides nothing of its own.
-
-Importing this file loads no torch; what needs it is imported where it is used.
-"""
+"""`Model`, and what a formula says and costs: `explain`, `summary`."""
 
 from __future__ import annotations
 
-import dataclasses
-import re
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from .errors import CheckpointError, InputError
+from ..errors import InputError
+from .reading import check_model, import_words, model_folder
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from .language.graph import Architecture
-    from .language.model_file import ModelText
-    from .language.vocabulary import Vocabulary
-    from .tokenizers.base import Tokenizer
-
-MODEL_FILE = "model.yaml"
-
-
-def gallery_names() -> list[str]:
-    """The names of the gallery's entries."""
-    from .gallery import names
-
-    return list(names())
-
-
-def read_model(given: str | Path, changes: Mapping[str, Any] | None = None) -> ModelText:
-    """The text of what a person calls a model, with numbers and formulas changed.
-
-    A text with `=` is a formula (the `layer`), a name that ends in .yaml is a file, a folder is a model's or a run's,
-    anything else is the name of a gallery entry. Raises FormulaError, UnknownName, CheckpointError.
-    """
-    from .language.model_file import from_formula, read_file
-
-    name = str(given)
-    if "=" in name and not Path(name).exists():
-        text = from_formula(name)
-    elif name.endswith((".yaml", ".yml")):
-        text = read_file(name)
-    elif Path(name).is_dir() or "/" in name:
-        text = read_file(model_folder(name) / MODEL_FILE)
-    else:
-        from .gallery import load
-
-        text = load(name)
-    changes = dict(changes or {})
-    # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
-    new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentioned(text, key)}
-    if new:
-        from .language.source import Source
-
-        sources = {key: Source(f"number {key}", str(value)) for key, value in new.items()}
-        text = dataclasses.replace(text, numbers={**text.numbers, **sources})
-    return text.override(changes)
-
-
-def mentioned(text: ModelText, key: str) -> bool:
-    """Whether a formula holds `key` as a name, and it is no key of every model."""
-    from .language.model_file import FREE_NUMBERS, MODEL_KEYS
-
-    if key in MODEL_KEYS or key in FREE_NUMBERS:
-        return False
-    sources = [source for stack in text.stacks for source in (stack.before, stack.after, *stack.layers.values())]
-    sources += [text.output, *text.words.values(), *text.numbers.values()]
-    return any(source is not None and re.search(rf"\b{re.escape(key)}\b", source.text) for source in sources)
-
-
-def model_folder(path: str | Path) -> Path:
-    """The folder with the model of a run (its best, else its last), or `path` itself if it is a model's."""
-    path = Path(path)
-    for folder in (path, path / "best", path / "last"):
-        if (folder / MODEL_FILE).is_file():
-            return folder
-    if not path.exists():
-        raise CheckpointError(f"{path}: there is no such folder; expected a run's, as `train` leaves it, or a model's")
-    if (path / "config.yaml").is_file():
-        raise CheckpointError(f"{path}: the run has saved no model yet; go on with it by: train --resume {path}")
-    raise CheckpointError(f"{path}: holds no {MODEL_FILE}, so it is neither a model's folder nor a run's")
-
-
-def known_words(use: Sequence[str] = ()) -> Vocabulary:
-    """All words, those of the packages `use` included. Nothing is imported: their files are read."""
-    from .words import vocabulary
-
-    if use and "" not in sys.path and str(Path.cwd()) not in sys.path:
-        # Last, so that a file which happens to lie here hides no installed package.
-        sys.path.append(str(Path.cwd()))
-    return vocabulary(*use)
-
-
-def check_model(
-    given: str | Path | ModelText, changes: Mapping[str, Any] | None = None, use: Sequence[str] = ()
-) -> Architecture:
-    """Read a model and check it; needs no torch."""
-    from .language.check import check
-    from .language.model_file import ModelText
-
-    text = given.override(dict(changes or {})) if isinstance(given, ModelText) else read_model(given, changes)
-    return check(text, known_words(use))
+    from ..language.graph import Architecture
+    from ..tokenizers.base import Tokenizer
 
 
 def explain(model: str | Path | Model, *, use: Sequence[str] = (), **changes: Any) -> Any:
@@ -113,9 +22,19 @@ def explain(model: str | Path | Model, *, use: Sequence[str] = (), **changes: An
     The result's `repr` is the text that a person reads, `.data` what a program reads. Needs no torch.
     """
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
-    from .inspection.explain import explain as explained
+    from ..inspection.explain import explain as explained
 
     return explained(architecture)
+
+
+def summary(model: str | Path | Model, *, use: Sequence[str] = (), **changes: Any) -> Any:
+    """Shapes, parameters, FLOPs a token and memory, for each line of the formula.
+
+    The result's `repr` is the table that a person reads, `.data` what a program reads.
+    """
+    from ..inspection.summary import summary as summarised
+
+    return summarised(model.architecture if isinstance(model, Model) else check_model(model, changes, use))
 
 
 class Model:
@@ -139,14 +58,14 @@ class Model:
     @classmethod
     def from_file(cls, path: str | Path, *, seed: int = 0, use: Sequence[str] = (), **changes: Any) -> Model:
         """The model of a file, with fresh weights."""
-        from .language.model_file import read_file
+        from ..language.model_file import read_file
 
         return cls._of(check_model(read_file(path), changes, use), seed=seed)
 
     @classmethod
     def from_folder(cls, path: str | Path, *, device: str = "cpu", use: Sequence[str] = ()) -> Model:
         """A trained model: a run's folder (its best model) or a model's. Nothing in it is executed."""
-        from .interop.folder import load_model
+        from ..interop.folder import load_model
 
         import_words(use)
         folder = model_folder(path)
@@ -169,7 +88,7 @@ class Model:
     def module(self) -> nn.Module:
         """The model as a PyTorch module: `module(tokens) -> logits (batch, length, vocab)`."""
         if self._module is None:
-            from .model import build
+            from ..model import build
 
             self._module = build(self.architecture, seed=self._seed)
         return self._module
@@ -177,7 +96,7 @@ class Model:
     @property
     def text(self) -> str:
         """The model file's text."""
-        from .language.model_file import write_text
+        from ..language.model_file import write_text
 
         return write_text(self.architecture.text)
 
@@ -196,7 +115,7 @@ class Model:
 
         Raises ConfigError, InputError (past learned positions; a model that has no tokenizer).
         """
-        from .generation import SamplingSettings, StoppingStream, generate
+        from ..generation import SamplingSettings, StoppingStream, generate
 
         settings = SamplingSettings.read(sampling)
         tokenizer = self.tokenizer
@@ -224,15 +143,13 @@ class Model:
         """What the formula says; see `transformula.explain`."""
         return explain(self)
 
-    def summary(self, **sizes: Any) -> Any:
-        """Shapes, parameters, FLOPs and memory, line by line."""
-        from .inspection.summary import summary
-
-        return summary(self.architecture, **sizes)
+    def summary(self) -> Any:
+        """Shapes, parameters, FLOPs and memory, line by line; see `transformula.summary`."""
+        return summary(self)
 
     def save(self, folder: str | Path) -> Path:
         """Write a model's folder: its text, its weights, its tokenizer."""
-        from .interop.folder import save_model
+        from ..interop.folder import save_model
 
         return save_model(folder, self.module, None if self.tokenizer is None else self.tokenizer.save)
 
@@ -251,17 +168,6 @@ def begin(tokenizer: Tokenizer, prompt: str) -> list[int]:
 
 def load_tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer in a model's folder, if there is one."""
-    from .tokenizers.base import FILE, load
+    from ..tokenizers.base import FILE, load
 
     return load(folder) if (folder / FILE).is_file() else None
-
-
-def import_words(use: Iterable[str]) -> None:
-    """Import the words of packages that the user named, so that models made of them can be built."""
-    packages = list(use)
-    if packages:
-        from .words import word_class
-
-        for record in known_words(packages).values():
-            if not record.module.startswith("transformula."):
-                word_class(record)

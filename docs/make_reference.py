@@ -1,0 +1,99 @@
+"""Write the reference pages that are made from the program: `python docs/make_reference.py`.
+
+A test makes them again and compares, so a page never says other than the program does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import io
+import os
+import re
+import sys
+from pathlib import Path
+
+import transformula
+from transformula.cli import door
+from transformula.language.messages import MESSAGES
+
+HERE = Path(__file__).parent / "reference"
+
+
+def help_of(verb: str) -> str:
+    """What `transformula VERB --help` prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        door.dispatch([verb, "--help"])
+    return out.getvalue().rstrip()
+
+
+def command_line() -> str:
+    """The page of the command line."""
+    rows = ["# Command line", "", "Every verb's `--help`, as printed.", ""]
+    rows += ["| verb | |", "| --- | --- |", *(f"| [{verb}](#{verb}) | {what} |" for verb, what in door.VERBS.items())]
+    rows += ["", "| exit status | |", "| --- | --- |"]
+    for code in door.EXIT_CODES.removeprefix("exit status: ").split(", "):
+        number, meaning = code.split(" ", 1)
+        rows.append(f"| {number} | {meaning} |")
+    for verb in door.VERBS:
+        rows += ["", f"## {verb}", "", "```text", help_of(verb), "```"]
+    return "\n".join(rows) + "\n"
+
+
+def python() -> str:
+    """The page of the Python face."""
+    rows = ["# Python", "", "`transformula.__all__`: these names, and no others, are kept stable.", ""]
+    for name in transformula.__all__:
+        thing = getattr(transformula, name)
+        rows += [f"## `{name}`", ""]
+        if inspect.ismodule(thing):
+            rows += ["```text", inspect.getdoc(thing) or "", "```", ""]
+            continue
+        rows += ["```text", f"{name}{signature(thing)}", "", inspect.getdoc(thing) or "", "```", ""]
+        if inspect.isclass(thing) and not issubclass(thing, BaseException):
+            for key, member in vars(thing).items():
+                if not key.startswith("_") and member.__doc__:
+                    inner = getattr(member, "__func__", member)
+                    shown = "" if isinstance(member, property) else signature(inner)
+                    rows += ["```text", f"{name}.{key}{shown}", "", inspect.getdoc(member) or "", "```", ""]
+    return "\n".join(rows).rstrip() + "\n"
+
+
+def signature(thing: object) -> str:
+    """(a, b=1) without annotations, which the docstring explains."""
+    try:
+        parameters = inspect.signature(thing).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return ""
+    plain = [p.replace(annotation=inspect.Parameter.empty) for p in parameters if p.name not in ("self", "cls")]
+    return str(inspect.Signature(plain))
+
+
+def errors() -> str:
+    """The page of errors."""
+    tree = inspect.getdoc(importlib.import_module("transformula.errors")) or ""
+    rows = ["# Errors", "", "```text", tree, "```", "", "## Errors of formulas", ""]
+    rows += ["What is wrong, what to do, and a text that causes it.", ""]
+    rows += ["| name | what is wrong | what to do | example |", "| --- | --- | --- | --- |"]
+    for name, message in MESSAGES.items():
+        example = message.example if len(message.example) <= 100 else message.example[:60] + " ..."
+        cells = [f"`{name}`", cell(message.text), cell(message.remedy), f"`{cell(example, code=True)}`"]
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def cell(text: str, code: bool = False) -> str:
+    """A text on one line of a table."""
+    text = text.replace("\n", " ; ").replace("|", "\\|")
+    return text if code else re.sub(r"\{(\w+)[^}]*\}", r"_\1_", text)
+
+
+PAGES = {"cli.md": command_line, "api.md": python, "errors.md": errors}
+
+if __name__ == "__main__":
+    os.environ["COLUMNS"] = "112"
+    for page, make in PAGES.items():
+        (HERE / page).write_text(make(), encoding="utf-8")
+        print(f"wrote {HERE / page}", file=sys.stderr)

@@ -1,0 +1,115 @@
+"""What a person calls a model: a formula, a file, a folder, a name of the gallery -> its text, checked. No torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointError, InputError
+
+if TYPE_CHECKING:
+    from ..language.graph import Architecture
+    from ..language.model_file import ModelText
+    from ..language.vocabulary import Vocabulary
+
+MODEL_FILE = "model.yaml"
+
+
+def read_model(given: str | Path | ModelText, changes: Mapping[str, Any] | None = None) -> ModelText:
+    """The text of what a person calls a model, with numbers and formulas changed.
+
+    A text with `=` is a formula (the `layer`), a name that ends in .yaml is a file, a folder is a model's or a run's,
+    anything else is the name of a gallery entry. Raises FormulaError, UnknownName, CheckpointError.
+    """
+    from ..language.model_file import ModelText, from_formula, read_file
+
+    name = "" if isinstance(given, ModelText) else str(given)
+    if isinstance(given, ModelText):
+        text = given
+    elif re.search(r"[=();]|\n", name):  # without `=` too it was meant as a formula: the error underlines what lacks
+        text = from_formula(name)
+    elif name.endswith((".yaml", ".yml")):
+        text = read_file(name)
+    elif os.path.isdir(name) or "/" in name:
+        text = read_file(model_folder(name) / MODEL_FILE)
+    else:
+        from ..gallery import load
+
+        text = load(name)
+    changes = dict(changes or {})
+    # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
+    new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentioned(text, key)}
+    if new:
+        from ..language.source import Source
+
+        sources = {key: Source(f"number {key}", str(value)) for key, value in new.items()}
+        text = dataclasses.replace(text, numbers={**text.numbers, **sources})
+    return text.override(changes)
+
+
+def mentioned(text: ModelText, key: str) -> bool:
+    """Whether a formula holds `key` as a name, and it is no key of every model."""
+    from ..language.model_file import FREE_NUMBERS, MODEL_KEYS
+
+    if key in MODEL_KEYS or key in FREE_NUMBERS:
+        return False
+    sources = [source for stack in text.stacks for source in (stack.before, stack.after, *stack.layers.values())]
+    sources += [text.output, *text.words.values(), *text.numbers.values()]
+    return any(source is not None and re.search(rf"\b{re.escape(key)}\b", source.text) for source in sources)
+
+
+def model_folder(path: str | Path) -> Path:
+    """The folder with the model of a run (its best, else its last), or `path` itself if it is a model's."""
+    path = Path(path)
+    for folder in (path, path / "best", path / "last"):
+        if (folder / MODEL_FILE).is_file():
+            return folder
+    if not path.exists():
+        raise CheckpointError(f"{path}: there is no such folder; expected a run's, as `train` leaves it, or a model's")
+    if (path / "config.yaml").is_file():
+        raise CheckpointError(f"{path}: the run has saved no model yet; go on with it by: train --resume {path}")
+    raise CheckpointError(f"{path}: holds no {MODEL_FILE}, so it is neither a model's folder nor a run's")
+
+
+def known_words(use: Sequence[str] = ()) -> Vocabulary:
+    """All words, those of the packages `use` included. Nothing is imported: their files are read."""
+    from ..words import vocabulary
+
+    if use and "" not in sys.path and str(Path.cwd()) not in sys.path:
+        # Last, so that a file which happens to lie here hides no installed package.
+        sys.path.append(str(Path.cwd()))
+    return vocabulary(*use)
+
+
+def check_model(
+    given: str | Path | ModelText, changes: Mapping[str, Any] | None = None, use: Sequence[str] = ()
+) -> Architecture:
+    """Read a model and check it; needs no torch."""
+    from ..language.check import check
+    return check(read_model(given, changes), known_words(use))
+
+
+def import_words(use: Iterable[str]) -> None:
+    """Import the words of packages that the user named, so that models made of them can be built."""
+    packages = list(use)
+    if packages:
+        from ..words import word_class
+
+        for record in known_words(packages).values():
+            if not record.module.startswith("transformula."):
+                word_class(record)
+
+
+def set_threads(count: int | None) -> None:
+    """Use so many CPU threads; None leaves it to torch."""
+    if count is not None:
+        if count < 1:
+            raise InputError(f"--threads: expected 1 or more (got {count})")
+        import torch
+
+        torch.set_num_threads(count)

@@ -1,0 +1,308 @@
+"""`train` and `evaluate`: a model's text, data and settings joined into a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError, InputError, did_you_mean, nearest
+from .model import Model, load_tokenizer
+from .reading import check_model, import_words, mentioned, model_folder, read_model, set_threads
+
+if TYPE_CHECKING:
+    from ..data.settings import DataSettings
+    from ..language.model_file import ModelText
+    from ..training.progress import Progress
+    from ..training.result import RunResult
+    from ..training.settings import TrainingSettings
+
+TASK = "language-modelling"
+OWN_KEYS = ("task", "model", "init_from", "use")
+"""Keys of a run's configuration besides settings."""
+
+
+class Run:
+    """A run that ended. Its `repr` is the few lines that a person reads.
+
+    model    with the weights of its best evaluation
+    scores   of that evaluation, on the whole validation split
+    folder   where everything lies: model, checkpoints, log, picture, summary
+    data     all that a program may want to know, as plain data
+    """
+
+    def __init__(self, result: RunResult, model: Model) -> None:
+        self.result, self.model = result, model
+        self.folder: Path = result.folder
+        self.scores: Mapping[str, float] = result.scores
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The run as plain data."""
+        return self.result.data
+
+    def __repr__(self) -> str:
+        return repr(self.result)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found; its `repr` is for people, `.data` for programs."""
+
+    scores: Mapping[str, float]
+    baselines: Mapping[str, float]
+    verdict: str
+    validation: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "scores": dict(self.scores),
+            "baselines": dict(self.baselines),
+            "verdict": self.verdict,
+            "validation": self.validation,
+        }
+
+    def __repr__(self) -> str:
+        rows = [("validation", self.validation), *((name, f"{value:.4f}") for name, value in self.scores.items())]
+        rows += [(f"baseline: {name}", f"{value:.4f}") for name, value in self.baselines.items()]
+        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), self.verdict])
+
+
+def train(
+    model: str | Path | Model | None = None,
+    *,
+    config: str | Path | None = None,
+    resume: str | Path | None = None,
+    init_from: str | Path | None = None,
+    use: Sequence[str] = (),
+    quiet: bool = False,
+    **given: Any,
+) -> Run:
+    """Train a model on text; everything is left in the run's folder.
+
+        train("pre-norm", data="shakespeare.txt", depth=4, width=128, heads=4, context=64, steps=2000)
+
+    model      a formula, a model file, a folder, or a name of the gallery
+    config     a run's configuration (config.yaml of another run): what is given beside it wins
+    resume     the folder of a run that goes on; only how long it runs may be changed
+    init_from  a run or model whose weights (and tokenizer) it starts from, for going on with other data
+    use        packages whose words may be used
+    given      fields of DataSettings and TrainingSettings; numbers and formulas of the model
+
+    Raises ConfigError with all mistakes at once, FormulaError, DataError, CheckpointError, NotFinite.
+    """
+    from ..runs.folder import RunFolder
+
+    import_words(use)
+    if resume is not None:
+        return _resume(RunFolder.open(resume), model, given, use, quiet)
+    recorded = read_config(config) if config is not None else {}
+    given = {**recorded, **given}
+    model = model if model is not None else given.pop("model", None)
+    init_from = init_from if init_from is not None else given.pop("init_from", None)
+    check_use(given.pop("use", []), use)
+    task = given.pop("task", TASK)
+    given.pop("model", None)
+    if model is None:
+        if init_from is None:
+            raise InputError("no model: give a formula, a model file, a folder or a name of the gallery")
+        model = model_folder(init_from)
+    if init_from is not None and given.get("tokenizer", "auto") == "auto":
+        given["tokenizer"] = str(model_folder(init_from))
+    source = "" if config is None else str(config)
+    text, data, training = resolve(model, given, source)
+    more = {"init_from": None if init_from is None else str(init_from), "use": list(use)}
+    more = {key: value for key, value in more.items() if value}
+    return _run(text, data, training, str(task), use, more, quiet, init_from=init_from)
+
+
+def _resume(folder: Any, model: Any, given: dict[str, Any], use: Sequence[str], quiet: bool) -> Run:
+    if model is not None:
+        raise InputError("--resume goes on with the run's own model: leave MODEL out, or begin a run by --init-from")
+    recorded = folder.config()
+    check_use(recorded.pop("use", []), use)
+    task = recorded.pop("task", TASK)
+    stated = recorded.pop("model", None)
+    recorded.pop("init_from", None)
+    if not isinstance(stated, str):
+        raise ConfigError("model: the run's configuration does not hold its text", source=str(folder.path))
+    recorded["out"] = str(folder.path)
+    text, data, training = resolve(read_stated(stated, str(folder.path)), {**recorded, **given}, str(folder.path))
+    return _run(text, data, training, str(task), use, {}, quiet, resume=True)
+
+
+def _run(
+    text: ModelText,
+    data: DataSettings,
+    training: TrainingSettings,
+    task_name: str,
+    use: Sequence[str],
+    more: Mapping[str, Any],
+    quiet: bool,
+    *,
+    resume: bool = False,
+    init_from: str | Path | None = None,
+) -> Run:
+    from ..interop.folder import WEIGHTS
+    from ..interop.weights import load_tensors, put_tensors
+    from ..model import build
+    from ..runs.folder import RunFolder
+    from ..tasks.base import tasks
+    from ..training import train as run_training
+    from ..training.progress import Progress
+
+    if not resume and training.out is not None:
+        RunFolder(training.out).refuse_if_taken()  # before anything that takes time
+    set_threads(training.threads)
+    made = tasks.get(task_name)
+    checked = check_model(text, use=use)  # before data is read: a mistake in the formula is said at once
+    stated = {key: checked.numbers[key] for key in ("vocab", "context") if key in text.numbers}
+    task = made.make(data, stated, batch=training.batch, accumulate=training.accumulate, seed=training.seed)
+    architecture = check_model(text, task.numbers, use)
+    module = build(architecture, seed=training.seed)
+    if init_from is not None:
+        weights = model_folder(init_from) / WEIGHTS
+        put_tensors(module, load_tensors(weights), weights)
+    shown = Progress(task.unit, quiet=quiet)
+    tell(shown, architecture, stated, task)
+    config = {**data.plain(), **more}
+    result = run_training(task, module, training, training.out, resume=resume, config=config, progress=shown)
+    return Run(result, Model._of(architecture, result.model, load_tokenizer(result.folder / "last")))
+
+
+def tell(shown: Progress, architecture: Any, stated: Mapping[str, Any], task: Any) -> None:
+    """Say what was resolved: the model's numbers, and what the data holds."""
+    from ..language.model_file import FREE_NUMBERS
+
+    numbers = []
+    for key, value in architecture.numbers.items():
+        origin = ""
+        if key in task.numbers and key not in stated:
+            origin = " (from the data)" if key == "vocab" else " (by default)"
+        elif key not in architecture.text.numbers and key in FREE_NUMBERS:
+            origin = " (by default)"
+        numbers.append(f"{key} {value:g}{origin}" if isinstance(value, float) else f"{key} {value}{origin}")
+    shown.say(f"{'model':<12}{architecture.name or 'a formula'}: {', '.join(numbers)}")
+    preview = getattr(task, "preview", None)
+    if preview is not None:
+        shown.say(repr(preview()))
+
+
+def resolve(
+    model: str | Path | Model | ModelText, given: Mapping[str, Any], source: str = ""
+) -> tuple[ModelText, DataSettings, TrainingSettings]:
+    """The model's text with its changes, and the settings; all mistakes of the settings in one report."""
+    from ..data.settings import DataSettings
+    from ..language.model_file import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText
+    from ..training.settings import TrainingSettings
+
+    if isinstance(model, Model):
+        text = model.architecture.text
+    else:
+        text = model if isinstance(model, ModelText) else read_model(model)
+    groups = (DataSettings, TrainingSettings)
+    settings = {name for group in groups for name in group.model_fields}
+    keys = {*FREE_NUMBERS, *HOOKS, *STACK_KEYS, "output", "name", "dropout", *text.numbers}
+    mistakes: list[str] = []
+    close: list[str] = []
+    for key in given:
+        if key not in settings and key not in keys and not mentioned(text, key):
+            near = nearest(key, [*settings, *keys])
+            close += near
+            mistakes.append(f"{key}: unknown key;{did_you_mean(near) or ' see --help for the known ones'}")
+    read: list[Any] = []
+    for group in groups:
+        try:
+            read.append(group.read({key: value for key, value in given.items() if key in group.model_fields}))
+        except ConfigError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ConfigError(mistakes, source=source, near=close)
+    changes = {key: value for key, value in given.items() if key not in settings}
+    return read_model(text, changes), read[0], read[1]
+
+
+def read_stated(stated: str, source: str) -> str | ModelText:
+    """A configuration's `model`: the text of a model file, or what is typed for one on a command line."""
+    from ..language.model_file import read_text
+
+    if "\n" in stated.strip() or stated.startswith("language:"):
+        return read_text(stated, file=source)
+    return stated
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """A run's configuration, as keys and values. Raises ConfigError."""
+    import yaml
+
+    path = Path(path) / "config.yaml" if Path(path).is_dir() else Path(path)
+    try:
+        read = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError("there is no such file; expected a run's configuration (YAML)", source=str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read as text ({error})", source=str(path)) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f"line {mark.line + 1}: "
+        raise ConfigError(f"{line}not YAML: {getattr(error, 'problem', error)}", source=str(path)) from None
+    if not isinstance(read, dict) or not all(isinstance(key, str) for key in read):
+        raise ConfigError("expected keys and values, such as `steps: 2000`", source=str(path))
+    if isinstance(read.get("model"), str):
+        read["model"] = read_stated(read["model"], str(path))
+    # What a run left empty it derived; it is derived again.
+    return {key: value for key, value in read.items() if value is not None and key != "out"}
+
+
+def check_use(stated: Any, use: Sequence[str]) -> None:
+    """A file that is loaded imports nothing: the packages of its words are named by the user."""
+    missing = [package for package in stated or [] if package not in use]
+    if missing:
+        options = " ".join(f"--use {package}" for package in missing)
+        words = ", ".join(missing)
+        raise InputError(f"this run uses words of {words}: a file that is loaded imports nothing, so add {options}")
+
+
+def evaluate(
+    run: str | Path,
+    *,
+    data: str | Sequence[str] | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    use: Sequence[str] = (),
+    **settings: Any,
+) -> Evaluation:
+    """Score a trained model on a whole validation split, beside the baselines.
+
+    run       a run's folder (its best model, its own validation split) or a model's
+    data      other text to be scored, all of it; the baselines still learn from the run's training text. For a model's
+              folder, which knows no training text: text of which a part is held back and scored
+    settings  fields of DataSettings, instead of the run's
+    """
+    from ..data.settings import DataSettings
+    from ..tasks.base import tasks
+    from ..training.machine import pick_device
+
+    set_threads(threads)
+    folder = model_folder(run)
+    recorded: dict[str, Any] = {}
+    config = Path(run) / "config.yaml"
+    if config.is_file():
+        recorded = read_config(config)
+    task_name = str(recorded.get("task", TASK))
+    chosen = {key: value for key, value in recorded.items() if key in DataSettings.model_fields}
+    if data is not None:
+        chosen["validation" if "data" in chosen else "data"] = data if isinstance(data, str) else list(data)
+    elif "data" not in chosen:
+        raise InputError(f"{run}: a model's folder knows no data; say which text: --data FILE")
+    read = DataSettings.read({**chosen, **settings, "tokenizer": str(folder)})
+    model = Model.from_folder(folder, device=str(pick_device(device)), use=use)
+    numbers = {key: model.architecture.numbers[key] for key in ("vocab", "context")}
+    task = tasks.get(task_name).make(read, numbers, batch=1)
+    scores = task.evaluate(model.module)
+    shown = getattr(task, "preview", None)
+    validation = "" if shown is None else f"{shown().data['validation_tokens']:,} {task.unit}"
+    return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation)

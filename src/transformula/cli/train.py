@@ -1,0 +1,64 @@
+"""`transformula train`: a model learns your text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..errors import InputError
+from .explain import MODEL, USE
+from .options import Parser
+
+WHAT = """\
+Train a model on your text. Everything is left in the run's folder: the model, checkpoints, a log, a picture, a summary,
+and the complete configuration. Ctrl-C finishes the step, saves, and says how to go on."""
+
+EXAMPLES = [
+    'transformula train "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)" --minutes 4',
+    "transformula train model.yaml --data shakespeare.txt --depth 4 --width 128 --heads 4 --context 64 --batch 12",
+    "transformula train --resume runs/first --steps 4000",
+    "transformula train --init-from runs/first --data other.txt",
+]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Train one model."""
+    from ..data.settings import DataSettings
+    from ..training.settings import TrainingSettings
+
+    parser = Parser("train", WHAT, EXAMPLES, "[MODEL]")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
+    parser.add_argument("--config", metavar="FILE", help="a run's configuration; what is typed beside it wins")
+    parser.add_argument("--resume", metavar="RUN", help="go on with this run, exactly")
+    parser.add_argument("--init-from", metavar="RUN", help="begin with this run's weights and tokenizer")
+    parser.add_argument("--json", action="store_true", help="for programs: the result as one JSON object, at the end")
+    parser.add_argument("--quiet", action="store_true", help="say nothing before the end")
+    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_settings("data", DataSettings)
+    parser.add_settings("training", TrainingSettings)
+    parser.add_model_options()
+    given = parser.parse(arguments)
+    if given["model"] is None and not (given["config"] or given["resume"] or given["init_from"]):
+        raise InputError(f"no model: give {MODEL}; see: {parser.prog} --help")
+
+    from ..api.run import train
+
+    ended = train(
+        given["model"],
+        config=given["config"],
+        resume=given["resume"],
+        init_from=given["init_from"],
+        use=given["use"],
+        quiet=given["quiet"],
+        **given.of(DataSettings, TrainingSettings),
+        **given.model,
+    )
+    if given["json"]:
+        print(json.dumps(ended.data, indent=1))
+    else:
+        sample = ended.result.sample
+        if sample:
+            print("\n".join(f"  | {row}" for row in sample.splitlines()), end="\n\n")
+        print(ended)
+        print(f"write: transformula sample {ended.folder}    go on: transformula train --resume {ended.folder}")
+    return ended.result.exit_status
