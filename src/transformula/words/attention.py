@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from .word import Word, word
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError
+from .core import Cache, attend, not_built
+from .rotary import rotate, rotation_tables, turned_channels
+from .word import Affine, At, GeneratorFor, Word, word
 
 
 @word(
@@ -95,7 +103,143 @@ from .word import Word, word
     source="Vaswani et al. 2017; kv_heads: Ainslie et al., 2305.13245; qk_norm: 2302.05442; cap: Gemma 2, 2408.00118",
 )
 class Attention(Word):
-    """To come."""
+    """y = W_o softmax(scale q k^T) v, head by head, with q = W_q x, k = W_k x, v = W_v x.
+
+    x (batch, length, x), or q, k, v each (batch, length, its width); y as x, or as q. Inside, q is (batch, heads,
+    length, size), k and v (batch, kv_heads, length, size). In order: projections, norms of q, k, v (`inner`, made
+    by the file's `norm`), rotary, scale, cap, masks, softmax, dropout of the weights.
+
+    query.weight (heads * size, x), key.weight and value.weight (kv_heads * size, x), output.weight (x, heads * size),
+    from N(0, 1 / (3 fan_in)); biases 0. Taps: q, k (after norm and rotary), v, and scores (before masks).
+
+    Over another sequence (x, memory), with score=, mask= or the port scores= it is not built yet: InputError.
+    """
+
+    def __init__(
+        self,
+        x: int | None = None,
+        memory: int | None = None,
+        q: int | None = None,
+        k: int | None = None,
+        v: int | None = None,
+        *,
+        heads: int,
+        kv_heads: int | None = None,
+        size: int | None = None,
+        rotary: float = 0,
+        rotary_part: float = 1,
+        rotary_pairs: bool = False,
+        window: int = 0,
+        qk_norm: str = "none",
+        v_norm: bool = False,
+        cap: float = 0,
+        scale: float = 0,
+        bias: bool = True,
+        dropout: float = 0,
+        score: str = "",
+        mask: str = "",
+        inner: dict[str, nn.Module] | None = None,
+        causal: bool = True,
+    ) -> None:
+        super().__init__()
+        not_built("attention", memory=memory, score=score, mask=mask)
+        width = x or q
+        if width is None:
+            raise InputError("attention needs the width of x, or those of q, k and v")
+        self.heads, self.kv_heads = heads, kv_heads or heads
+        self.size = size or width // heads
+        self.scale = scale or self.size**-0.5
+        self.window, self.cap, self.dropout, self.causal = window, cap, dropout, causal
+        self.rotary, self.rotary_pairs = rotary, rotary_pairs
+        self.turned = turned_channels(self.size, rotary_part) if rotary else 0
+        self.qk_norm = qk_norm
+        self.query = Affine(width, heads * self.size, bias)
+        self.key = Affine(k or width, self.kv_heads * self.size, bias)
+        self.value = Affine(v or width, self.kv_heads * self.size, bias)
+        self.output = Affine(heads * self.size, width, bias)
+        made = inner or {}
+        self.query_norm, self.key_norm = made.get("query_norm"), made.get("key_norm")
+        self.value_norm = made.get("value_norm")
+        self.full = qk_norm == "full"
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        for name in ("query", "key", "value", "output"):
+            getattr(self, name).initial_values(generator_for, name)
+
+    def _split(self, x: Tensor, heads: int, norm: nn.Module | None) -> Tensor:
+        """(batch, length, heads * size) to (batch, heads, length, size), normed."""
+        if norm is not None and self.full:
+            x, norm = norm(x), None
+        x = x.view(x.shape[0], x.shape[1], heads, self.size)
+        return (x if norm is None else norm(x)).transpose(1, 2)
+
+    def _heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values by heads, normed and turned."""
+        q = self._split(self.query(q), self.heads, self.query_norm)
+        k = self._split(self.key(k), self.kv_heads, self.key_norm)
+        v = self._split(self.value(v), self.kv_heads, self.value_norm)
+        if self.turned:
+            tables = rotation_tables(q, self.turned, self.rotary, self.rotary_pairs, at)
+            q = rotate(q, tables, self.turned, self.rotary_pairs)
+            if k.shape[2] != q.shape[2]:  # over another sequence, whose positions count from its own start
+                tables = rotation_tables(k, self.turned, self.rotary, self.rotary_pairs, at)
+            k = rotate(k, tables, self.turned, self.rotary_pairs)
+        return q, k, v
+
+    def _result(self, y: Tensor, made: dict[str, Tensor], taps: tuple[str, ...]) -> Any:
+        y = self.output(y.transpose(1, 2).reshape(y.shape[0], y.shape[2], -1))
+        return (y, *(made[t] for t in taps)) if taps else y
+
+    def forward(
+        self,
+        x: Tensor,
+        k: Tensor | None = None,
+        v: Tensor | None = None,
+        *,
+        scores: Tensor | None = None,
+        taps: tuple[str, ...] = (),
+    ) -> Any:
+        """x, or q, k and v; with `taps` the result is followed by the values they name: (y, q, ...)."""
+        not_built("attention", scores=scores)
+        q, k, v = self._heads(x, x if k is None else k, x if v is None else v, None)
+        y, made = attend(
+            q,
+            k,
+            v,
+            scale=self.scale,
+            cap=self.cap,
+            causal=self.causal,
+            window=self.window,
+            dropout=self.dropout if self.training else 0,
+            keep_scores="scores" in taps,
+        )
+        return self._result(y, {"q": q, "k": k, "v": v, "scores": made}, taps)
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache:
+        """No keys and values yet; room is made as they come."""
+        return Cache(capacity)
+
+    def step(
+        self,
+        x: Tensor,
+        k: Tensor | None = None,
+        v: Tensor | None = None,
+        *,
+        state: Cache,
+        at: At,
+        scores: Tensor | None = None,
+        taps: tuple[str, ...] = (),
+    ) -> Any:
+        """The chunk's queries over all keys so far, its own included, which `state` keeps."""
+        not_built("attention", scores=scores)
+        q, k, v = self._heads(x, x if k is None else k, x if v is None else v, at)
+        y, made = state.attend(
+            q, k, v, at, scale=self.scale, cap=self.cap, window=self.window, keep_scores="scores" in taps
+        )
+        return self._result(y, {"q": q, "k": k, "v": v, "scores": made}, taps)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, kv_heads={self.kv_heads}, size={self.size}, causal={self.causal}"
 
 
 @word(
@@ -137,4 +281,89 @@ class Attention(Word):
     source="Vaswani et al. 2017",
 )
 class DotAttention(Word):
-    """To come."""
+    """y = softmax(scale q k^T) v, head by head: attention without weights, for other attentions.
+
+    q (batch, length, q), k (batch, keys, k), v (batch, keys, v) to (batch, length, v q / k). Each head of queries has
+    q / heads channels, and so has each head of keys; fewer heads of keys are shared (k < q), and a head of values may
+    be of another size. `softmax=False`: the scores, 0 where masked, are the weights. Tap: scores (before masks).
+
+    With score=, mask= or the port scores= it is not built yet: InputError.
+    """
+
+    def __init__(
+        self,
+        q: int,
+        k: int,
+        v: int,
+        heads: int,
+        scale: float = 0,
+        softmax: bool = True,
+        window: int = 0,
+        cap: float = 0,
+        dropout: float = 0,
+        score: str = "",
+        mask: str = "",
+        causal: bool = True,
+    ) -> None:
+        super().__init__()
+        not_built("dot_attention", score=score, mask=mask)
+        self.heads, self.size = heads, q // heads
+        self.kv_heads = k // self.size
+        self.scale = scale or self.size**-0.5
+        self.softmax, self.window, self.cap, self.dropout, self.causal = softmax, window, cap, dropout, causal
+
+    def _split(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q = q.unflatten(-1, (self.heads, self.size)).transpose(1, 2)
+        k = k.unflatten(-1, (self.kv_heads, self.size)).transpose(1, 2)
+        return q, k, v.unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
+
+    def _result(self, y: Tensor, made: Tensor | None, taps: tuple[str, ...]) -> Any:
+        y = y.transpose(1, 2).flatten(2)
+        return (y, made) if taps else y
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, *, scores: Tensor | None = None, taps: tuple[str, ...] = ()
+    ) -> Any:
+        not_built("dot_attention", scores=scores)
+        y, made = attend(
+            *self._split(q, k, v),
+            scale=self.scale,
+            cap=self.cap,
+            causal=self.causal,
+            window=self.window,
+            dropout=self.dropout if self.training else 0,
+            softmax=self.softmax,
+            keep_scores=bool(taps),
+        )
+        return self._result(y, made, taps)
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache:
+        """No keys and values yet; room is made as they come."""
+        return Cache(capacity)
+
+    def step(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        state: Cache,
+        at: At,
+        scores: Tensor | None = None,
+        taps: tuple[str, ...] = (),
+    ) -> Any:
+        """The chunk's queries over all keys so far, its own included, which `state` keeps."""
+        not_built("dot_attention", scores=scores)
+        y, made = state.attend(
+            *self._split(q, k, v),
+            at,
+            scale=self.scale,
+            cap=self.cap,
+            window=self.window,
+            softmax=self.softmax,
+            keep_scores=bool(taps),
+        )
+        return self._result(y, made, taps)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, kv_heads={self.kv_heads}, scale={self.scale:.4g}, causal={self.causal}"

@@ -1,11 +1,194 @@
-"""Fast paths for training on a CPU."""
+"""Training on a CPU: attention by batched matrix products, and dropout from 8 random bits a number.
+
+Both replace kernels of PyTorch that are slow there: its attention with dropout leaves the fused path, which in turn is
+made for long sequences; its dropout draws a float32 for every number. `use_products` and `dropout` say when they are
+used; on other devices, in evaluation, under torch.compile and in exported models PyTorch's own are.
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+LONGEST = {torch.bfloat16: 1024, torch.float32: 512}
+"""Longest sequence for which products without dropout were measured to be faster than PyTorch's attention."""
+
+SHORTEST = {torch.bfloat16: 16, torch.float32: 128}
+"""Shortest one: below it float32 is faster by PyTorch's attention."""
+
+
+def tracing() -> bool:
+    """Whether torch follows the code to compile or export it."""
+    return torch.compiler.is_compiling() or torch.compiler.is_exporting()
+
+
+def use_products(q: Tensor, keys: int, dropout: float) -> bool:
+    """Whether attention of q (batch, heads, length, size) over `keys` keys goes by `product_attention`.
+
+    On a CPU, where gradients are wanted. With dropout always: PyTorch's attention then makes the whole square several
+    times over. Without, where it was measured to be faster: see `LONGEST` and `SHORTEST`.
+    """
+    if q.device.type != "cpu" or tracing() or not torch.is_grad_enabled() or not q.requires_grad:
+        return False
+    if q.dtype not in LONGEST:
+        return False
+    return dropout > 0 or SHORTEST[q.dtype] <= keys <= LONGEST[q.dtype]
+
+
+def product_attention(
+    q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool = True, window: int = 0, dropout: float = 0
+) -> Tensor:
+    """softmax(scale q k^T) v: q (batch, heads, length, size), k (batch, kv_heads, keys, size), v (batch, kv_heads,
+    keys, value size) to (batch, heads, length, value size).
+
+    heads is a multiple of kv_heads. Causal: i sees j <= i (length = keys); window: and j > i - window. Queries go in
+    blocks, each over the keys that it can see, so that little more than half of a causal square is made. The weights
+    are kept for the backward pass: length * keys / 2 numbers a head, twice with dropout, whose p is taken to the
+    nearest 1/256. Once differentiable.
+    """
+    return _Products.apply(q, k, v, scale, causal, window, dropout)
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Dropout in training."""
-    return F.dropout(x, p, True)
+    """x with each number 0 with chance p and else divided by 1 - p; same shape.
+
+    On a CPU p is taken to the nearest 1/256 (0.1 becomes 0.1016, and the others are divided by what really is kept, so
+    that means hold), from 8 bits a number of torch's default generator. F.dropout serves other devices, traced code,
+    and p within 1/512 of 0 or 1.
+    """
+    if x.device.type != "cpu" or tracing() or round((1 - p) * 256) in (0, 256):
+        return F.dropout(x, p, True)
+    return _Dropout.apply(x, p)
+
+
+def keep_mask(shape: tuple[int, ...] | torch.Size, p: float) -> tuple[Tensor, float]:
+    """(mask, scale): bool, True with chance k / 256 where k = round(256 (1 - p)); scale is 256 / k."""
+    kept = round((1 - p) * 256)
+    count = math.prod(shape)
+    # the two-argument form fills all 64 bits; the plain one leaves the sign, and so one byte in eight, uneven
+    bits = torch.empty((count + 7) // 8, dtype=torch.int64).random_(-(2**63), None)
+    return bits.view(torch.uint8)[:count].view(shape) < kept, 256 / kept
+
+
+class _Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        kept, ctx.scale = keep_mask(x.shape, p)
+        ctx.save_for_backward(kept)
+        return (x * kept).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        return grad * kept * ctx.scale, None
+
+
+def _block(length: int) -> int:
+    """Queries a block: few enough to skip most of what is masked and to keep a block's weights in the cache, and enough
+    to fill the matrix units; measured at 64 to 1,024 positions."""
+    return min(256, max(64, -(-length // 128) * 32))
+
+
+def _bias(first: int, end: int, low: int, high: int, groups: int, causal: bool, window: int, like: Tensor) -> Tensor:
+    """-inf where the queries first..end do not see the keys low..high, else 0; a row for each of `groups` queries."""
+    i = torch.arange(first, end).repeat_interleave(groups)[:, None]
+    j = torch.arange(low, high)
+    hidden = j > i if causal else torch.zeros(1, 1, dtype=torch.bool)
+    if window:
+        hidden = hidden | (j <= i - window) | (j > i)
+    return torch.zeros(hidden.shape, dtype=like.dtype).masked_fill_(hidden, -math.inf)
+
+
+class _Products(torch.autograd.Function):
+    """Rows of queries are ordered by position, then by the head within a group of heads that share keys: so a block of
+    positions is a run of rows, grouped or not."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, window: int, dropout: float
+    ) -> Tensor:
+        batch, heads, length, size = q.shape
+        kv_heads, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
+        groups = heads // kv_heads
+        q = (
+            (q * scale)
+            .unflatten(1, (kv_heads, groups))
+            .transpose(2, 3)
+            .reshape(batch * kv_heads, length * groups, size)
+        )
+        k, v = k.reshape(-1, keys, size), v.reshape(-1, keys, value_size)
+        causal = causal or window > 0
+        y = q.new_empty(batch * kv_heads, length * groups, value_size)
+        saved: list[Tensor] = []
+        spans: list[tuple[slice, slice]] = []
+        divided = 1.0
+        corner: Tensor | None = None
+        for first in range(0, length, _block(length)):
+            end = min(length, first + _block(length))
+            low, high = max(0, first - window + 1) if window else 0, end if causal else keys
+            rows, seen = slice(first * groups, end * groups), slice(low, high)
+            weights = torch.bmm(q[:, rows], k[:, seen].transpose(1, 2))
+            if window:
+                weights += _bias(first, end, low, high, groups, causal, window, q)
+            elif causal:
+                if corner is None or corner.shape[1] != end - first:
+                    corner = _bias(first, end, first, end, groups, True, 0, q)
+                weights[:, :, first:] += corner
+            weights = torch.softmax(weights, -1)
+            saved.append(weights)
+            if dropout:
+                kept, divided = keep_mask(weights.shape, dropout)
+                weights = weights * kept
+                saved.append(weights)
+            y[:, rows] = torch.bmm(weights, v[:, seen])
+            spans.append((rows, seen))
+        if dropout:
+            y *= divided
+        ctx.save_for_backward(q, k, v, *saved)
+        ctx.shape, ctx.scale, ctx.spans, ctx.divided, ctx.dropout = (
+            (batch, kv_heads, groups),
+            scale,
+            spans,
+            divided,
+            dropout,
+        )
+        return _by_head(y, batch, kv_heads, groups)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        batch, kv_heads, groups = ctx.shape
+        q, k, v, *saved = ctx.saved_tensors
+        grad = grad.unflatten(1, (kv_heads, groups)).transpose(2, 3).reshape(q.shape[0], q.shape[1], v.shape[2])
+        if ctx.dropout:
+            grad = grad * ctx.divided
+        of_q, of_k, of_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        for n, (rows, seen) in enumerate(ctx.spans):
+            of_weights = torch.bmm(grad[:, rows], v[:, seen].transpose(1, 2))
+            if ctx.dropout:
+                # dropped weights are weights times the mask, so the mask itself need not be kept:
+                # d scores = dropped * d - weights * sum(dropped * d)
+                weights, dropped = saved[2 * n], saved[2 * n + 1]
+                of_weights *= dropped
+                of_scores = of_weights.addcmul_(weights, of_weights.sum(-1, keepdim=True), value=-1)
+            else:
+                weights = dropped = saved[n]
+                of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+            of_v[:, seen].baddbmm_(dropped.transpose(1, 2), grad[:, rows])
+            of_k[:, seen].baddbmm_(of_scores.transpose(1, 2), q[:, rows])
+            of_q[:, rows] = torch.bmm(of_scores, k[:, seen])
+        of_q *= ctx.scale  # q was scaled already where the gradient of k is made
+        shape = (batch, kv_heads)
+        return _by_head(of_q, batch, kv_heads, groups), of_k.unflatten(0, shape), of_v.unflatten(0, shape), *[None] * 4
+
+
+def _by_head(rows: Tensor, batch: int, kv_heads: int, groups: int) -> Tensor:
+    """(batch * kv_heads, length * groups, size) to (batch, heads, length, size), laid out as (batch, length, heads,
+    size): so the matrix that comes next need not copy."""
+    parts = rows.view(batch, kv_heads, -1, groups, rows.shape[-1]).permute(0, 2, 1, 3, 4)
+    return parts.reshape(batch, -1, kv_heads * groups, rows.shape[-1]).transpose(1, 2)

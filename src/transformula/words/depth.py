@@ -69,7 +69,6 @@ class Mix(Word):
     options={"eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "of the entries' norm"}},
     parameters={"query": "entry"},
     checks={"entries > 0": "attend to nothing: the list is empty here"},
-    flops="4 * entries * entry",
     saved="entries * (entry + 2)",
     silent="mean",
     equation="y = sum of a_n e_n, a = softmax over n of query . rms(e_n)",

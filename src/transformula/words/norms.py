@@ -63,7 +63,12 @@ class LayerNorm(_Norm):
         super().__init__(x, eps, weight, bias, size)
 
     def norm(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, (self.size,), self.weight, self.bias, self.eps)
+        weight, bias = self.weight, self.bias
+        if weight is not None and weight.dtype != x.dtype:
+            weight = weight.to(x.dtype)
+        if bias is not None and bias.dtype != x.dtype:
+            bias = bias.to(x.dtype)
+        return F.layer_norm(x, (self.size,), weight, bias, self.eps)
 
 
 @word(

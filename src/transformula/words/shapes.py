@@ -91,7 +91,6 @@ class Repeat(Word):
     kind="shape",
     width="1",
     equal=True,
-    flops="2 * a",
     saved="2 * a",
     silent="unknown",
     equation="y = sum over channels of a b",

@@ -7,6 +7,8 @@ from collections.abc import Hashable
 import torch
 from torch import Tensor
 
+from .cpu import tracing
+
 _KEPT: dict[tuple[Hashable, ...], tuple[Tensor, ...]] = {}
 _MOST = 64
 
@@ -22,29 +24,32 @@ def _made(kind: str, size: int, base: float, flag: bool, length: int) -> tuple[T
 
         return rotations(torch.arange(length, dtype=torch.float64), size, base, flag)
     i, j = torch.arange(length)[:, None], torch.arange(length)
-    seen = (j <= i) & (j > i - size) if size else j <= i
-    return (seen if flag else ((j - i).abs() < size if size else torch.ones_like(seen)),)
+    return ((j <= i) & (j > i - size),)  # kind "window"
 
 
 def cached_table(
     kind: str, size: int, base: float, flag: bool, length: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, ...]:
-    """Tables of at least nothing more than `length` rows: those of the next power of two, cut (masks: exactly).
+    """Tables of `length` rows: cut from those of the next power of two, so that growing lengths make few.
 
-    While torch traces (compile, export), nothing is kept: a traced tensor must not outlive its graph.
+    kind "sinusoids" or "rotary" (size, base, and the layout as `flag`), or "window": (length, length), bool, whether i
+    sees j within a window of `size`. While torch traces (compile, export), nothing is kept: a traced tensor must not
+    outlive its graph.
     """
-    tracing = torch.compiler.is_compiling() or torch.compiler.is_exporting()
-    room = length if tracing or kind == "window" else 1 << max(6, (length - 1).bit_length())
+    traced = tracing()
+    room = length if traced else 1 << max(6, (length - 1).bit_length())
     key = (kind, size, float(base), flag, room, dtype, device)
-    found = None if tracing else _KEPT.get(key)
+    found = None if traced else _KEPT.get(key)
     if found is None:
         # outside inference mode, so that training may use them later
         with torch.inference_mode(False), torch.no_grad(), torch.device("cpu"):
             found = tuple(
                 t.to(device, t.dtype if t.dtype == torch.bool else dtype) for t in _made(kind, size, base, flag, room)
             )
-        if not tracing and all(type(t) is Tensor for t in found):
+        if not traced and all(type(t) is Tensor for t in found):
             if len(_KEPT) >= _MOST:
                 _KEPT.pop(next(iter(_KEPT)))
             _KEPT[key] = found
-    return found if room == length else tuple(t[:length] for t in found)
+    if room == length:
+        return found
+    return tuple(t[:length, :length] if kind == "window" else t[:length] for t in found)

@@ -1,0 +1,194 @@
+"""What words state of themselves, held to the built modules: names and numbers of parameters, widths, states."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.words.helpers import VOCABULARY, at, generator_for, make
+from transformula.language.numbers import evaluate_text
+from transformula.words.word import word_class
+
+X, Q = {"x": 32}, {"q": 32, "k": 16, "v": 24}
+ATTENTIONS: list[dict[str, Any]] = [
+    {},
+    {"heads": 2, "kv_heads": 1, "size": 12, "bias": False},
+    {"kv_heads": 2, "qk_norm": "head", "rotary": 10000, "rotary_part": 0.5},
+    {"qk_norm": "full", "v_norm": True, "kv_heads": 2},
+    {"v_norm": True, "cap": 5, "window": 3, "rotary": 100, "rotary_pairs": True},
+]
+NORMS: list[dict[str, Any]] = [{}, {"size": 8}, {"weight": False}, {"bias": False}, {"bias": True, "eps": 1e-3}]
+
+CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
+    *[("attention", X, options) for options in ATTENTIONS],
+    *[("attention", {"q": 32, "k": 20, "v": 16}, options) for options in ATTENTIONS],
+    ("dot_attention", {"q": 32, "k": 32, "v": 32}, {}),
+    ("dot_attention", {"q": 32, "k": 32, "v": 64}, {"window": 4}),
+    ("dot_attention", Q, {"softmax": False}),
+    *[("mlp", X, o) for o in ({}, {"gated": True}, {"bias": False, "hidden": 7}, {"gated": True, "bias": False})],
+    *[("mlp", X, {"activation": a}) for a in ("gelu_tanh", "relu", "silu", "quick_gelu")],
+    ("linear", X, {"size": 5}),
+    ("linear", X, {"size": 5, "bias": False}),
+    ("lowrank", X, {"rank": 3}),
+    ("lowrank", X, {"rank": 3, "size": 6, "bias": True}),
+    *[(name, X, options) for name in ("norm", "layernorm", "rmsnorm") for options in NORMS],
+    *[(name, X, {}) for name in ("scalenorm", "l2norm", "dyt", "gate", "shift", "rotary")],
+    ("l2norm", X, {"size": 8}),
+    ("dyt", X, {"weight": False, "bias": False}),
+    ("gate", X, {"size": 1, "bias": 0}),
+    ("shift", X, {"n": 3}),
+    ("rotary", X, {"heads": 1, "part": 0.25, "pairs": True}),
+    ("gru_gate", {"x": 32, "y": 32}, {}),
+    *[("embed", {"tokens": 1}, o) for o in ({}, {"rows": 2}, {"size": 8})],
+    *[("unembed", X, o) for o in ({}, {"bias": True}, {"rows": 3})],
+    *[("positions", X, o) for o in ({}, {"rows": 30, "first": 2, "size": 8})],
+    *[("sinusoids", X, o) for o in ({}, {"size": 7}, {"at": 3}, {"halves": True})],
+    ("sinusoids", {}, {"rows": 9}),
+    ("scalar", {}, {"init": 0.5}),
+    ("vector", {}, {"init": 0.5}),
+    ("vector", {}, {"init": 0.5, "size": 4, "stored": 0.1}),
+    ("mix", {"entries": 32}, {}),
+    ("attend", {"entries": 32}, {}),
+    ("part", X, {"i": 2, "n": 4}),
+    ("join", {"a": 32, "b": 16}, {}),
+    ("join", {"a": 32, "b": 16}, {"parts": 4}),
+    ("repeat", X, {"n": 3}),
+    ("repeat", X, {"n": 3, "each": True}),
+    ("dot", {"a": 32, "b": 32}, {}),
+    ("dropout", X, {"p": 0.3}),
+    ("droppath", X, {}),
+    *[(f, X, {}) for f in "relu gelu silu tanh sigmoid softplus softmax exp log sqrt abs".split()],
+]
+IDS = [f"{name}-{'-'.join(widths)}-{n}" for n, (name, widths, _) in enumerate(CASES)]
+BATCH, LENGTH, ENTRIES = 2, 6, 3
+
+
+def streams_of(
+    name: str, widths: dict[str, int], dtype: torch.dtype = torch.float32, length: int = LENGTH
+) -> list[Any]:
+    """Random streams for a word."""
+    if name == "embed":
+        return [torch.randint(2, (BATCH, length))]
+    copies = ENTRIES if "entries" in widths else 1
+    return [torch.rand(BATCH, length, w, dtype=dtype) + 0.1 for w in widths.values() for _ in range(copies)]
+
+
+def built(name: str, widths: dict[str, int], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    return make(name, widths, ENTRIES if "entries" in widths else 0, **options)
+
+
+def test_every_built_word_is_here() -> None:
+    assert {name for name, _, _ in CASES} == {r.name for r in VOCABULARY.values() if r.built}
+
+
+@pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
+def test_parameters_are_those_stated(name: str, widths: dict[str, int], options: dict[str, Any]) -> None:
+    module, names = built(name, widths, options)
+    record = VOCABULARY[name]
+    stated = {p: evaluate_text(text, names) for p, text in record.parameters.items()}
+    for role, text in record.inner.items():
+        if size := evaluate_text(text, names):
+            stated |= {f"{role}.weight": size, f"{role}.bias": size}
+    found = {n: p.numel() for n, p in module.named_parameters()} if isinstance(module, torch.nn.Module) else {}
+    assert {n: c for n, c in stated.items() if c} == found
+
+
+@pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
+def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dict[str, Any]) -> None:
+    module, names = built(name, widths, options)
+    record = VOCABULARY[name]
+    result = module(*streams_of(name, widths))
+    assert result.shape[-1] == evaluate_text(record.width, names)
+    if record.value == "stream":
+        assert result.dim() == 3 and result.shape[1] == (names["rows"] if not widths else LENGTH)
+
+
+@pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
+def test_result_keeps_the_type(name: str, widths: dict[str, int], options: dict[str, Any]) -> None:
+    for dtype in (torch.float64, torch.bfloat16):
+        module, _ = built(name, widths, options)
+        if isinstance(module, torch.nn.Module):
+            module = module.to(dtype)
+        result = module(*streams_of(name, widths, dtype))
+        assert result.dtype == dtype and result.isfinite().all()
+
+
+@pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
+def test_flops_are_those_stated(name: str, widths: dict[str, int], options: dict[str, Any]) -> None:
+    if options.get("window"):
+        return  # fewer products than the square that the counter sees
+    module, names = built(name, widths, options)
+    names |= {"span": LENGTH, "length": LENGTH}
+    # PyTorch's own attention on a CPU is not counted; by plain products it is
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        module(*streams_of(name, widths))
+    stated = evaluate_text(VOCABULARY[name].flops, names) * BATCH * LENGTH
+    assert counter.get_total_flops() == stated
+
+
+@pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
+def test_state_is_the_one_stated(name: str, widths: dict[str, int], options: dict[str, Any]) -> None:
+    record = VOCABULARY[name]
+    if record.reach != "past":
+        return
+    module, names = built(name, widths, options)
+    state = module.start(BATCH, 64, torch.float32, "cpu")
+    module.step(*streams_of(name, widths, length=64), state=state, at=at([0, 0]))
+    tensors = state.values() if isinstance(state, dict) else vars(state).values()
+    kept = sum(t.numel() for t in tensors if isinstance(t, torch.Tensor))
+    assert kept == BATCH * 64 * evaluate_text(record.state, {**names, "length": 64})
+
+
+@pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
+def test_modules_are_pickled_copied_and_made_on_meta(
+    name: str, widths: dict[str, int], options: dict[str, Any]
+) -> None:
+    module, _ = built(name, widths, options)
+    if not isinstance(module, torch.nn.Module):
+        return
+    streams = streams_of(name, widths)
+    result = module(*streams)
+    assert torch.equal(pickle.loads(pickle.dumps(module))(*streams), result)
+    assert torch.equal(copy.deepcopy(module)(*streams), result)
+    with torch.device("meta"):
+        empty, _ = built(name, widths, options)
+    assert all(p.is_meta for p in empty.parameters())
+    assert empty.to_empty(device="cpu").load_state_dict(module.state_dict()).missing_keys == []
+    assert torch.equal(empty(*streams), result)
+
+
+def test_initial_values_do_not_depend_on_what_else_there_is() -> None:
+    plain, _ = make("mlp", X)
+    gated, _ = make("mlp", X, gated=True, bias=False)
+    assert torch.equal(plain.up.weight, gated.up.weight)
+    double, _ = make("mlp", X)
+    double = double.double()
+    double.initial_values(generator_for)
+    assert torch.equal(double.up.weight.float(), plain.up.weight)
+
+
+def test_a_matrix_starts_with_the_variance_of_the_default() -> None:
+    module, _ = make("linear", {"x": 300}, size=400)
+    assert module.weight.std().item() == pytest.approx((1 / 900) ** 0.5, rel=0.02)
+    assert module.bias.abs().max() == 0
+
+
+def test_defaults_of_the_constructors_are_those_of_the_records() -> None:
+    for record in VOCABULARY.values():
+        if not record.built or not record.module.startswith("transformula."):
+            continue
+        made = word_class(record)
+        signature = inspect.signature(made.function if "function" in vars(made) else made.__init__)
+        for option in record.options.values():
+            assert option.name in signature.parameters, f"{record.name}: {option.name}"
+            default = signature.parameters[option.name].default
+            literal = option.default is not None and (not isinstance(option.default, str) or option.type == "choice")
+            if literal and default is not inspect.Parameter.empty:
+                assert default == option.default, f"{record.name}: {option.name}"
