@@ -152,3 +152,27 @@ def test_identity_is_of_the_content(tmp_path):
     a, b = write(tmp_path / "a.txt", "same"), write(tmp_path / "b.txt", "same")
     assert read_corpus(str(a)).identity == read_corpus(str(b)).identity
     assert read_corpus([str(a), str(b)]).identity != read_corpus(str(a)).identity
+
+
+def test_names_that_are_no_files():
+    with pytest.raises(DataError, match="expected the name of a file, not its text"):
+        read_corpus("To be, or not to be, that is the question. " * 200)
+    with pytest.raises(DataError):
+        read_corpus("a\0b")
+    with pytest.raises(DataError, match="is a device"):
+        read_corpus("/dev/zero")
+
+
+def test_json(tmp_path):
+    path = write(tmp_path / "a.json", json.dumps([{"text": "a", "n": 1}, {"text": None}, "b"]))
+    assert read_file(path) == ["a", "", "b"]
+    for content, said in [
+        ('{"text": "a"}', "is an object; expected a list"),
+        ('[{"text": "a"},\n{"text" 3}]', "a.json:2: broken JSON at column 9"),
+        ('[{"text": "a"}, {"text": 3}]', "entry 2: 'text' is the number 3"),
+        ('[{"text": "a"}, {}]', "entry 2: has no 'text'"),
+        ("[[]]", "entry 1: it is a list"),
+    ]:
+        with pytest.raises(DataError) as error:
+            read_file(write(tmp_path / "a.json", content))
+        assert said in str(error.value)

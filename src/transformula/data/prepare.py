@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, DataError, InputError, UnknownName
-from ..tokenizers.base import FILE, Tokenizer, load, tokenizers
+from ..tokenizers.base import Tokenizer, load, tokenizers
 from .cache import cached_entry, forget
 from .settings import DataSettings
 from .sources import Corpus, read_corpus
 from .splits import Split, split_corpus, split_given
 from .tokens import Tokens, token_store
+from .working import working
 
 BPE_SIZE = 2048
 """Tokens of a BPE where nothing is said."""
@@ -125,7 +127,8 @@ def prepare(settings: DataSettings, vocab: int | None = None) -> TextData:
 
     Raises DataError for data that cannot be used, ConfigError where `vocab` and the tokenizer disagree.
     """
-    corpus = read_corpus(settings.data, settings.column)
+    with working("reading the data"):
+        corpus = read_corpus(settings.data, settings.column)
     if settings.validation is None:
         split = split_corpus(corpus, settings.split)
     else:
@@ -139,7 +142,8 @@ def prepare(settings: DataSettings, vocab: int | None = None) -> TextData:
     stores = []
     for name, texts in (("training", split.training), ("validation", split.validation)):
         try:
-            stores.append(token_store(texts, tokenizer, whole=split.whole, name=f"{corpus.name} ({name})"))
+            with working(f"encoding the {name} text"):
+                stores.append(token_store(texts, tokenizer, whole=split.whole, name=f"{corpus.name} ({name})"))
         except DataError:
             raise
         except InputError as error:
@@ -162,8 +166,8 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None) -> tuple
     Raises UnknownName for a name that is neither a kind nor a folder.
     """
     if name not in ("auto", *tokenizers.names()):
-        path = Path(name).expanduser()
-        if not path.exists() and not path.parent.joinpath(FILE).is_file() and "/" not in name:
+        path = Path(name)
+        if "/" not in name and not os.path.lexists(name):
             raise UnknownName("tokenizer", name, ["auto", *tokenizers.names()])
         return load(path), f"loaded from {name}"
     everything = [*split.training, *split.validation]
@@ -178,7 +182,10 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None) -> tuple
         length = sum(len(text.encode("utf-8")) for text in split.training)
         size = min(BPE_SIZE, max(512, length // BYTES_PER_TOKEN))
         why += f"; {size:,} asked for" if size == BPE_SIZE else f"; {size:,} asked for, as the text is small"
-    return _trained(name, split.training, size), why
+    if name == "bytes":
+        return tokenizers.get(name).train(()), why
+    with working(f"training a tokenizer ({name})"):
+        return _trained(name, split.training, size), why
 
 
 def _automatic(split: Split, texts: Sequence[str], vocab: int | None) -> tuple[str, str]:

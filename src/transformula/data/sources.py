@@ -70,7 +70,17 @@ def read_corpus(data: str | Path | Sequence[str | Path], column: str | None = No
 
 def _files(source: str | Path) -> list[Path]:
     """The files of one source, sorted."""
-    path = Path(source).expanduser()
+    try:
+        return _files_of(Path(source).expanduser(), str(source))
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, a zero in it, the home of an unknown user
+        said = getattr(error, "strerror", None) or error
+        shown = str(source) if len(str(source)) <= 80 else f"{str(source)[:77]}..."
+        raise DataError(
+            f"cannot be looked up ({said}); expected the name of a file, not its text", path=shown
+        ) from None
+
+
+def _files_of(path: Path, source: str) -> list[Path]:
     if path.is_dir():
         inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not _hidden(p.relative_to(path))]
         known = [p for p in inside if extension(p) in formats]
@@ -83,9 +93,11 @@ def _files(source: str | Path) -> list[Path]:
                 path=path,
             )
         return known
+    if path.is_char_device() or path.is_block_device():
+        raise DataError("is a device; expected a file", path=path)
     if path.exists():
         return [path]
-    if glob.has_magic(str(source)):
+    if glob.has_magic(source):
         found = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if Path(p).is_file()]
         if not found:
             raise DataError("the pattern fits no file", path=source)

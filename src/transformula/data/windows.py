@@ -6,7 +6,7 @@ its own. So no token is predicted twice in an epoch, cuts differ from epoch to e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
@@ -14,40 +14,46 @@ import torch
 from ..errors import DataError
 from .order import Permutation, key
 
+BLOCK = 1024
+"""Places of the order that are computed at once: a thousand cost little more than one."""
 
-@dataclass(frozen=True)
+
 class Windows:
     """Windows of `context + 1` tokens (inputs, and targets one further), `batch` at a time, `accumulate` times a step.
 
-    ids  (tokens,) the row; needs context + 1 of them
-    name what an error calls the data
+    ids   (tokens,) the row; needs context + 1 of them
+    name  what an error calls the data
 
     Raises DataError for a row that is too short.
     """
 
-    ids: np.ndarray
-    context: int
-    batch: int
-    accumulate: int = 1
-    seed: int = 0
-    name: str = "the training text"
-
-    def __post_init__(self) -> None:
-        if len(self.ids) <= self.context:
+    def __init__(
+        self,
+        ids: np.ndarray,
+        context: int,
+        batch: int,
+        accumulate: int = 1,
+        seed: int = 0,
+        name: str = "the training text",
+    ) -> None:
+        if len(ids) <= context:
             raise DataError(
-                f"{self.name} is too short: {len(self.ids)} tokens; a window of context {self.context} needs"
-                f" {self.context + 1}; take more text or a smaller context"
+                f"{name} is too short: {len(ids)} tokens; a window of context {context} needs {context + 1};"
+                " take more text or a smaller context"
             )
+        # A plain view of the mapped file: indexing a memmap itself costs several times as much.
+        self.ids = np.asarray(ids)
+        self.context, self.batch, self.accumulate, self.seed = context, batch, accumulate, seed
 
-    @property
-    def slack(self) -> int:
-        """How many offsets there are to begin an epoch at."""
-        return min(self.context, len(self.ids) - self.count * self.context)
-
-    @property
+    @cached_property
     def count(self) -> int:
         """Windows in an epoch."""
         return max(1, (len(self.ids) - self.context) // self.context)
+
+    @cached_property
+    def slack(self) -> int:
+        """How many offsets there are to begin an epoch at."""
+        return min(self.context, len(self.ids) - self.count * self.context)
 
     def epochs(self, steps: int) -> float:
         """How often each window is seen in so many steps."""
@@ -55,17 +61,28 @@ class Windows:
 
     def starts(self, step: int, micro: int = 0) -> np.ndarray:
         """Where the windows of a batch begin: (batch,) int64. Steps and micro-batches count from 0."""
-        first = (step * self.accumulate + micro) * self.batch
-        epochs, places = np.divmod(first + np.arange(self.batch, dtype=np.int64), self.count)
-        starts = np.empty(self.batch, dtype=np.int64)
-        for epoch in np.unique(epochs).tolist():
-            here = epochs == epoch
-            order = Permutation(self.count, self.seed, epoch)
-            starts[here] = order(places[here]) * self.context + key(self.seed, epoch, 1) % self.slack
-        return starts
+        at = (step * self.accumulate + micro) * self.batch
+        end = at + self.batch
+        parts = []
+        while at < end:
+            epoch, place = divmod(at, self.count)
+            block, first = divmod(place, BLOCK)
+            part = _block(self.context, self.count, self.slack, self.seed, epoch, block)
+            parts.append(part[first : first + end - at])
+            at += len(parts[-1])
+        return np.concatenate(parts)
 
     def at(self, step: int, micro: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and targets of a batch: (batch, context) int64 each."""
         rows = self.starts(step, micro)[:, None] + np.arange(self.context + 1)
         row = torch.from_numpy(self.ids[rows].astype(np.int64))
         return row[:, :-1].contiguous(), row[:, 1:].contiguous()
+
+
+@lru_cache(maxsize=16)
+def _block(context: int, count: int, slack: int, seed: int, epoch: int, block: int) -> np.ndarray:
+    """Where the windows number `block * BLOCK` and on of an epoch begin; up to BLOCK of them."""
+    places = np.arange(block * BLOCK, min((block + 1) * BLOCK, count), dtype=np.int64)
+    starts: np.ndarray = Permutation(count, seed, epoch)(places) * context + key(seed, epoch, 1) % slack
+    starts.flags.writeable = False  # it is shared by all that ask for it
+    return starts
