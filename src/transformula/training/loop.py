@@ -1,8 +1,8 @@
 """The loop: batches, losses, gradients, updates, evaluations, checkpoints. It knows no task by name.
 
 A run is a pure function of its configuration. Batches are a function of (seed, step), dropout of (seed, step) too, so
-that a step can be made again alone, and a run that was killed and resumed ends with the weights of one that was not, bit
-for bit (same machine, same number of threads). Only a limit in minutes lets the clock in.
+that a step can be made again alone, and a run that was killed and resumed ends with the weights of one that was not,
+bit for bit (same machine, same number of threads). Only a limit in minutes lets the clock in.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def train(
     resume      go on with the run of that folder; `model` and `task` must be those of its configuration
     config      what else its `config.yaml` should hold, e.g. the settings of the data
 
-    Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName, ConfigError.
+    Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName,
+    ConfigError.
     """
     settings = settings or TrainingSettings()
     optimiser_class, _ = optimisers.get(settings.optimiser), schedules.get(settings.lr_schedule)
@@ -248,11 +249,11 @@ class Trainer:
         """Time spent on the run, in all its sittings."""
         return self.position.seconds + time.monotonic() - self._begin
 
-    def progress(self, ahead: float = 0.0) -> float:
-        """The share of the run that is done, `ahead` steps from now."""
-        p = self.position
+    def progress(self, units: int = 0) -> float:
+        """The share of the run that is done; with `units`, in the middle of a step that sees so many."""
+        p, half = self.position, 0.5 if units else 0.0
         return self.limits.progress(
-            p.step + ahead, p.units + ahead * self._step_units, self.seconds + ahead * self._step_seconds, p.reserve
+            p.step + half, p.units + half * units, self.seconds + half * self._step_seconds, p.reserve
         )
 
     def evaluation_due(self) -> bool:
@@ -299,11 +300,11 @@ class Trainer:
     def step(self) -> None:
         """One update of the weights. Raises NotFinite before anything is changed."""
         p, settings, begin = self.position, self.settings, time.monotonic()
-        lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(ahead=0.5), self.shape)
         state = random.getstate(), np.random.get_state()
         batches = [as_device(self.task.batch(p.step, m), self.device) for m in range(settings.accumulate)]
         units = [int(self.task.units(b)) for b in batches]
         total = max(1, sum(units))
+        lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
         loss = self._gradients(batches, [n / total for n in units])
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.clip or math.inf)

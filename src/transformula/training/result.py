@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,8 @@ class RunResult:
     @property
     def data(self) -> dict[str, Any]:
         """As plain data."""
-        return {
-            "folder": str(self.folder), "scores": dict(self.scores), "best_step": self.best_step, "last": dict(self.last),
-            "baselines": dict(self.baselines), "verdict": self.verdict, "sample": self.sample, "steps": self.steps,
-            "units": self.units, "unit": self.unit, "seconds": self.seconds, "stopped": self.stopped,
-            "interrupted": self.interrupted, "settings": dict(self.settings),
-        }  # fmt: skip
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "model"}
+        return {k: dict(v) if isinstance(v, Mapping) else str(v) if k == "folder" else v for k, v in plain.items()}
 
     def __repr__(self) -> str:
         rows = [

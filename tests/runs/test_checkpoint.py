@@ -1,0 +1,118 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformula.errors import CheckpointError
+from transformula.interop import whole
+from transformula.runs import checkpoint as checkpoints
+from transformula.runs.checkpoint import Checkpoint, folder_of, load_checkpoint, newest, prune, save_checkpoint
+
+
+def made(step: int) -> Checkpoint:
+    return Checkpoint(
+        step=step,
+        weights={"a.weight": torch.full((3, 4), float(step)), "b": torch.arange(5)},
+        optimiser={"a.weight/momentum": torch.ones(3, 4)},
+        streams={"torch": torch.random.get_rng_state()},
+        state={"units": 7, "best": None},
+    )
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, made(3))
+    found = load_checkpoint(folder_of(tmp_path, 3))
+    assert found.step == 3 and found.state == {"units": 7, "best": None}
+    assert torch.equal(found.weights["a.weight"], torch.full((3, 4), 3.0))
+    assert found.weights["b"].dtype == torch.int64
+
+
+def damage(folder: Path, kind: str) -> None:
+    file = folder / "weights.safetensors"
+    content = file.read_bytes()
+    if kind == "flipped":
+        file.write_bytes(content[:-2] + bytes([content[-2] ^ 1]) + content[-1:])
+    elif kind == "cut":
+        file.write_bytes(content[:-5])
+    elif kind == "longer":
+        file.write_bytes(content + b"\0")
+    elif kind == "empty":
+        file.write_bytes(b"")
+    elif kind == "missing":
+        file.unlink()
+    elif kind == "no manifest":
+        (folder / "manifest.json").unlink()
+    elif kind == "half a manifest":
+        (folder / "manifest.json").write_text((folder / "manifest.json").read_text()[:40])
+    elif kind == "manifest of other things":
+        (folder / "manifest.json").write_text("[1, 2]")
+    elif kind == "manifest without a file":
+        stated = json.loads((folder / "manifest.json").read_text())
+        del stated["files"]["state.json"]
+        (folder / "manifest.json").write_text(json.dumps(stated))
+
+
+KINDS = [
+    "flipped", "cut", "longer", "empty", "missing", "no manifest", "half a manifest", "manifest of other things",
+    "manifest without a file",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_seen_and_passed_over(tmp_path: Path, kind: str) -> None:
+    for step in (1, 2, 3):
+        save_checkpoint(tmp_path, made(step))
+    damage(folder_of(tmp_path, 3), kind)
+    found, damaged = newest(tmp_path)
+    assert found is not None and found.step == 2
+    assert len(damaged) == 1 and "step-00000003" in damaged[0]
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_checkpoint(tmp_path, made(1))
+    for place in ("save_tensors", "_stamp"):
+        with monkeypatch.context() as patched:
+            patched.setattr(checkpoints, place, lambda *a: (_ for _ in ()).throw(OSError(28, "No space left")))
+            with pytest.raises(OSError):
+                save_checkpoint(tmp_path, made(2))
+        assert [p.name for p in tmp_path.iterdir()] == ["step-00000001"]
+
+
+def test_replacing_a_folder_survives_a_stop_between_the_renames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(tmp_path, made(1))
+    rename, calls = os.rename, []
+
+    class Killed(BaseException):
+        pass
+
+    def second_fails(a: object, b: object) -> None:
+        calls.append(a)
+        if len(calls) == 2:
+            raise Killed
+        rename(a, b)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "rename", second_fails)
+    monkeypatch.setattr(whole.shutil, "rmtree", lambda *a, **k: None)
+    with pytest.raises(Killed):
+        save_checkpoint(tmp_path, made(1))
+    monkeypatch.undo()
+    whole.remove_partial(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["step-00000001"]
+    load_checkpoint(folder_of(tmp_path, 1))
+
+
+def test_pruning_keeps_the_last_and_the_best(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4, 5):
+        save_checkpoint(tmp_path, made(step))
+    prune(tmp_path, 2, best=2)
+    assert sorted(p.name[-1] for p in tmp_path.iterdir()) == ["2", "4", "5"]
+
+
+def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
+    assert newest(tmp_path / "nothing") == (None, [])
+    with pytest.raises(CheckpointError, match="not written to its end"):
+        load_checkpoint(tmp_path)

@@ -1,0 +1,102 @@
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from transformula.errors import CheckpointError
+from transformula.runs import streams
+from transformula.runs.curve import draw_curve, smoothed
+from transformula.runs.folder import RunFolder
+from transformula.runs.log import Log, read_log
+from transformula.runs.summary import Summary, duration, fence
+
+CONFIG = {"model": "layer: |\n  x = x + mlp(x)\n", "lr": 0.001, "steps": 5, "name": "1e-3", "minutes": None}
+
+
+def test_a_configuration_comes_back(tmp_path: Path) -> None:
+    RunFolder.create(tmp_path / "run", CONFIG, {"a": 1}).unlock()
+    run = RunFolder.open(tmp_path / "run")
+    assert run.config() == CONFIG and run.manifest() == {"a": 1}
+    assert "  layer: |\n    x = x + mlp(x)\n" in (tmp_path / "run/config.yaml").read_text()
+
+
+@pytest.mark.parametrize("what", ["run", "file", "other"])
+def test_a_taken_place_is_refused(tmp_path: Path, what: str) -> None:
+    place = tmp_path / "place"
+    if what == "run":
+        RunFolder.create(place, CONFIG, {}).unlock()
+    elif what == "file":
+        place.write_text("")
+    else:
+        place.mkdir()
+        (place / "thesis.tex").write_text("")
+    with pytest.raises(CheckpointError, match="--out"):
+        RunFolder.create(place, CONFIG, {})
+
+
+def test_what_is_no_run_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no such folder"):
+        RunFolder.open(tmp_path / "nothing")
+    with pytest.raises(CheckpointError, match="not a run's folder"):
+        RunFolder.open(tmp_path)
+    run = RunFolder.create(tmp_path / "run", CONFIG, {})
+    with pytest.raises(CheckpointError, match="saved no model yet"):
+        run.model_folder()
+    (tmp_path / "run/config.yaml").write_text("a: [")
+    with pytest.raises(CheckpointError, match="config.yaml: damaged"):
+        run.config()
+
+
+def test_the_log_is_whole_after_a_cut_and_rewinds(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log.jsonl")
+    for step in range(5):
+        log.write("step", step=step, loss=float("nan") if step == 3 else 1.5)
+        assert len(list(read_log(log.path))) == step + 1  # flushed
+    with open(log.path, "a") as file:
+        file.write('{"event": "st')
+    assert [e["loss"] for e in read_log(log.path)] == [1.5, 1.5, 1.5, None, 1.5]
+    log.rewind(2)
+    log.write("step", step=3)
+    log.close()
+    assert [e["step"] for e in read_log(log.path)] == [0, 1, 2, 3]
+
+
+def test_streams_come_back() -> None:
+    before = streams.capture()
+    random.gauss(0, 1), np.random.standard_normal()  # both keep half a pair
+    kept = streams.capture()
+
+    def draw() -> list[float]:
+        return [
+            random.gauss(0, 1),
+            random.random(),
+            np.random.standard_normal(),
+            np.random.rand(),
+            torch.rand(()).item(),
+        ]
+
+    first = draw()
+    streams.restore(kept)
+    assert draw() == first
+    streams.restore(before)
+
+
+def test_curve_and_page(tmp_path: Path) -> None:
+    draw_curve(tmp_path, [(i, 3 / i) for i in range(1, 100)], [(50, 0.2), (99, 0.1)], {"4-gram": 0.5}, "a < b & c")
+    assert (tmp_path / "loss.svg").read_text().count("<svg") == 1
+    assert (tmp_path / "loss.png").read_bytes()[:4] == b"\x89PNG"
+    draw_curve(tmp_path, [], [], {})
+    page = Summary(
+        title="t", text="layer: x = x", parameters=12, task="t", data={}, verdict="below the 4-gram",
+        scores={"loss": 1.0}, best_step=1, baselines={"4-gram": 2.0}, steps=2, units=20, unit="tokens", seconds=0.0,
+        stopped="all 2 steps made", machine="m", sample="```\nhello",
+    ).markdown(tmp_path)  # fmt: skip
+    assert "below the 4-gram" in page and "````\n```\nhello\n````" in page
+
+
+def test_small_things() -> None:
+    assert smoothed([1.0] * 50) == pytest.approx([1.0] * 50)
+    assert duration(3.21) == "3.2 s" and duration(200) == "3 min 20 s" and duration(7500) == "2 h 5 min"
+    assert fence("a") == "```\na\n```"

@@ -1,0 +1,131 @@
+import pytest
+import torch
+from torch import nn
+
+from tests.training.toy import ToyModel
+from transformula.errors import CheckpointError, UnknownName
+from transformula.training.optimiser import optimisers, parameters_of, width_of
+from transformula.training.optimisers.muon import orthogonal
+from transformula.training.settings import TrainingSettings
+
+SETTINGS = TrainingSettings(weight_decay=0.1)
+
+
+def gradients(model: nn.Module, step: int) -> None:
+    generator = torch.Generator().manual_seed(step)
+    for p in model.parameters():
+        p.grad = torch.randn(p.shape, generator=generator)
+
+
+def test_roles() -> None:
+    roles = {p.name: p.role for p in parameters_of(ToyModel())}
+    assert roles["embed.weight"] == "table"
+    assert roles["layers.0.up.weight"] == "matrix"
+    assert roles["layers.0.up.bias"] == roles["layers.0.norm.weight"] == "vector"
+    assert width_of(ToyModel(width=24), parameters_of(ToyModel(width=24))) == 24
+
+
+def test_words_say_their_role_by_their_kind() -> None:
+    class Record:
+        kind = "output"
+
+    model = ToyModel()
+    model.unembed.record = Record()
+    assert {p.name: p.role for p in parameters_of(model)}["unembed.weight"] == "table"
+
+
+def test_a_shared_parameter_is_taken_once() -> None:
+    model = ToyModel()
+    model.unembed.weight = model.embed.weight
+    names = [p.name for p in parameters_of(model)]
+    assert "embed.weight" in names and "unembed.weight" not in names
+
+
+@pytest.mark.parametrize("shape", [(3, 20, 50), (2, 50, 20), (1, 16, 16)])
+def test_newton_schulz_brings_singular_values_near_one(shape: tuple[int, ...]) -> None:
+    matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+    made = orthogonal(matrices)
+    values = torch.linalg.svdvals(made)
+    assert values.max() < 1.25
+    # The singular vectors stay: projected on them, the result is diagonal and positive.
+    inside = left.mT @ made @ right.mT
+    diagonal = torch.diagonal(inside, dim1=-2, dim2=-1)
+    assert (diagonal > 0).all()
+    assert (inside - torch.diag_embed(diagonal)).abs().max() < 1e-3
+
+
+def test_one_batch_of_matrices_is_what_each_alone_is() -> None:
+    matrices = torch.randn(4, 12, 30, generator=torch.Generator().manual_seed(1))
+    together = orthogonal(matrices)
+    for i in range(4):
+        torch.testing.assert_close(together[i], orthogonal(matrices[i : i + 1])[0], atol=1e-4, rtol=1e-3)
+
+
+def test_muon_is_torchs_muon_up_to_rounding() -> None:
+    weight = nn.Parameter(torch.randn(24, 16, generator=torch.Generator().manual_seed(2)))
+    other = nn.Parameter(weight.detach().clone())
+    model = nn.Linear(16, 24, bias=False)
+    model.weight = weight
+    ours = optimisers.get("muon")(parameters_of(model), SETTINGS)
+    theirs = torch.optim.Muon([other], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    for step in range(4):
+        gradients(model, step)
+        other.grad = weight.grad.clone()
+        ours.step(0.01)
+        theirs.step()
+    torch.testing.assert_close(weight, other, atol=2e-3, rtol=0)  # theirs multiplies in bfloat16
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_only_matrices_decay(name: str) -> None:
+    model = ToyModel()
+    optimiser = optimisers.get(name)(parameters_of(model), TrainingSettings(weight_decay=0.5))
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    optimiser.step(0.1)
+    for parameter in parameters_of(model):
+        kept = 0.95 if parameter.role == "matrix" else 1.0
+        torch.testing.assert_close(parameter.tensor.detach(), kept * before[parameter.name])
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_a_state_taken_over_goes_on_bit_for_bit(name: str) -> None:
+    one, two = ToyModel(), ToyModel()
+    first = optimisers.get(name)(parameters_of(one), SETTINGS)
+    for step in range(3):
+        gradients(one, step)
+        first.step(0.01)
+    two.load_state_dict(one.state_dict())
+    second = optimisers.get(name)(parameters_of(two), SETTINGS)
+    second.load({key: tensor.clone() for key, tensor in first.tensors().items()})
+    for step in range(3, 6):
+        for model, optimiser in ((one, first), (two, second)):
+            gradients(model, step)
+            optimiser.step(0.01)
+    for a, b in zip(one.parameters(), two.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_state_of_another_kind_is_refused() -> None:
+    optimiser = optimisers.get("adamw")(parameters_of(ToyModel()), SETTINGS)
+    with pytest.raises(CheckpointError, match="exp_avg"):
+        optimiser.load({"embed.weight/step": torch.tensor(1.0)})
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_parameters_without_a_gradient_stay(name: str) -> None:
+    model = ToyModel()
+    optimiser = optimisers.get(name)(parameters_of(model), SETTINGS)
+    gradients(model, 0)
+    model.layers[0].up.weight.grad = None
+    before = model.layers[0].up.weight.detach().clone()
+    optimiser.step(0.1)
+    assert torch.equal(before, model.layers[0].up.weight)
+    assert not any(key.startswith("layers.0.up.weight/") for key in optimiser.tensors())
+
+
+def test_unknown_optimiser() -> None:
+    with pytest.raises(UnknownName, match="muon"):
+        optimisers.get("muom")

@@ -1,0 +1,80 @@
+import torch
+
+from tests.training.toy import ToyModel, ToyTask
+from transformula.training import machine, precision
+from transformula.training.precision import Weights
+
+CPU = torch.device("cpu")
+
+
+def test_the_working_copy_is_bf16_and_shares_buffers() -> None:
+    model = ToyModel()
+    weights = Weights(model, "bf16")
+    assert all(p.dtype == torch.bfloat16 for p in weights.model.parameters())
+    assert all(p.dtype == torch.float32 for p in model.parameters())
+    weights.model.train()(torch.zeros(1, 3, dtype=torch.long))
+    assert model.seen.item() == 1
+
+
+def test_shared_parameters_stay_shared() -> None:
+    model = ToyModel()
+    model.unembed.weight = model.embed.weight
+    weights = Weights(model, "bf16")
+    assert weights.model.unembed.weight is weights.model.embed.weight
+
+
+def test_gradients_go_to_the_masters_and_add_up_there() -> None:
+    model, task = ToyModel(dropout=0.0), ToyTask()
+    weights = Weights(model, "bf16")
+    for micro in range(2):
+        task.loss(weights.model, task.batch(0, micro)).backward()
+        weights.collect()
+    found = model.layers[0].up.weight.grad.clone()
+    assert found.dtype == torch.float32
+    assert all(p.grad is None for p in weights.model.parameters())
+    reference = ToyModel(dropout=0.0)
+    for micro in range(2):
+        task.loss(reference, task.batch(0, micro)).backward()
+    torch.testing.assert_close(found, reference.layers[0].up.weight.grad, atol=2e-3, rtol=0.1)
+    with torch.no_grad():
+        model.embed.weight.fill_(0.5)
+    weights.publish()
+    assert (weights.model.embed.weight == 0.5).all()
+
+
+def test_float32_trains_the_model_itself() -> None:
+    model = ToyModel()
+    assert Weights(model, "float32").model is model
+
+
+def test_auto_measures_once_and_leaves_the_model_alone(monkeypatch) -> None:
+    model, task = ToyModel(), ToyTask()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    times: list[float] = [3.0, 1.0]
+    monkeypatch.setattr(precision, "_seconds_of_step", lambda *a: (model.train(), times.pop(0))[1])
+    monkeypatch.setattr(
+        machine, "describe", lambda d: {k: "here" for k in ("processor", "capability", "threads", "device", "torch")}
+    )
+    found = [precision.choose("auto", model, task, CPU, task.batch(0, 0), 1e6) for _ in range(2)]
+    assert found[0] == found[1] and found[0][0] == "bf16"
+    assert "3.0 times" in found[0][1]
+    assert all(torch.equal(v, model.state_dict()[k]) for k, v in before.items())
+    assert precision.choose("float32", model, task, CPU, task.batch(0, 0), 1e6)[0] == "float32"
+
+
+def test_a_gain_below_the_bar_is_left_out(monkeypatch) -> None:
+    model, task = ToyModel(), ToyTask()
+    monkeypatch.setattr(machine, "measured", lambda *a: 1.1)
+    assert precision.choose("auto", model, task, CPU, task.batch(0, 0), 1e6)[0] == "float32"
+
+
+def test_a_real_measurement_does_not_touch_buffers() -> None:
+    model, task = ToyModel(), ToyTask()
+    precision.choose("auto", model, task, CPU, task.batch(0, 0), 1e6)
+    assert model.seen.item() == 0
+
+
+def test_batches_of_any_make_go_to_the_device() -> None:
+    t = torch.ones(2)
+    moved = precision.as_device({"a": (t, [t]), "b": "text"}, torch.device("meta"))
+    assert moved["a"][0].is_meta and moved["a"][1][0].is_meta and moved["b"] == "text"
