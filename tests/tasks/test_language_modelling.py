@@ -204,3 +204,29 @@ def test_saved_and_described(many, tmp_path):
     assert described["identity"] == make(many).describe()["identity"] and described["task"] == "language-modelling"
     assert described["identity"] != make(many, split=0.3).describe()["identity"]
     assert described["validation_tokens"] == len(task.data.validation) and described["context"] == 16
+
+
+class Writer(Bigram):
+    """Steps as generation asks for them."""
+
+    context_limit = None
+
+    def start(self, batch, capacity):
+        return self
+
+    def step(self, tokens, decoding, new=None):
+        return self(tokens)
+
+    def select(self, rows):
+        return self
+
+
+@pytest.mark.parametrize("tokenizer", ["characters", "bytes", "bpe"])
+def test_a_sample_is_text_of_its_seed(one, many, tokenizer):
+    for data in (one, many):
+        task = make(data, tokenizer=tokenizer)
+        torch.manual_seed(0)
+        model = Writer(task.numbers["vocab"]).train()
+        text = task.sample(model, seed=3)
+        assert isinstance(text, str) and text and text == task.sample(model, seed=3)
+        assert model.training and text != task.sample(model, seed=4)
