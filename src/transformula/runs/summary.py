@@ -37,7 +37,7 @@ class Summary:
         """The page."""
         rows = [f"# {self.title}", "", f"**{self.verdict}**" if self.verdict else "", "", "![loss](loss.svg)", ""]
         rows += ["## Result", "", "| | |", "| --- | --- |"]
-        rows += [f"| {name}, validation | {value:.4f} |" for name, value in self.scores.items()]
+        rows += [f"| {name.replace('_', ' ')}, validation | {number(value)} |" for name, value in self.scores.items()]
         rows += [f"| baseline: {name} | {value:.4f} |" for name, value in self.baselines.items()]
         rate = self.units / self.seconds if self.seconds else 0.0
         rows += [
@@ -80,6 +80,11 @@ class Summary:
         path = folder / "summary.md"
         write_whole(path, self.markdown(folder).encode("utf-8", "replace"))
         return path
+
+
+def number(value: float) -> str:
+    """'1.7200', '111,539': counts without decimals."""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 100 else f"{value:,.4f}"
 
 
 def fence(text: str, kind: str = "") -> str:

@@ -8,6 +8,7 @@ bit for bit (same machine, same number of threads). Only a limit in minutes lets
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import random
 import time
@@ -35,7 +36,7 @@ from .optimiser import Optimiser, optimisers, parameters_of, width_of
 from .precision import Weights, as_device, choose
 from .progress import Progress
 from .report import conclude
-from .result import RunResult
+from .result import RunResult, main_scores
 from .schedules import Shape, factor, schedules
 from .settings import STEPS, TrainingSettings
 
@@ -176,7 +177,7 @@ def describe_run(task: Any, model: nn.Module, device: torch.device) -> dict[str,
         "machine": machine.describe(device),
         "formula": formula,
         "parameters": sum(p.numel() for p in model.parameters()),
-        "task": {"name": task.name, **task.describe()},
+        "task": json.loads(json.dumps({"name": task.name, **task.describe()}, default=str)),
     }
 
 
@@ -388,13 +389,17 @@ class Trainer:
         """
         p, begin = self.position, time.monotonic()
         tenths = int(TENTHS * self.progress() + 1e-9)
-        self.shown.busy(f"step {p.step:,}  evaluating")
+
+        def heard(done: float, total: float = 1) -> None:
+            interrupts.check()
+            self.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
+
         before = streams.capture()
         model = self.weights.model.eval()
         try:
             self._seed(-1)
             with torch.no_grad():
-                scores = {k: float(v) for k, v in self.task.evaluate(model, progress=interrupts.check).items()}
+                scores = {k: float(v) for k, v in self.task.evaluate(model, progress=heard).items()}
         finally:
             streams.restore(before)
             model.train()
@@ -415,8 +420,8 @@ class Trainer:
             p.worse += 1
         p.reserve = time.monotonic() - begin
         self.run.log.write("evaluation", step=p.step, units=p.units, seconds=round(self.seconds, 3), **scores)
-        listed = ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
-        self.shown.say(f"step {p.step:,}: validation {listed}{'' if better else f' (best: step {p.best_step:,})'}")
+        said = main_scores(scores, getattr(self.task, "score", "loss"))
+        self.shown.say(f"step {p.step:,}: validation {said}{'' if better else f' (best: step {p.best_step:,})'}")
 
     def save(self) -> None:
         """Write a checkpoint, and the model of `last/`."""

@@ -40,9 +40,10 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     settings = trainer.settings.plain()
     text = text_of(trainer.weights.master)
     result = RunResult(
-        folder=run.path, model=trainer.weights.master, scores=p.best_scores, best_step=p.best_step, last=p.scores,
+        folder=run.path, model=trainer.weights.master, scores=p.best_scores, last=p.scores, best_step=p.best_step,
         baselines=baselines, verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit,
-        seconds=seconds, stopped=stopped, interrupted=interrupted, settings=settings,
+        seconds=seconds, stopped=stopped, interrupted=interrupted,
+        settings=settings, score=getattr(task, "score", "loss"),
     )  # fmt: skip
     run.log.write("end", step=p.step, units=p.units, seconds=round(seconds, 3), stopped=stopped, best_step=p.best_step)
     run.log.close()

@@ -12,6 +12,12 @@ from torch import nn
 from ..runs.summary import duration
 
 
+def main_scores(scores: Mapping[str, float], score: str) -> str:
+    """The loss and the main score in words: 'loss 1.4321, bits per byte 1.7200'."""
+    names = [name for name in dict.fromkeys(("loss", score)) if name in scores]
+    return ", ".join(f"{name.replace('_', ' ')} {scores[name]:.4f}" for name in names)
+
+
 @dataclass(frozen=True)
 class RunResult:
     """A run that ended. Its `repr` is the few lines that a person reads, `.data` what a program reads.
@@ -21,6 +27,7 @@ class RunResult:
     last        of the last evaluation
     stopped     why it ended, in words
     interrupted whether it was asked to end (Ctrl-C); it can go on
+    score       the name of the main score, that of the baselines and the verdict
     """
 
     folder: Path
@@ -38,6 +45,7 @@ class RunResult:
     stopped: str
     interrupted: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
+    score: str = "loss"
 
     @property
     def exit_status(self) -> int:
@@ -53,8 +61,9 @@ class RunResult:
     def __repr__(self) -> str:
         rows = [
             f"{self.steps:,} steps, {self.units:,} {self.unit} in {duration(self.seconds)} ({self.stopped})",
-            f"validation, best at step {self.best_step:,}: "
-            + ", ".join(f"{name} {value:.4f}" for name, value in self.scores.items()),
+            f"validation, best at step {self.best_step:,}: {main_scores(self.scores, self.score)}"
+            if self.scores
+            else "",
             self.verdict,
             f"run: {self.folder}",
         ]
