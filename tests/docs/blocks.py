@@ -6,13 +6,13 @@
 
 In what is printed `...` stands for anything, on a line of its own for any lines. A command that shows `error:` must
 fail, any other must not. `<!-- not run: reason -->` above a block leaves it out; `<!-- slow: reason -->` leaves it to
-the longer tests. Blocks of other kinds (yaml, text, ...) are for reading; `<!-- file: NAME -->` above one writes it there.
+the longer tests. Blocks of other kinds (yaml, text, ...) are for reading. `<!-- file: NAME -->` above a block writes it
+to that file and runs nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
+import json
 import os
 import re
 import subprocess
@@ -96,44 +96,81 @@ def parts(row: str) -> list[tuple[str, bool]]:
 
 def run_page(path: Path, folder: Path, slow: bool) -> int:
     """Run a page's blocks in `folder`; return how many. Raises AssertionError that names page and line."""
-    space: dict[str, object] = {"__name__": "__main__"}
     printed: str | None = None
     count = 0
-    for block in blocks(path.read_text(encoding="utf-8")):
-        place = f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}:{block.line}"
-        if "file" in block.marks:
-            (folder / block.marks["file"]).write_text(block.text, encoding="utf-8")
-        if "not run" in block.marks or ("slow" in block.marks and not slow):
-            printed = None
-            continue
-        if block.kind == "python":
-            printed = run_python(block, place, space)
-            count += 1
-        elif block.kind == "output" and printed is not None:
-            assert fits(block.text, printed), f"{place}: printed\n{printed}\ninstead of\n{block.text}"
-        elif block.kind == "console":
-            for command, shown in commands(block.text):
-                run_command(command, shown, place, folder)
-                count += 1
+    with Interpreter(folder) as interpreter:
+        for block in blocks(path.read_text(encoding="utf-8")):
+            place = f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}:{block.line}"
+            left_out = "not run" in block.marks or ("slow" in block.marks and not slow)
+            if "file" in block.marks:
+                (folder / block.marks["file"]).write_text(block.text, encoding="utf-8")
+                left_out = True
+            if block.kind == "python":
+                printed = None if left_out else interpreter.run(block, place)
+                count += not left_out
+            elif block.kind == "output" and printed is not None:
+                assert fits(block.text, printed), f"{place}: printed\n{printed}\ninstead of\n{block.text}"
+            elif block.kind == "console" and not left_out:
+                for command, shown in commands(block.text):
+                    run_command(command, shown, place, folder)
+                    count += 1
     return count
 
 
-def run_python(block: Block, place: str, space: dict[str, object]) -> str:
-    """Execute a block; return what it printed."""
-    out = io.StringIO()
-    # Blank lines before it, so that a traceback names the page's own line.
-    code = compile("\n" * block.line + block.text, place.split(":")[0], "exec")
-    with contextlib.redirect_stdout(out):
-        exec(code, space)
-    return out.getvalue()
+DRIVER = """\
+import contextlib, io, json, sys, traceback
+space = {"__name__": "__main__"}
+for row in sys.stdin:
+    code, name = json.loads(row)
+    out, failed = io.StringIO(), ""
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        try:
+            exec(compile(code, name, "exec"), space)
+        except BaseException:
+            failed = traceback.format_exc()
+    print(json.dumps([out.getvalue(), failed]), flush=True)
+"""
+
+
+class Interpreter:
+    """A Python of its own for a page, so that what one page announces is unknown to the next."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Interpreter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.process.communicate()
+
+    def run(self, block: Block, place: str) -> str:
+        """Execute a block; return what it printed. Blank lines before it make a traceback name the page's line."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", DRIVER], cwd=self.folder, env=environment(), text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps(["\n" * block.line + block.text, place.split(":")[0]]) + "\n")
+        self.process.stdin.flush()
+        printed, failed = json.loads(self.process.stdout.readline())
+        assert not failed, f"{place}:\n{printed}\n{failed}"
+        return str(printed)
+
+
+def environment() -> dict[str, str]:
+    """Plain output of one width, and the commands of this Python first."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "112", "OMP_NUM_THREADS": "1"}
 
 
 def run_command(command: str, shown: str, place: str, folder: Path) -> None:
     """Run a command as typed; check its status and, where the page shows something, what it prints."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "NO_COLOR": "1", "COLUMNS": "112", "OMP_NUM_THREADS": "1"}
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, text=True, **both)
+    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment(), text=True, **both)
     failed = shown.lstrip().startswith("error:") or "\nerror:" in shown
     assert (done.returncode != 0) == failed, f"{place}: {command}\nended with {done.returncode}\n{done.stdout}"
     if shown.strip():

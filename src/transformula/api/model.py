@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
-from .reading import check_model, import_words, model_folder
+from .reading import check_model, import_packages, model_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -67,7 +67,7 @@ class Model:
         """A trained model: a run's folder (its best model) or a model's. Nothing in it is executed."""
         from ..interop.folder import load_model
 
-        import_words(use)
+        import_packages(use)
         folder = model_folder(path)
         module, architecture = load_model(folder, device=device)
         return cls._of(architecture, module, load_tokenizer(folder))

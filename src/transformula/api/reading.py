@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
+import pkgutil
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,10 +82,16 @@ def known_words(use: Sequence[str] = ()) -> Vocabulary:
     """All words, those of the packages `use` included. Nothing is imported: their files are read."""
     from ..words import vocabulary
 
+    look_here(use)
+    # A package that `import_packages` has run announced its words itself; it may hold none (a data format, say).
+    return vocabulary(*(package for package in use if package not in sys.modules))
+
+
+def look_here(use: Sequence[str]) -> None:
+    """Let packages that the user names be found in the folder of work too."""
     if use and "" not in sys.path and str(Path.cwd()) not in sys.path:
         # Last, so that a file which happens to lie here hides no installed package.
         sys.path.append(str(Path.cwd()))
-    return vocabulary(*use)
 
 
 def check_model(
@@ -91,18 +99,23 @@ def check_model(
 ) -> Architecture:
     """Read a model and check it; needs no torch."""
     from ..language.check import check
+
     return check(read_model(given, changes), known_words(use))
 
 
-def import_words(use: Iterable[str]) -> None:
-    """Import the words of packages that the user named, so that models made of them can be built."""
-    packages = list(use)
-    if packages:
-        from ..words import word_class
-
-        for record in known_words(packages).values():
-            if not record.module.startswith("transformula."):
-                word_class(record)
+def import_packages(use: Sequence[str]) -> None:
+    """Import packages that the user named, and all their modules: their words, data formats, optimisers, tasks."""
+    look_here(use)
+    for package in use:
+        try:
+            module = importlib.import_module(package)
+            for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{package}."):
+                importlib.import_module(found.name)
+        except ImportError as error:
+            raise InputError(
+                f"--use {package}: {error}; give it as it is imported, and put its folder on PYTHONPATH if it is neither"
+                " installed nor here"
+            ) from None
 
 
 def set_threads(count: int | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, InputError, did_you_mean, nearest
 from .model import Model, load_tokenizer
-from .reading import check_model, import_words, mentioned, model_folder, read_model, set_threads
+from .reading import check_model, import_packages, mentioned, model_folder, read_model, set_threads
 
 if TYPE_CHECKING:
     from ..data.settings import DataSettings
@@ -96,7 +96,7 @@ def train(
     """
     from ..runs.folder import RunFolder
 
-    import_words(use)
+    import_packages(use)
     if resume is not None:
         return _resume(RunFolder.open(resume), model, given, use, quiet)
     recorded = read_config(config) if config is not None else {}
