@@ -27,7 +27,7 @@ HOSTILE = {
     "attribute access": "x = x.__class__.__mro__",
     "unknown call": "x = __import__('os').system('true')",
     "comprehension": "x = [y for y in x]",
-    "string that hides code": 'x = mlp(x, activation="__import__(\'os\')")',
+    "string that hides code": "x = mlp(x, activation=\"__import__('os')\")",
     "ten thousand brackets": "x = " + "(" * 10_000 + "x" + ")" * 10_000,
     "ten thousand open brackets": "x = " + "[" * 10_000,
     "nineteen thousand minus signs": "x = " + "-" * 19_000 + "1",
@@ -39,9 +39,11 @@ HOSTILE = {
     "a chain of numbers": "x = zz + " + "*".join(["1.5"] * 3_000) + " * x",
     "other alphabets": "x = x + аttention(x)",
     "too long": "x = x + mlp(x)\n" * 2_000,
-    "long and almost right": "x = x + mlp(x)\n" * 1_300 + "x = y",
+    "long and almost right": "x = x + mlp(x)\n" * 490 + "x = y",
+    "too many lines": "x = x + mlp(x)\n" * 1_300 + "x = y",
+    "many calls": "x = " + "+".join(["mlp(x)"] * 900) + " + y",
     "many conditions": "x = " + "x if layer == 1 else " * 45 + "zz",
-    "many names": "\n".join(f"a{i} = x" for i in range(1_500)),
+    "many names": "\n".join(f"a{i} = x" for i in range(490)),
     "definitions that double": CHAIN + "layer: x = x + f119(x)",
     "a model of a million layers": "depth: 1000000\nlayer: x = x + mlp(x)",
     "a file of brackets": "layer: " + "[" * 15_000,
@@ -87,7 +89,9 @@ def main() -> int:
     else:
         for name, row in sorted(rows.items(), key=lambda item: -item[1]["milliseconds"]):
             print(f"{row['milliseconds']:9.2f} ms  {name:32} {row['code'] or 'TAKEN'}")
-        print(f"slowest: {worst:.1f} ms of {LIMIT:.0f} allowed; refused: {sum(bool(r['code']) for r in rows.values())} of {len(rows)}")
+        print(
+            f"slowest: {worst:.1f} ms of {LIMIT:.0f} allowed; refused: {sum(bool(r['code']) for r in rows.values())} of {len(rows)}"
+        )
     return 0 if refused and worst < LIMIT else 1
 
 

@@ -21,8 +21,8 @@ from .numbers import evaluate, resolve
 from .parser import parse, parse_expression
 from .roles import name_modules
 from .source import Place, Source
+from .syntax import Binary, Choice, Line, Name, Node, Number, children, walk
 from .syntax import Call as CallNode
-from .syntax import Choice, Line, Name, Node, Number, walk
 from .vocabulary import Vocabulary
 from .word_calls import WordCalls
 
@@ -198,15 +198,15 @@ class Checker(WordCalls):
         known: dict[str, int] = {}
 
         def count(node: Node, visible: int) -> int:
+            total = 0
+            while isinstance(node, Binary):
+                total += count(node.right, visible)
+                node = node.left
             if isinstance(node, Choice):
-                return max(count(node.then, visible), count(node.other, visible)) + count(node.test, visible)
-            inner = 0
-            for child in walk(node)[1:] if not any(isinstance(n, Choice) for n in walk(node)) else ():
-                if isinstance(child, CallNode):
-                    inner += weight(child, visible)
+                return total + count(node.test, visible) + max(count(node.then, visible), count(node.other, visible))
             if isinstance(node, CallNode):
-                return weight(node, visible) + inner
-            return inner or sum(weight(n, visible) for n in walk(node) if isinstance(n, CallNode))
+                total += weight(node, visible)
+            return total + sum(count(child, visible) for child in children(node))
 
         def weight(node: CallNode, visible: int) -> int:
             for definition in reversed(self.definitions[:visible]):

@@ -31,6 +31,11 @@ MESSAGES: dict[str, Message] = {
     "too-long": Message(
         "the text has {count:,} characters", "a formula has at most 20,000", "x = x" + " " * 20_001 + "+ x"
     ),
+    "too-many-parts": Message(
+        "the formula has {count:,} {what}",
+        "a formula has at most 500 lines and 1,000 calls",
+        "x = x\n" * 600,
+    ),
     "too-deep": Message(
         "the expression is nested too deeply",
         "at most 50 levels: give a part of it a name",

@@ -52,6 +52,7 @@ class Names:
         self.default_output = Source("output", output)
         self.inputs = {*INPUTS, *text.inputs}
         self.definitions: list[Definition] = []
+        self.resolved: dict[Any, dict[str, Any]] = {}
         self.stacks: list[Stack] = []
         self.current: Stack
         self.model_labels: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """Text -> tree. Python's `ast` reads the text; a closed list rebuilds it node by node; nothing is ever evaluated.
 
-Bounds: 20,000 characters, 50 levels of nesting (a chain of sums counts once). What `ast.parse` itself may raise on
+Bounds: 20,000 characters, 500 lines, 1,000 calls, 50 levels of nesting (a chain of sums counts once). What `ast.parse` itself may raise on
 hostile input (SyntaxError, ValueError, MemoryError, RecursionError) becomes a FormulaError.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from typing import Any
 
 from .messages import FormulaError
 from .source import Place, Source
@@ -31,6 +32,8 @@ from .syntax import (
 
 MOST_CHARACTERS = 20_000
 MOST_LEVELS = 50
+MOST_LINES = 500
+MOST_CALLS = 1_000
 
 BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
 COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -63,6 +66,9 @@ def check_text(source: Source) -> None:
         line = text.count("\n", 0, at) + 1
         column = at - (text.rfind("\n", 0, at) + 1)
         raise FormulaError("not-ascii", Place(source, line, column, line, column + 1), char=text[at])
+    for what, count, most in (("lines", text.count("\n") + 1, MOST_LINES), ("calls", text.count("("), MOST_CALLS)):
+        if count > most:
+            raise FormulaError("too-many-parts", Place(source, 1, 0, 1, 10), count=count, what=what)
     depth, line, start = 0, 1, 0
     for at, char in enumerate(text):
         if char == "\n":
@@ -101,15 +107,8 @@ class Rebuilder:
         self.source, self.second, self.strings = source, second, strings
         self.level = 0
 
-    def place(self, node: ast.AST) -> Place:
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        return Place(
-            self.source,
-            line,
-            column,
-            getattr(node, "end_lineno", line) or line,
-            getattr(node, "end_col_offset", column + 1) or column + 1,
-        )
+    def place(self, node: Any) -> Place:
+        return Place(self.source, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
 
     def refuse(self, node: ast.AST) -> FormulaError:
         what, remedy = REMEDIES.get(
@@ -199,7 +198,10 @@ class Rebuilder:
         for part in reversed(spine):
             operator = BINARY.get(type(part.op))
             if operator is None:
-                raise self.refuse(part.op if isinstance(part.op, ast.MatMult) else part)
+                what, remedy = REMEDIES.get(
+                    type(part.op), (f"the operator `{type(part.op).__name__}`", "operators are + - * / // % **")
+                )
+                raise FormulaError("not-allowed", self.place(part), what=what, remedy=remedy)
             result = Binary(self.place(part), operator, result, self.value(part.right))
         return result
 

@@ -7,38 +7,38 @@ from dataclasses import dataclass
 from .source import Place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """A part of a formula and where it stands."""
 
     place: Place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Number(Node):
     value: int | float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Text(Node):
     """A string; only an option's value."""
 
     value: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Flag(Node):
     """True or False; only an option's value."""
 
     value: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Name(Node):
     name: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Index(Node):
     """`name[index]`, or `name[:]` if index is None."""
 
@@ -46,7 +46,7 @@ class Index(Node):
     index: Node | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tap(Node):
     """`call.tap`: a value made inside a call."""
 
@@ -54,7 +54,7 @@ class Tap(Node):
     tap: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     """`name=value` in a call."""
 
@@ -63,7 +63,7 @@ class Option:
     place: Place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Call(Node):
     word: str
     label: str
@@ -73,12 +73,12 @@ class Call(Node):
     """Where the word itself stands."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Negative(Node):
     operand: Node
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Binary(Node):
     """`operator` is one of + - * / // % **."""
 
@@ -87,7 +87,7 @@ class Binary(Node):
     right: Node
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Compare(Node):
     """`parts[0] operators[0] parts[1] ...`, chained as in mathematics."""
 
@@ -95,7 +95,7 @@ class Compare(Node):
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Logic(Node):
     """`and`, `or` of parts, `not` of one."""
 
@@ -103,7 +103,7 @@ class Logic(Node):
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Choice(Node):
     """`then if test else other`."""
 
@@ -112,7 +112,7 @@ class Choice(Node):
     other: Node
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """`name = value`."""
 

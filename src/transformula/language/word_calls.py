@@ -226,9 +226,21 @@ class WordCalls(Expressions):
         scope: Scope,
     ) -> _Environment:
         """Every option of the word: as written, as at the label's first call, or by default. `names` holds them."""
+        environment = _Environment(scope.numbers, self.used)
+        known = None
+        if earlier is None and not record.inner:
+            # equal calls of a deep model are resolved once; an option that cannot be hashed is resolved each time
+            widths = tuple((stream, value.width) for stream, value in streams)
+            written = tuple(
+                (k, v if isinstance(v, (bool, int, float, str)) else id(v)) for k, (v, _) in options.items()
+            )
+            types = tuple(type(v) for v, _ in options.values())
+            known = (record.name, id(self.stack_text), widths, written, types)
+            if known in self.resolved:
+                environment.names = self.resolved[known]
+                return environment
         lists = {f[1:] for form in record.forms for f in form if f.startswith("*")}
         inside = [value for stream, value in streams if stream in lists]
-        environment = _Environment(scope.numbers, self.used)
         environment.names = {f.lstrip("*"): 0 for form in record.forms for f in form}
         for stream, value in reversed(streams):
             environment.names[stream] = value.width
@@ -256,6 +268,8 @@ class WordCalls(Expressions):
             if not expression(record, condition, environment, node.place):
                 detail = message.format_map(_Shown(environment))
                 raise FormulaError("check-failed", node.place, word=name, detail=detail)
+        if known is not None:
+            self.resolved[known] = environment.names
         return environment
 
     def remember(self, node: CallNode, name: str, thing: Any, scope: Scope) -> None:
