@@ -1,7 +1,7 @@
 """Text -> tree. Python's `ast` reads the text; a closed list rebuilds it node by node; nothing is ever evaluated.
 
-Bounds: 20,000 characters, 500 lines, 1,000 calls, 50 levels of nesting (a chain of sums counts once). What `ast.parse` itself may raise on
-hostile input (SyntaxError, ValueError, MemoryError, RecursionError) becomes a FormulaError.
+Bounds: 20,000 characters, 500 lines, 1,000 calls, 50 levels of nesting (a chain of sums counts once). What `ast.parse`
+itself may raise on hostile input (SyntaxError, ValueError, MemoryError, RecursionError) becomes a FormulaError.
 """
 
 from __future__ import annotations
