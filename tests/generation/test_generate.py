@@ -7,7 +7,7 @@ import torch
 
 from tests.generation.toy import Toy
 from transformula.errors import InputError
-from transformula.generation.generate import generate
+from transformula.generation import generate
 from transformula.generation.settings import SamplingSettings
 
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9], [4]]

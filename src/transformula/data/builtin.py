@@ -78,7 +78,7 @@ def topics() -> list[str]:
         path = Path(folder) / "topics.py"
         if path.is_file():
             for node in ast.parse(path.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.Assign):
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
                     return [str(text) for text in ast.literal_eval(node.value).values()]
     return []
 

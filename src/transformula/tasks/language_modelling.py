@@ -190,8 +190,7 @@ class LanguageModelling(Task):
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """About 200 tokens from the beginning of a document (or of a line)."""
-        from ..generation.generate import generate
-        from ..generation.settings import SamplingSettings
+        from ..generation import SamplingSettings, generate
 
         decoder: Any = model
         tokenizer = self.data.tokenizer
