@@ -119,6 +119,8 @@ def cached() -> list[CacheEntry]:
     """What the cache holds, newest first."""
     entries = []
     for about in cache_folder().glob(f"*/*/{ABOUT}"):
+        if about.parent.name.startswith("."):  # being made at this moment
+            continue
         try:
             said = json.loads(about.read_text(encoding="utf-8"))
             size = sum(path.stat().st_size for path in about.parent.iterdir())
