@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inspection": {"training"},
     "api": {"inspection"},
     "cli": {"api"},
+    "__main__": {"cli"},
     "": {"api"},
 }
 """Room -> rooms it may import; what those may import, it may import too. "" is the package itself."""

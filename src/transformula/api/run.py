@@ -66,7 +66,9 @@ class Evaluation:
         }
 
     def __repr__(self) -> str:
-        rows = [("validation", self.validation), *((name, f"{value:.4f}") for name, value in self.scores.items())]
+        rows = [("validation", self.validation)]
+        for name, value in self.scores.items():
+            rows.append((name, f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:.4f}"))
         rows += [(f"baseline: {name}", f"{value:.4f}") for name, value in self.baselines.items()]
         return "\n".join([*(f"{name:<20}{value}" for name, value in rows), self.verdict])
 

@@ -34,25 +34,27 @@ def run(arguments: Sequence[str]) -> int:
     given = parser.parse(arguments)
     settings = given.read(SamplingSettings)
 
-    from ..api import Model, set_threads
+    from ..api.model import Model
+    from ..api.reading import set_threads
 
     set_threads(given["threads"])
     model = Model.from_folder(given["run"], device=given["device"], use=given["use"])
     prompts = given["prompts"] or [""]
     stream = len(prompts) == 1 and not given["json"]
-    if stream:
-        print(prompts[0], end="", flush=True)
+    before = prompts[0]
 
     def show(_: int, piece: str) -> None:
-        sys.stdout.write(piece)
+        nonlocal before  # the prompt waits for the first piece: a refusal prints nothing else
+        sys.stdout.write(before + piece)
         sys.stdout.flush()
+        before = ""
 
     texts = model.generate(prompts, on_text=show if stream else None, **settings.plain())
     if given["json"]:
         rows = [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)]
         print(json.dumps({"texts": rows, "settings": settings.plain()}, indent=1))
     elif stream:
-        print()
+        print(before)
     else:
         for number, (prompt, text) in enumerate(zip(prompts, texts, strict=True), 1):
             print(f"--- {number}\n{prompt}{text}")

@@ -60,5 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         if sample:
             print("\n".join(f"  | {row}" for row in sample.splitlines()), end="\n\n")
         print(ended)
-        print(f"write: transformula sample {ended.folder}    go on: transformula train --resume {ended.folder}")
+        more = f"--steps {2 * ended.result.steps}"
+        print(f"write: transformula sample {ended.folder}")
+        print(f"go on: transformula train --resume {ended.folder} {more}")
     return ended.result.exit_status

@@ -385,7 +385,7 @@ def _plain(text: str) -> str:
         try:
             node = yaml.compose(f"k: {text}\n", Loader=LOADER)
             value = node.value[0][1] if node else None
-            if isinstance(value, yaml.ScalarNode) and value.value == text and value.style is None:
+            if isinstance(value, yaml.ScalarNode) and value.value == text and not value.style:
                 return text
         except yaml.YAMLError:
             pass
