@@ -43,7 +43,8 @@ def attend(
     length, keys = q.shape[2], k.shape[2]
     if (causal or window) and length != keys:
         raise InputError(f"causal attention needs as many keys as queries; there are {keys} and {length}")
-    windowed = 0 < window < keys or (window > 0 and not causal)
+    # a window wider than the sequence is none; traced code must hold for every length
+    windowed = window > 0 and (not causal or cpu.tracing() or window < keys)
     if cap or keep_scores or not softmax:
         mask = _triangle(length, window or length, q) if causal or window else None
         return _by_scores(q, k, v, mask, scale, cap, dropout, softmax, keep_scores)

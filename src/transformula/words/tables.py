@@ -13,20 +13,6 @@ _KEPT: dict[tuple[Hashable, ...], tuple[Tensor, ...]] = {}
 _MOST = 64
 
 
-def _made(kind: str, size: int, base: float, flag: bool, length: int) -> tuple[Tensor, ...]:
-    """The tables of one kind in float64 (masks: bool)."""
-    if kind == "sinusoids":
-        from .sinusoids import waves
-
-        return (waves(torch.arange(length, dtype=torch.float64), size, base, flag),)
-    if kind == "rotary":
-        from .rotary import rotations
-
-        return rotations(torch.arange(length, dtype=torch.float64), size, base, flag)
-    i, j = torch.arange(length)[:, None], torch.arange(length)
-    return ((j <= i) & (j > i - size),)  # kind "window"
-
-
 def cached_table(
     kind: str, size: int, base: float, flag: bool, length: int, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, ...]:
@@ -36,20 +22,35 @@ def cached_table(
     sees j within a window of `size`. While torch traces (compile, export), nothing is kept: a traced tensor must not
     outlive its graph.
     """
-    traced = tracing()
-    room = length if traced else 1 << max(6, (length - 1).bit_length())
+    if tracing():
+        return _made(kind, size, base, flag, length, dtype, device)
+    room = 1 << max(6, (length - 1).bit_length())
     key = (kind, size, float(base), flag, room, dtype, device)
-    found = None if traced else _KEPT.get(key)
+    found = _KEPT.get(key)
     if found is None:
         # outside inference mode, so that training may use them later
-        with torch.inference_mode(False), torch.no_grad(), torch.device("cpu"):
-            found = tuple(
-                t.to(device, t.dtype if t.dtype == torch.bool else dtype) for t in _made(kind, size, base, flag, room)
-            )
-        if not traced and all(type(t) is Tensor for t in found):
+        with torch.inference_mode(False), torch.no_grad():
+            found = _made(kind, size, base, flag, room, dtype, device)
+        if all(type(t) is Tensor for t in found):
             if len(_KEPT) >= _MOST:
                 _KEPT.pop(next(iter(_KEPT)))
             _KEPT[key] = found
     if room == length:
         return found
     return tuple(t[:length, :length] if kind == "window" else t[:length] for t in found)
+
+
+def _made(
+    kind: str, size: int, base: float, flag: bool, length: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, ...]:
+    """The tables of one kind; computed in float64."""
+    if kind == "window":
+        i, j = torch.arange(length, device=device)[:, None], torch.arange(length, device=device)
+        return ((j <= i) & (j > i - size),)
+    from .rotary import rotations
+    from .sinusoids import waves
+
+    # on the CPU first: some devices have no float64
+    positions = torch.arange(length, dtype=torch.float64, device="cpu")
+    made = (waves(positions, size, base, flag),) if kind == "sinusoids" else rotations(positions, size, base, flag)
+    return tuple(t.to(device, dtype) for t in made)
