@@ -65,12 +65,14 @@ def entries(words: Sequence[str], given: Given) -> int:
 
 
 def show(names: Sequence[str], given: Given) -> int:
-    """The text of an entry."""
+    """The file of an entry as it is written; with numbers or formulas changed, its text."""
+    from .. import gallery
     from ..api.reading import read_model
     from ..language.model_file import write_text
 
-    text = write_text(read_model(names[0], given.model))
-    print(json.dumps({"name": names[0], "text": text}, indent=1) if given["json"] else text, end="\n" * given["json"])
+    entry = gallery.entry(names[0])
+    text = write_text(read_model(entry.text, given.model)) if given.model else entry.source
+    print(json.dumps({**entry.data, "text": text}, indent=1) if given["json"] else text.rstrip("\n"))
     return 0
 
 
@@ -93,13 +95,15 @@ def draw(names: Sequence[str], given: Given) -> int:
 
 
 def diff(names: Sequence[str], given: Given) -> int:
-    """What differs between the texts of two models."""
+    """What differs between the texts of two models, what is said about them left out."""
+    from dataclasses import replace
     from difflib import unified_diff
 
     from ..api.reading import read_model
     from ..language.model_file import write_text
 
-    one, other = (write_text(read_model(name, given.model)).splitlines() for name in names)
+    texts = [replace(read_model(name, given.model), name="", about={}) for name in names]
+    one, other = (write_text(text).splitlines() for text in texts)
     rows = list(unified_diff(one, other, names[0], names[1], lineterm="", n=99))
     if given["json"]:
         print(json.dumps({"models": list(names), "equal": not rows, "diff": rows}, indent=1))

@@ -1,0 +1,44 @@
+"""`gallery` on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from transformula import gallery
+from transformula.cli import main
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
+    assert main(["gallery", *arguments]) == status
+    shown = capsys.readouterr()
+    return shown.out if status == 0 else shown.err
+
+
+def test_list_has_every_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = printed(capsys).splitlines()
+    assert [row.split()[0] for row in rows] == list(gallery.names())
+    assert [entry["name"] for entry in json.loads(printed(capsys, "list", "--json"))] == list(gallery.names())
+
+
+def test_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "pre-norm" in printed(capsys, "search", "Xiong")
+    assert "nothing" in printed(capsys, "search", "zyzzyva")
+
+
+def test_show_is_the_file_and_changes_show(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "show", "pre-norm").strip() == gallery.entry("pre-norm").source.strip()
+    assert "depth: 3\n" in printed(capsys, "show", "pre-norm", "--depth", "3")
+
+
+def test_diff(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = printed(capsys, "diff", "pre-norm", "post-norm").splitlines()
+    assert any(row.startswith("-") and "attention(norm(x))" in row for row in rows)
+    assert "same text" in printed(capsys, "diff", "pre-norm", "pre-norm")
+    assert json.loads(printed(capsys, "diff", "pre-norm", "pre-norm", "--json"))["equal"] is True
+
+
+def test_a_misspelt_name_and_a_missing_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean pre-norm" in printed(capsys, "show", "prenorm", status=2)
+    assert "two names" in printed(capsys, "diff", "pre-norm", status=2)
