@@ -113,8 +113,8 @@ def import_packages(use: Sequence[str]) -> None:
                 importlib.import_module(found.name)
         except ImportError as error:
             raise InputError(
-                f"--use {package}: {error}; give it as it is imported, and put its folder on PYTHONPATH if it is neither"
-                " installed nor here"
+                f"--use {package}: {error}; give it as it is imported, and put its folder on PYTHONPATH if it is"
+                " neither installed nor here"
             ) from None
 
 

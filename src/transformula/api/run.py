@@ -96,10 +96,10 @@ def train(
 
     Raises ConfigError with all mistakes at once, FormulaError, DataError, CheckpointError, NotFinite.
     """
-    from ..runs.folder import RunFolder
-
     import_packages(use)
     if resume is not None:
+        from ..runs.folder import RunFolder
+
         return _resume(RunFolder.open(resume), model, given, use, quiet)
     recorded = read_config(config) if config is not None else {}
     given = {**recorded, **given}
@@ -148,22 +148,30 @@ def _run(
     resume: bool = False,
     init_from: str | Path | None = None,
 ) -> Run:
+    checked = check_model(text, use=use)  # first, before torch is loaded: a mistake in the formula is said at once
     from ..interop.folder import WEIGHTS
     from ..interop.weights import load_tensors, put_tensors
-    from ..model import build
     from ..runs.folder import RunFolder
     from ..tasks.base import tasks
     from ..training import train as run_training
+    from ..training.machine import pick_device
+    from ..training.optimiser import optimisers
     from ..training.progress import Progress
+    from ..training.schedules import schedules
 
+    # Before anything that takes time: what the trainer would refuse later.
     if not resume and training.out is not None:
-        RunFolder(training.out).refuse_if_taken()  # before anything that takes time
+        RunFolder(training.out).refuse_if_taken()
+    optimisers.get(training.optimiser)
+    schedules.get(training.lr_schedule)
+    pick_device(training.device)
     set_threads(training.threads)
     made = tasks.get(task_name)
-    checked = check_model(text, use=use)  # before data is read: a mistake in the formula is said at once
     stated = {key: checked.numbers[key] for key in ("vocab", "context") if key in text.numbers}
     task = made.make(data, stated, batch=training.batch, accumulate=training.accumulate, seed=training.seed)
     architecture = check_model(text, task.numbers, use)
+    from ..model import build
+
     module = build(architecture, seed=training.seed)
     if init_from is not None:
         weights = model_folder(init_from) / WEIGHTS
