@@ -7,7 +7,7 @@ STAMP := .venv/set-up-$(shell cat constraints.txt pyproject.toml | cksum | cut -
 ONE_THREAD := OMP_NUM_THREADS=1
 TESTS ?=
 
-.PHONY: help setup demo test lint slow clean
+.PHONY: help setup demo test lint slow docs clean
 
 help: ## What can be made
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -37,6 +37,9 @@ test: lint ## Ruff, mypy, and the everyday tests
 
 slow: $(STAMP) ## The longer tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m slow $(TESTS)
+
+docs: $(STAMP) ## The reference pages that are made from the program
+	$(BIN)/python docs/make_reference.py
 
 clean: ## Remove .venv, caches and the demo's run (no other run is touched)
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist runs/demo

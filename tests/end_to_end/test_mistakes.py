@@ -29,7 +29,7 @@ FORMULAS = {
     "a number beyond all bounds": ("x = 9**9**9 * x", ["^"]),
     "ten thousand brackets": ("x = " + "(" * 9_900 + "x" + ")" * 9_900, ["at most"]),
     "nothing": ("# = nothing", ["empty"]),
-    "a number without a value": ("x = x + dropout(mlp(x), p=rate)", ["^^^^", "--rate"]),
+    "a number without a value": ("x = x + dropout(mlp(x), p=rate)", ["^^^^", "'rate'"]),
 }
 
 

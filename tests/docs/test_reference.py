@@ -1,0 +1,31 @@
+"""Reference pages say what the program says: made again, they are equal."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+
+import pytest
+
+from tests.docs.blocks import ROOT
+
+
+@pytest.fixture(scope="module")
+def maker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["cli.md", "api.md", "errors.md"])
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="Python versions word --help and signatures differently")
+def test_page_is_as_made(page: str, maker: ModuleType) -> None:
+    written = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
+    assert written == maker.PAGES[page](), "make the pages again: make docs"
+
+
+def test_every_page_is_tested(maker: ModuleType) -> None:
+    assert set(maker.PAGES) == {"cli.md", "api.md", "errors.md"}
