@@ -1,0 +1,70 @@
+"""Decoding: what a model remembers of the texts that it is writing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..words.word import At, Word
+
+
+class Decoding:
+    """The state of step-by-step decoding of a batch, made by `model.start` and moved on by `model.step`.
+
+    lengths   (batch,), whole: how many positions of each row are decoded
+    start     that number if all rows agree, else None
+    capacity  the most positions that there is room for
+    states    for each section of the model, for each of its calls that look at the past, that call's own state
+    """
+
+    def __init__(
+        self, batch: int, capacity: int, states: list[list[Any]], modules: list[list[Word]], device: torch.device
+    ) -> None:
+        self.batch, self.capacity, self.states, self._modules = batch, capacity, states, modules
+        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
+        self.start: int | None = 0
+        self._longest = 0
+
+    def at(self, tokens: Tensor, new: Tensor | None) -> At:
+        """Where a chunk (batch, length) stands. Raises InputError for another batch, and where there is no room."""
+        batch, length = tokens.shape
+        if batch != self.batch:
+            raise InputError(f"this decoding has {self.batch} rows, the chunk of tokens {batch}")
+        if new is not None and new.shape != (batch,):
+            raise InputError(f"`new` must be ({batch},), a number for each row; it has the shape {tuple(new.shape)}")
+        if self._longest + length > self.capacity:
+            real = self._longest + length if new is None else int((self.lengths + new.to(self.lengths.device)).max())
+            if real > self.capacity:
+                raise InputError(
+                    f"this decoding has room for {self.capacity} positions; {real} are wanted: give model.start a "
+                    "larger capacity"
+                )
+        return At(self.lengths, self.start, None if new is None else new.to(self.lengths.device))
+
+    def advance(self, length: int, new: Tensor | None) -> None:
+        """A chunk was decoded: `new` positions of each row are real, or all."""
+        if new is None:
+            self.lengths = self.lengths + length
+            self._longest += length
+            self.start = None if self.start is None else self.start + length
+        else:
+            self.lengths = self.lengths + new.to(self.lengths.device)
+            self._agree()
+
+    def _agree(self) -> None:
+        found = self.lengths.tolist()
+        self._longest = max(found, default=0)
+        self.start = self._longest if len(set(found)) <= 1 else None
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows, in this order; one may stand twice. rows (batch,), whole."""
+        rows = rows.to(self.lengths.device)
+        self.lengths = self.lengths[rows]
+        self.batch = len(rows)
+        self._agree()
+        for states, modules in zip(self.states, self._modules, strict=True):
+            for place, module in enumerate(modules):
+                states[place] = module.reorder(states[place], rows)

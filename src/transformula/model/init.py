@@ -1,0 +1,117 @@
+"""Initial values: each word's own, then the `init` hook's.
+
+    init:
+      "*.weight": 0.02
+      "*.attention.output.weight|*.mlp.down.weight": 0.02 / sqrt(2 * depth)
+      "*.value.*|*.output.*": gain sqrt(log(2 * depth))
+
+Patterns are of parameters' names (`*`, `?`, `[...]`), several separated by `|`; only matrices (two dimensions or more) are
+meant. The value is a standard deviation, or `gain G`: Xavier's, G sqrt(2 / (fan_in + fan_out)). The last match wins.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from ..errors import InputError, did_you_mean, nearest
+from ..language.messages import unknown
+from ..language.numbers import as_number, evaluate
+from ..language.parser import parse_expression
+from ..language.source import Source
+from ..language.syntax import Name, Node
+from ..words.word import Word, fill_normal
+
+if TYPE_CHECKING:
+    from .transformer import Transformer
+
+
+def generator_of(seed: int, name: str) -> torch.Generator:
+    """The random numbers of one parameter: they depend on the seed and its full name, on nothing else of the model."""
+    digest = hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
+    return torch.Generator(device="cpu").manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+def fill_model(model: Transformer, seed: int) -> None:
+    """Give every parameter its initial value."""
+    rules = read_rules(model)
+    for path, module in model.named_modules():
+        if isinstance(module, Word):
+            fill_word(module, path, seed)
+    for name, deviation in rules.items():
+        fill_normal(model.get_parameter(name), generator_of(seed, name), deviation)
+
+
+def fill_word(module: Word, path: str, seed: int) -> None:
+    """The word's own initial values; `path` is its name in the model."""
+    if any(p.device.type == "meta" for p in module.parameters()):
+        return
+    module.initial_values(lambda name: generator_of(seed, f"{path}.{name}"))
+
+
+def read_rules(model: Transformer) -> dict[str, float]:
+    """The `init` hook: name of a parameter -> standard deviation. Raises InputError, naming the pattern."""
+    hook = model.architecture.hooks.get("init")
+    if hook is None:
+        return {}
+    if not isinstance(hook, Mapping):
+        raise InputError(
+            "`init` must be a mapping of patterns of parameters' names to standard deviations, such as "
+            '{"*.weight": 0.02}'
+        )
+    matrices = {name: p for name, p in model.named_parameters() if p.dim() >= 2}
+    rules: dict[str, float] = {}
+    for pattern, given in hook.items():
+        source = given if isinstance(given, Source) else Source(f"init, {pattern}", str(given))
+        deviation_of = read_value(source, model.architecture.numbers)
+        for part in str(pattern).split("|"):
+            found = fnmatch.filter(matrices, part.strip())
+            if not found:
+                others = [n for n, _ in model.named_parameters() if fnmatch.fnmatchcase(n, part.strip())]
+                near = nearest(part.strip().replace("*", ""), matrices)
+                why = (
+                    f"it matches {others[0]}, which is no matrix; only matrices are drawn"
+                    if others
+                    else f"no matrix of the model has such a name;{did_you_mean(near)} names are like "
+                    + ", ".join(list(matrices)[:6])
+                )
+                raise InputError(f"init: the pattern {part.strip()!r} matches nothing: {why}", near=near)
+            for name in found:
+                rules[name] = deviation_of(name, matrices[name])
+    return rules
+
+
+def read_value(source: Source, numbers: Mapping[str, Any]) -> Callable[[str, nn.Parameter], float]:
+    """What gives the standard deviation for a matrix. Raises FormulaError for an expression that is none."""
+    text = source.text.strip()
+    xavier = text.startswith("gain ")
+    if xavier:
+        source = Source(source.name, text.removeprefix("gain "), source.file, source.first_line, source.indent + 5)
+    node = parse_expression(source)
+
+    def look(name: Name) -> Any:
+        if name.name not in numbers:
+            raise unknown("unknown-number", name.place, name.name, [*numbers])
+        return numbers[name.name]
+
+    value = deviation_checked(node, evaluate(node, look), source)
+
+    def deviation(name: str, matrix: nn.Parameter) -> float:
+        if not xavier:
+            return value
+        fan_out, fan_in = matrix.shape[0], matrix[0].numel()
+        return float(value * (2 / (fan_in + fan_out)) ** 0.5)
+
+    return deviation
+
+
+def deviation_checked(node: Node, value: Any, source: Source) -> float:
+    number = float(as_number(node, value))
+    if number < 0:
+        raise InputError(f"{source.name}: a standard deviation is not negative; this is {number:g}")
+    return number
