@@ -92,3 +92,7 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, float]) -> None:
 
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         SamplingSettings.read(wrong)
+
+
+def test_one_stop_string_needs_no_list() -> None:
+    assert SamplingSettings.read({"stop": "\n\n"}).stop == ["\n\n"]

@@ -65,11 +65,12 @@ class Model:
     @classmethod
     def from_folder(cls, path: str | Path, *, device: str = "cpu", use: Sequence[str] = ()) -> Model:
         """A trained model: a run's folder (its best model) or a model's. Nothing in it is executed."""
+        folder = model_folder(path)
         from ..interop.folder import load_model
+        from ..training.machine import pick_device
 
         import_packages(use)
-        folder = model_folder(path)
-        module, architecture = load_model(folder, device=device)
+        module, architecture = load_model(folder, device=pick_device(device))
         return cls._of(architecture, module, load_tokenizer(folder))
 
     @classmethod

@@ -294,7 +294,6 @@ def evaluate(
     """
     from ..data.settings import DataSettings
     from ..tasks.base import tasks
-    from ..training.machine import pick_device
 
     set_threads(threads)
     folder = model_folder(run)
@@ -309,7 +308,7 @@ def evaluate(
     elif "data" not in chosen:
         raise InputError(f"{run}: a model's folder knows no data; say which text: --data FILE")
     read = DataSettings.read({**chosen, **settings, "tokenizer": str(folder)})
-    model = Model.from_folder(folder, device=str(pick_device(device)), use=use)
+    model = Model.from_folder(folder, device=device, use=use)
     numbers = {key: model.architecture.numbers[key] for key in ("vocab", "context")}
     task = tasks.get(task_name).make(read, numbers, batch=1)
     scores = task.evaluate(model.module)

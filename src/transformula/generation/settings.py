@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Any
+
+from pydantic import Field, field_validator
 
 from ..settings import Settings
 
@@ -31,3 +33,8 @@ class SamplingSettings(Settings):
     window: bool = Field(
         False, description="past the context, go on from the latter half of it instead of refusing (or running past it)"
     )
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
