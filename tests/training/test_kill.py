@@ -1,6 +1,7 @@
 """A run killed at random moments and resumed ends as if it had not been."""
 
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -58,3 +59,17 @@ def test_killed_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_killed_seven_times(tmp_path: Path) -> None:
     kill_at_random_moments(tmp_path, 7)
+
+
+def test_a_second_interrupt_stops_at_once(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", "new")
+    assert process.stdout is not None
+    for _ in range(5):
+        process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    while process.poll() is None:  # until it has heard both
+        time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode != 0
+    finish(start(tmp_path / "run", "resume"))

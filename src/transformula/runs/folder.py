@@ -128,8 +128,8 @@ class RunFolder:
     def manifest(self) -> dict[str, Any]:
         """What the run was made with; empty where the file is missing or damaged."""
         try:
-            return json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            return dict(json.loads((self.path / MANIFEST).read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
             return {}
 
     def newest_checkpoint(self) -> tuple[Checkpoint | None, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,18 +14,18 @@ from torch import Tensor
 def capture() -> dict[str, Tensor]:
     """The state of Python's, NumPy's and torch's generators (each CUDA device its own)."""
     version, internal, gauss = random.getstate()
-    name, keys, position, has_gauss, cached = np.random.get_state()
-    if version != 3 or name != "MT19937":
-        raise RuntimeError(f"unknown generators: Python's of version {version}, NumPy's {name}")
+    numbers: Any = np.random.get_state(legacy=False)
+    if version != 3 or numbers["bit_generator"] != "MT19937":
+        raise RuntimeError(f"unknown generators: Python's of version {version}, NumPy's {numbers['bit_generator']}")
     found = {
         "python": torch.tensor(internal, dtype=torch.int64),
         "python_gauss": torch.tensor([] if gauss is None else [gauss], dtype=torch.float64),
-        "numpy": torch.from_numpy(keys.astype(np.int64)),
-        "numpy_position": torch.tensor([position, has_gauss], dtype=torch.int64),
-        "numpy_gauss": torch.tensor([cached], dtype=torch.float64),
+        "numpy": torch.from_numpy(numbers["state"]["key"].astype(np.int64)),
+        "numpy_position": torch.tensor([numbers["state"]["pos"], numbers["has_gauss"]], dtype=torch.int64),
+        "numpy_gauss": torch.tensor([numbers["gauss"]], dtype=torch.float64),
         "torch": torch.random.get_rng_state(),
     }
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available():
         found.update({f"cuda/{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
     return found
 

@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,8 @@ def _train(
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device = machine.pick_device(settings.device)
+    if device.type == "cpu":
+        machine.keep_memory()
     model.to(device)
     parameters = parameters_of(model)
     if not parameters:
@@ -333,11 +336,15 @@ class Trainer:
         self.weights.clear()
         for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
             self._seed(micro)
-            loss = self.task.loss(self.weights.model, batch) * share
-            loss.backward()
+            loss = self._loss(batch, share)
+            torch.autograd.backward(loss)
             self.weights.collect()
             losses.append(loss.detach())
         return float(torch.stack(losses).sum())
+
+    def _loss(self, batch: Any, share: float) -> Tensor:
+        loss: Tensor = self.task.loss(self.weights.model, batch) * share
+        return loss
 
     def _stop_not_finite(self, batches: list[Any], shares: list[float], loss: float) -> None:
         """Make the step again, find the place, and stop."""
@@ -345,9 +352,7 @@ class Trainer:
         place = ""
         for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
             self._seed(micro)
-            place = first_not_finite(
-                self.weights.model, lambda b=batch, s=share: self.task.loss(self.weights.model, b) * s, Tensor.backward
-            )
+            place = first_not_finite(self.weights.model, partial(self._loss, batch, share), torch.autograd.backward)
             if place:
                 break
             self.weights.collect()

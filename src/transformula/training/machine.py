@@ -3,6 +3,7 @@ folder (TRANSFORMULA_CACHE, else ~/.cache/transformula), in `machine.json`."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
@@ -132,3 +133,27 @@ def peak(device: torch.device, precision: str) -> float:
         return 2 * size**3 / seconds_of(lambda: torch.mm(a, a, out=out), device, 5)
 
     return float(measured(device, f"peak {precision}", measure))
+
+
+PLENTY = 8 << 30
+"""Bytes of memory from which on it is kept rather than given back."""
+
+
+@lru_cache(maxsize=1)
+def keep_memory() -> bool:
+    """Tell glibc's malloc to keep what is freed, for the rest of this process; returns whether it did.
+
+    By default glibc gives large buffers back to the system, which fills them with zeros when they are asked for again:
+    at every step the logits and their gradients. Kept, a step with 50,304 tokens (2 layers, width 384, bf16, two cores)
+    took 0.45 s instead of 0.96 s, and one with 65 tokens 77 ms instead of 86; the process's memory rose from 1.6 to 3.4
+    GB. So only where there is plenty. Other systems and allocators are left alone.
+    """
+    trim_threshold, mmap_threshold, mmap_max = -1, -3, -4  # M_..., of malloc.h
+    try:
+        if platform.libc_ver()[0] != "glibc" or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") < PLENTY:
+            return False
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, ValueError, AttributeError):
+        return False
+    most = (1 << 31) - 1
+    return all([mallopt(mmap_threshold, most), mallopt(trim_threshold, most), mallopt(mmap_max, 0)])

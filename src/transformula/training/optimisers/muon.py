@@ -15,6 +15,7 @@ slow.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -58,7 +59,7 @@ class Muon(Optimiser):
     @staticmethod
     def default_lr(width: int) -> float:
         """0.1 / sqrt(width): 0.0088 at width 128, 0.0051 at 384."""
-        return 0.1 / width**0.5
+        return 0.1 / math.sqrt(width)
 
     def __init__(
         self, parameters: Sequence[Parameter], settings: TrainingSettings, products: torch.dtype = torch.float32
@@ -84,8 +85,8 @@ class Muon(Optimiser):
         self.rest.step(lr)
 
     def _update(self, members: Sequence[Parameter], shape: tuple[int, ...], lr: float) -> None:
-        weights = [p.tensor for p in members]
-        gradients = [w.grad for w in weights]
+        weights: list[Tensor] = [p.tensor for p in members]
+        gradients = [w.grad for w in weights if w.grad is not None]
         kept = [self.kept[p.name] for p in members]
         torch._foreach_lerp_(kept, gradients, 1 - self.momentum)
         wanted = torch.stack(torch._foreach_lerp(gradients, kept, self.momentum))
