@@ -72,12 +72,12 @@ def test_autocast(options: dict[str, Any]) -> None:
 
 
 def test_training_on_a_cpu_is_the_same_function_as_evaluation() -> None:
-    """In training attention goes by products, here in float32."""
+    """In training in bfloat16 attention goes by products."""
     module, _ = make("attention", {"x": 32}, rotary=100, kv_heads=2, window=50)
-    x = torch.randn(2, 150, 32, requires_grad=True)
-    with torch.no_grad():
-        expected = module(x)
-    torch.testing.assert_close(module(x), expected, atol=1e-5, rtol=1e-5)
+    x = torch.randn(2, 150, 32)
+    expected = module(x)
+    low = module.bfloat16()(x.bfloat16().requires_grad_())
+    torch.testing.assert_close(low.float(), expected, atol=0.03, rtol=0.03)
 
 
 def test_tables_made_in_inference_serve_training() -> None:

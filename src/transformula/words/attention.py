@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from .core import Cache, attend, not_built
 from .rotary import rotate, rotation_tables, turned_channels
-from .word import Affine, At, GeneratorFor, Word, word
+from .word import Affine, At, GeneratorFor, Word, split, word
 
 
 @word(
@@ -186,9 +186,9 @@ class Attention(Word):
             k = rotate(k, tables, self.turned, self.rotary_pairs)
         return q, k, v
 
-    def _result(self, y: Tensor, made: dict[str, Tensor], taps: tuple[str, ...]) -> Any:
-        y = self.output(y.transpose(1, 2).reshape(y.shape[0], y.shape[2], -1))
-        return (y, *(made[t] for t in taps)) if taps else y
+    def _result(self, y: Tensor) -> Tensor:
+        result: Tensor = self.output(y.transpose(1, 2).flatten(2))
+        return result
 
     def forward(
         self,
@@ -213,7 +213,8 @@ class Attention(Word):
             dropout=self.dropout if self.training else 0,
             keep_scores="scores" in taps,
         )
-        return self._result(y, {"q": q, "k": k, "v": v, "scores": made}, taps)
+        result = self._result(y)
+        return (result, *_chosen(taps, q, k, v, made)) if taps else result
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache:
         """No keys and values yet; room is made as they come."""
@@ -236,10 +237,17 @@ class Attention(Word):
         y, made = state.attend(
             q, k, v, at, scale=self.scale, cap=self.cap, window=self.window, keep_scores="scores" in taps
         )
-        return self._result(y, {"q": q, "k": k, "v": v, "scores": made}, taps)
+        result = self._result(y)
+        return (result, *_chosen(taps, q, k, v, made)) if taps else result
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}, kv_heads={self.kv_heads}, size={self.size}, causal={self.causal}"
+
+
+def _chosen(taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor, scores: Tensor | None) -> list[Tensor | None]:
+    """The values that taps name, in their order."""
+    made = {"q": q, "k": k, "v": v, "scores": scores}
+    return [made[name] for name in taps]
 
 
 @word(
@@ -313,9 +321,9 @@ class DotAttention(Word):
         self.softmax, self.window, self.cap, self.dropout, self.causal = softmax, window, cap, dropout, causal
 
     def _split(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q = q.unflatten(-1, (self.heads, self.size)).transpose(1, 2)
-        k = k.unflatten(-1, (self.kv_heads, self.size)).transpose(1, 2)
-        return q, k, v.unflatten(-1, (self.kv_heads, -1)).transpose(1, 2)
+        q = split(q, self.heads, self.size).transpose(1, 2)
+        k = split(k, self.kv_heads, self.size).transpose(1, 2)
+        return q, k, split(v, self.kv_heads, -1).transpose(1, 2)
 
     def _result(self, y: Tensor, made: Tensor | None, taps: tuple[str, ...]) -> Any:
         y = y.transpose(1, 2).flatten(2)

@@ -139,14 +139,14 @@ class Cache:
             keys = self.keys = self._grown(keys, k, end)
             values = self.values = self._grown(values, v, end)
         if at.start is not None:
-            keys[:, :, at.start : end] = k
-            values[:, :, at.start : end] = v
+            keys.narrow(2, at.start, length).copy_(k)
+            values.narrow(2, at.start, length).copy_(v)
         else:
             rows = torch.arange(k.shape[0], device=k.device)[:, None]
             positions = at.positions(length)
             keys[rows, :, positions] = k.transpose(1, 2)
             values[rows, :, positions] = v.transpose(1, 2)
-        return keys[:, :, :end], values[:, :, :end]
+        return keys.narrow(2, 0, end), values.narrow(2, 0, end)
 
     def attend(
         self,
@@ -174,7 +174,9 @@ class Cache:
             return _by_scores(q, k, v, mask, scale, cap, 0, softmax, keep_scores)
         q, k, v = _one_type(q, k, v)
         heads, kv_heads = q.shape[1], k.shape[1]
-        if alone and heads != kv_heads:
+        if alone:
+            if heads == kv_heads:
+                return F.scaled_dot_product_attention(q, k, v, scale=scale), None
             # one position sees all keys: the heads that share keys are like so many positions
             grouped = q.reshape(q.shape[0], kv_heads, heads // kv_heads, q.shape[3])
             y = F.scaled_dot_product_attention(grouped, k, v, scale=scale)

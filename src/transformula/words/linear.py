@@ -81,4 +81,5 @@ class LowRank(Word):
         fill(self.up.bias, 0)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.up(self.down(x))
+        result: Tensor = self.up(self.down(x))
+        return result

@@ -88,8 +88,11 @@ class MLP(Word):
     def forward(self, x: Tensor) -> Tensor:
         activation = ACTIVATIONS[self.activation]
         if self.gate is None:
-            return self.down(activation(self.up(x)))
-        return self.down(activation(self.gate(x)) * self.up(x))
+            hidden = activation(self.up(x))
+        else:
+            hidden = activation(self.gate(x)) * self.up(x)
+        result: Tensor = self.down(hidden)
+        return result
 
     def extra_repr(self) -> str:
         return f"activation={self.activation!r}"

@@ -7,7 +7,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .rms import rms_norm
-from .word import GeneratorFor, Word, empty, fill, word
+from .word import GeneratorFor, Word, empty, fill, split, word
+
+
+def _typed(parameter: Tensor | None, x: Tensor) -> Tensor | None:
+    """A parameter in the type of x: the stream may be of another one."""
+    return parameter if parameter is None or parameter.dtype == x.dtype else parameter.to(x.dtype)
 
 
 class _Norm(Word):
@@ -28,7 +33,7 @@ class _Norm(Word):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.sliced:
-            return self.norm(x.unflatten(-1, (-1, self.size))).flatten(-2)
+            return self.norm(split(x, -1, self.size)).flatten(-2)
         return self.norm(x)
 
     def extra_repr(self) -> str:
@@ -63,12 +68,7 @@ class LayerNorm(_Norm):
         super().__init__(x, eps, weight, bias, size)
 
     def norm(self, x: Tensor) -> Tensor:
-        weight, bias = self.weight, self.bias
-        if weight is not None and weight.dtype != x.dtype:
-            weight = weight.to(x.dtype)
-        if bias is not None and bias.dtype != x.dtype:
-            bias = bias.to(x.dtype)
-        return F.layer_norm(x, (self.size,), weight, bias, self.eps)
+        return F.layer_norm(x, (self.size,), _typed(self.weight, x), _typed(self.bias, x), self.eps)
 
 
 @word(
@@ -180,7 +180,7 @@ class L2Norm(Word):
         """The vectors of length 1."""
         if size == x.shape[-1]:
             return F.normalize(x, dim=-1, eps=eps)
-        return F.normalize(x.unflatten(-1, (-1, size)), dim=-1, eps=eps).flatten(-2)
+        return F.normalize(split(x, -1, size), dim=-1, eps=eps).flatten(-2)
 
 
 @word(

@@ -24,7 +24,8 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     wanted = x.requires_grad or (weight is not None and weight.requires_grad)
     if x.device.type != "cpu" or not wanted or not torch.is_grad_enabled() or tracing():
         return F.rms_norm(x, (x.shape[-1],), weight, eps)
-    return _RMSNorm.apply(x, weight, eps)
+    result: Tensor = _RMSNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _RMSNorm(torch.autograd.Function):
@@ -36,7 +37,8 @@ class _RMSNorm(torch.autograd.Function):
         size = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=precise)
         root = size.square_().div_(x.shape[-1]).add_(eps).rsqrt_().to(x.dtype)
         ctx.save_for_backward(x, weight, root)
-        return x * root if weight is None else (x * root).mul_(weight)
+        unit: Tensor = x * root
+        return unit if weight is None else unit.mul_(weight)
 
     @staticmethod
     @once_differentiable

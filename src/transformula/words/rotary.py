@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .tables import cached_table
-from .word import At, Word, word
+from .word import At, Word, split, word
 
 
 @word(
@@ -80,14 +80,20 @@ def rotation_tables(like: Tensor, turned: int, base: float, pairs: bool, at: At 
     """The tables for the positions of `like` (batch, heads, length, size): each (length, turned), or
     (batch, 1, length, turned)."""
     length = like.shape[2]
-    end = length if at is None else at.longest + length
-    cos, sin = cached_table("rotary", turned, base, pairs, end, like.dtype, like.device)
     if at is None:
+        cos, sin = cached_table("rotary", turned, base, pairs, length, like.dtype, like.device)
         return cos, sin
-    if at.start is not None:
-        return cos[at.start :], sin[at.start :]
-    rows = at.positions(length)
-    return cos[rows][:, None], sin[rows][:, None]
+    key = ("rotary", turned, base, pairs, length, like.dtype, like.device)
+    made: tuple[Tensor, Tensor] | None = at.kept.get(key)
+    if made is None:
+        cos, sin = cached_table("rotary", turned, base, pairs, at.longest + length, like.dtype, like.device)
+        if at.start is not None:
+            made = cos[at.start :], sin[at.start :]
+        else:
+            rows = at.positions(length)
+            made = cos[rows][:, None], sin[rows][:, None]
+        at.kept[key] = made
+    return made
 
 
 def rotate(x: Tensor, tables: tuple[Tensor, Tensor], turned: int, pairs: bool) -> Tensor:
@@ -96,7 +102,7 @@ def rotate(x: Tensor, tables: tuple[Tensor, Tensor], turned: int, pairs: bool) -
     if turned < x.shape[-1]:
         return torch.cat((rotate(x[..., :turned], tables, turned, pairs), x[..., turned:]), -1)
     if pairs:
-        swapped = x.unflatten(-1, (turned // 2, 2)).flip(-1).flatten(-2)
+        swapped = split(x, turned // 2, 2).flip(-1).flatten(-2)
     else:
         swapped = torch.roll(x, turned // 2, -1)
     return torch.addcmul(x * cos, swapped, sin)

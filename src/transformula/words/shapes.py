@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import At, Word, word
+from .word import At, Word, split, word
 
 
 @word(
@@ -55,8 +55,8 @@ class Join(Word):
     def function(a: Tensor, b: Tensor, *, parts: int = 1) -> Tensor:
         """(..., a) and (..., b) to (..., a + b)."""
         if parts > 1:
-            a, b = a.unflatten(-1, (parts, -1)), b.unflatten(-1, (parts, -1))
-        shape = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])
+            a, b = split(a, parts, -1), split(b, parts, -1)
+        shape = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])  # type: ignore[no-untyped-call]
         y = torch.cat((a.expand(*shape, -1), b.expand(*shape, -1)), -1)
         return y.flatten(-2) if parts > 1 else y
 

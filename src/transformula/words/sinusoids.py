@@ -51,6 +51,7 @@ class Sinusoids(Word):
         x: int | None = None,
     ) -> None:
         super().__init__()
+        self.like: Tensor
         self.size, self.rows, self.at, self.base, self.halves = size, rows, at, base, halves
         # follows .to(): what dtype and device the result has where only ids are given
         self.register_buffer("like", torch.empty(0), persistent=False)
@@ -74,7 +75,7 @@ class Sinusoids(Word):
     def step(self, x: Tensor | None = None, *, at: At) -> Tensor:
         """The vectors of this chunk's positions; without a stream, all rows."""
         if x is None or self.at:
-            return self(x)
+            return self.forward(x)
         length = x.shape[1]
         table = self._table(at.longest + length, x)
         return table[at.start : at.start + length][None] if at.start is not None else table[at.positions(length)]

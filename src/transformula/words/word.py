@@ -121,7 +121,8 @@ class At:
         return int(self.lengths.max()) if self.start is None else self.start
 
     @cached_property
-    def _seen(self) -> dict[tuple[int, int, int], Tensor]:
+    def kept(self) -> dict[Any, Any]:
+        """What one layer made for this chunk and the others can use: masks, tables of positions."""
         return {}
 
     def positions(self, length: int) -> Tensor:
@@ -136,13 +137,14 @@ class At:
 
         Made once for all layers of a step.
         """
-        key = (length, window, first)
-        if key not in self._seen:
+        key = ("mask", length, window, first)
+        if key not in self.kept:
             i = self.positions(length)[:, None, :, None]
             j = torch.arange(first, self.longest + length, device=self.lengths.device)
             seen = j <= i
-            self._seen[key] = seen & (j > i - window) if window else seen
-        return self._seen[key]
+            self.kept[key] = seen & (j > i - window) if window else seen
+        made: Tensor = self.kept[key]
+        return made
 
 
 class Word(nn.Module):
@@ -182,6 +184,11 @@ def select_rows(state: Any, rows: Tensor) -> Any:
         for key, value in vars(state).items():
             setattr(state, key, select_rows(value, rows))
     return state
+
+
+def split(x: Tensor, *sizes: int) -> Tensor:
+    """x with its last dimension as several."""
+    return x.reshape(*x.shape[:-1], *sizes)
 
 
 def empty(*shape: int) -> nn.Parameter:
