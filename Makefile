@@ -25,8 +25,9 @@ $(STAMP):
 
 demo: $(STAMP) ## Train two lines of text on the text that Python carries (under 5 minutes), print some of it
 	@rm -rf runs/demo
-	$(BIN)/transformula train "x = x + attention(norm(x), rotary=10000); x = x + mlp(norm(x))" --after "x = norm(x)" \
-	  --data python-docs --depth 4 --width 256 --heads 4 --context 128 --minutes 3.5 --out runs/demo
+	$(BIN)/transformula train "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)" \
+	  --data python-docs --minutes 3.5 --out runs/demo
+	$(BIN)/transformula sample runs/demo "The with statement" --temperature 0.8
 
 lint: $(STAMP) ## Ruff and mypy
 	$(BIN)/ruff check .
