@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
-
 import tokenizers as library
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
