@@ -1,0 +1,35 @@
+"""The gallery: wirings and whole models, each one text file with its paper. No code but the reader.
+
+    from transformula import gallery
+
+    gallery.names()                  # ["attention-residuals", "b2t", ...]
+    gallery.entry("pre-norm").text   # its ModelText
+    gallery.search("dropout skip")   # entries that have all the words
+
+A new wiring is one new file in `entries/`; see docs/how-to/add-a-wiring.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .reader import Entry as Entry
+    from .reader import entries as entries
+    from .reader import entry as entry
+    from .reader import index as index
+    from .reader import load as load
+    from .reader import names as names
+    from .reader import relatives as relatives
+    from .reader import search as search
+
+__all__ = ["Entry", "entries", "entry", "index", "load", "names", "relatives", "search"]
+
+
+def __getattr__(name: str) -> Any:
+    # Reading YAML is paid for by those who read.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.reader"), name)

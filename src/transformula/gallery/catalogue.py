@@ -1,0 +1,30 @@
+"""The index, committed as `index.json`: `python docs/make_gallery.py` writes it, a test makes it again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..language.canonical import formula_hash, wiring_key_of
+from ..language.check import check
+from ..language.model_file import read_file
+from ..language.vocabulary import Vocabulary
+from .reader import FOLDER, names
+
+
+def make_index(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
+    """Name -> about, wiring key and hash of every entry. Raises FormulaError for an entry that is not a formula."""
+    made: dict[str, dict[str, Any]] = {}
+    for name in names():
+        text = read_file(FOLDER / f"{name}.yaml")
+        made[name] = {
+            "about": dict(text.about),
+            "wiring": wiring_key_of(text, vocabulary),
+            "hash": formula_hash(check(text, vocabulary)),
+        }
+    return made
+
+
+def index_text(index: dict[str, dict[str, Any]]) -> str:
+    """The index as it is committed: a line for each value, so that a change is seen as a diff."""
+    return json.dumps(index, indent=1, ensure_ascii=False) + "\n"

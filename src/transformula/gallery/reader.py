@@ -1,0 +1,133 @@
+"""Reading the gallery: entries by name, search, and the index of keys.
+
+An entry is a model file in `entries/`; its key `about` holds, besides the equations, what a reader wants to know:
+
+    title         one line
+    kind          one of KINDS
+    why           what the wiring does and why, in one or two sentences
+    equation      how far the equation was checked: "checked in ...", "from memory", "as the source notes give it"
+    paper, authors, year, arxiv
+    claim         the headline result; claim_source says where it was read, or "from memory"
+    sound         for an unsound wiring, the name of the sound one that it is nearest to
+    cost          what it costs more than pre-norm, where that matters
+
+What is listed and compared often (titles, years, wiring keys, hashes) lies in `index.json`, made by `catalogue.py`, so
+that listing reads one file. An entry that the index lacks is read from its own file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from ..errors import UnknownName
+from ..language.model_file import ModelText, read_file
+
+FOLDER = Path(__file__).parent / "entries"
+INDEX = Path(__file__).parent / "index.json"
+
+KINDS = (
+    "source notes",
+    "norm placement",
+    "kind of norm",
+    "coefficients",
+    "gates",
+    "topology",
+    "depth",
+    "chance",
+    "whole model",
+)
+"""What an entry changes, in the order in which the gallery's page shows them."""
+
+REQUIRED = ("title", "kind", "why", "equation")
+ABOUT = (*REQUIRED, "paper", "authors", "year", "arxiv", "claim", "claim_source", "sound", "cost")
+"""The keys of `about`."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry. `about` is what stands under that key in its file."""
+
+    name: str
+    path: Path
+    about: Mapping[str, str]
+    wiring: str = ""
+    """Its wiring key: equal for relatives. Empty where the index does not hold the entry yet."""
+    hash: str = ""
+    """The hash of its canonical form, with its own numbers."""
+
+    @property
+    def title(self) -> str:
+        """One line."""
+        return self.about["title"]
+
+    @property
+    def year(self) -> int | None:
+        """The year of its paper, None where there is none."""
+        return int(self.about["year"]) if "year" in self.about else None
+
+    @cached_property
+    def text(self) -> ModelText:
+        """The model file, read and not checked."""
+        return read_file(self.path)
+
+    @cached_property
+    def source(self) -> str:
+        """The file as it is written."""
+        return self.path.read_text(encoding="utf-8")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the index says, for programs."""
+        return {"name": self.name, **self.about, "wiring": self.wiring, "hash": self.hash}
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The names of all entries, sorted."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+
+
+@cache
+def index() -> Mapping[str, Mapping[str, Any]]:
+    """Name -> {"about", "wiring", "hash"}, as committed in `index.json`."""
+    found: dict[str, dict[str, Any]] = json.loads(INDEX.read_text(encoding="utf-8")) if INDEX.is_file() else {}
+    return found
+
+
+def entry(name: str) -> Entry:
+    """The entry of that name. Raises UnknownName, with the nearest."""
+    if name not in names():
+        raise UnknownName("gallery entry", name, names())
+    path = FOLDER / f"{name}.yaml"
+    known = index().get(name)
+    if known is None:
+        return Entry(name, path, read_file(path).about)
+    return Entry(name, path, known["about"], known["wiring"], known["hash"])
+
+
+def load(name: str) -> ModelText:
+    """The model file of an entry. Raises UnknownName, with the nearest."""
+    return entry(name).text
+
+
+def entries() -> list[Entry]:
+    """All entries, sorted by name."""
+    return [entry(name) for name in names()]
+
+
+def search(words: str) -> list[Entry]:
+    """The entries whose file has all the words, wherever they stand in it and however they are written; those that have
+    one in name or title come first."""
+    wanted = words.lower().split()
+    found = [e for e in entries() if all(word in e.source.lower() for word in wanted)]
+    return sorted(found, key=lambda e: not any(word in f"{e.name} {e.title}".lower() for word in wanted))
+
+
+def relatives(wiring: str) -> list[str]:
+    """The names of the entries with this wiring key, sorted."""
+    return sorted(name for name, known in index().items() if known["wiring"] == wiring)

@@ -1,0 +1,119 @@
+"""An entry is a PyTorch module like any other: checkpoints, copies, gradients, compilation."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.invariants.harness import built, close, small, tokens
+from transformula import gallery
+from transformula.language.canonical import formula_hash
+from transformula.language.check import check
+from transformula.language.model_file import read_text, write_text
+from transformula.words import vocabulary
+
+STRUCTURES = ["pre-norm", "skip-2", "unet", "attention-residuals", "value-residual", "gemma3"]
+"""Entries that differ in structure: one stream, norms on it, history, lists of history, taps, rotary and windows."""
+
+MORE = [
+    "no-skip", "post-norm", "sandwich", "normformer", "deepnorm", "mix-ln", "residual", "b2t", "hybridnorm", "dyt",
+    "rezero", "highway", "gtrxl", "laurel", "orthogonal", "sandwich-order", "reversible", "dlcl", "denseformer", "gpt2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_checkpoint_round_trip(name: str, tmp_path: Path) -> None:
+    from transformula.interop.folder import load_model, save_model
+
+    model, ids = built(name, torch.float32, deep=False), tokens()
+    save_model(tmp_path / "model", model)
+    again, architecture = load_model(tmp_path / "model")
+    with torch.no_grad():
+        assert torch.equal(again(ids), model(ids))
+    assert formula_hash(architecture) == formula_hash(model.architecture)
+    assert list(again.state_dict()) == list(model.state_dict())
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_the_written_text_is_the_same_model(name: str) -> None:
+    architecture = small(name)
+    again = check(read_text(write_text(architecture.text)), vocabulary())
+    assert formula_hash(again) == formula_hash(architecture)
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_copies(name: str) -> None:
+    model, ids = built(name, deep=False), tokens()
+    with torch.no_grad():
+        expected = model(ids)
+        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            assert torch.equal(other(ids), expected)
+            decoding = other.start(2, 3)
+            close(other.step(ids[:, :3], decoding), expected[:, :3])
+        copied = copy.deepcopy(model)
+        for parameter in copied.parameters():
+            parameter.zero_()
+        assert torch.equal(model(ids), expected), "a copy shares nothing"
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_every_parameter_gets_a_gradient(name: str) -> None:
+    """With random weights; and training, with its chances, gives finite numbers."""
+    model, ids = built(name), tokens()
+    loss = model(ids).logsumexp(-1).square().mean()
+    loss.backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), key
+        useless = "key.bias" in key and parameter.grad.abs().max() < 1e-9  # a softmax does not see what all keys share
+        assert useless or parameter.grad.abs().max() > 0, f"{key} changes nothing"
+    torch.manual_seed(0)
+    model.train()
+    assert torch.isfinite(model(ids)).all()
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_initial_values_are_finite_and_repeat(name: str) -> None:
+    model = built(name, torch.float32, randomly=False)
+    again = built(name, torch.float32, randomly=False)
+    for (key, one), other in zip(model.named_parameters(), again.parameters(), strict=True):
+        assert torch.isfinite(one).all() and torch.equal(one, other), key
+    with torch.no_grad():
+        assert torch.isfinite(model(tokens())).all()
+
+
+def compiled_equals_eager(name: str, backend: str, tolerance: float) -> None:
+    model, ids = built(name, deep=False), tokens()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    try:
+        with torch.no_grad():
+            close(compiled(ids), model(ids), tolerance)
+        wanted, made = model(ids).square().mean(), compiled(ids).square().mean()
+        key, parameter = next((k, p) for k, p in model.named_parameters() if k.startswith("layers."))
+        close(torch.autograd.grad(made, parameter)[0], torch.autograd.grad(wanted, parameter)[0], tolerance)
+    finally:
+        torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_compiles_without_breaks(name: str) -> None:
+    compiled_equals_eager(name, "aot_eager", 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*STRUCTURES, *MORE])
+def test_inductor(name: str) -> None:
+    compiled_equals_eager(name, "inductor", 1e-9)
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_full_size_on_meta(name: str) -> None:
+    """The published or suggested size is built without memory, and has the parameters that its records state."""
+    from transformula.model import build
+
+    model = build(check(gallery.load(name), vocabulary()), device="meta")
+    assert all(parameter.device.type == "meta" for parameter in model.parameters())

@@ -1,0 +1,18 @@
+"""u = norm(x); x = x + attention(u) + mlp(u)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from tests.references.plain import Parameters, attention, embed_with_positions, layer_norm, layers, mlp, unembed
+
+
+def logits(p: Parameters, tokens: Tensor, n: Mapping[str, float]) -> Tensor:
+    """See plain.py."""
+    x = embed_with_positions(p, tokens)
+    for layer in layers(p, n):
+        u = layer_norm(layer("attention_input_norm"), x)
+        x = x + attention(layer("attention"), u, n) + mlp(layer("mlp"), u)
+    return unembed(p, layer_norm(p("after.norm"), x))

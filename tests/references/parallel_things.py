@@ -1,0 +1,22 @@
+"""Two attentions read x, then two MLPs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from tests.references.plain import Parameters, attention, embed_with_positions, layer_norm, layers, mlp, unembed
+
+
+def logits(p: Parameters, tokens: Tensor, n: Mapping[str, float]) -> Tensor:
+    """See plain.py."""
+    x = embed_with_positions(p, tokens)
+    for layer in layers(p, n):
+        one = attention(layer("attention"), layer_norm(layer("attention_input_norm"), x), n)
+        two = attention(layer("attention_2"), layer_norm(layer("attention_2_input_norm"), x), n)
+        x = x + one + two
+        one = mlp(layer("mlp"), layer_norm(layer("mlp_input_norm"), x))
+        two = mlp(layer("mlp_2"), layer_norm(layer("mlp_2_input_norm"), x))
+        x = x + one + two
+    return unembed(p, layer_norm(p("after.norm"), x))

@@ -1,0 +1,186 @@
+"""What the equations by hand are written with: sums, products and explicit loops, straight from the definitions.
+
+A reference `tests/references/NAME.py` (hyphens become underscores) is the whole model of the gallery's entry NAME:
+
+    def logits(p: Parameters, tokens: Tensor, n: Mapping[str, float]) -> Tensor
+
+p       the model's parameters by their names: `p["words.weight"]`; `p("layers.1")` are those below that name
+tokens  (batch, length), whole
+n       the model's numbers: depth, width, heads, ...
+result  (batch, length, vocab)
+
+It is evaluated in float64 and uses no word of the package, nor PyTorch's modules and fused functions. x is
+(batch, length, width) throughout. Dropout is absent: references evaluate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+
+class Parameters:
+    """Tensors by name, below a prefix; notes which were read, so that a test can ask whether any was forgotten."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], prefix: str = "", read: set[str] | None = None) -> None:
+        self.tensors, self.prefix = tensors, prefix
+        self.read: set[str] = set() if read is None else read
+
+    def __call__(self, name: str) -> Parameters:
+        return Parameters(self.tensors, f"{self.prefix}{name}.", self.read)
+
+    def __getitem__(self, name: str) -> Tensor:
+        self.read.add(self.prefix + name)
+        return self.tensors[self.prefix + name]
+
+    def __contains__(self, name: str) -> bool:
+        return self.prefix + name in self.tensors
+
+    def unread(self) -> set[str]:
+        """The names that nothing has read."""
+        return set(self.tensors) - self.read
+
+
+def layers(p: Parameters, n: Mapping[str, float]) -> Iterator[Parameters]:
+    """The parameters of layer 1, 2, ..., depth."""
+    return (p(f"layers.{number}") for number in range(1, int(n["depth"]) + 1))
+
+
+def embed(p: Parameters, tokens: Tensor) -> Tensor:
+    """Rows of the table `words`."""
+    return p["words.weight"][tokens]
+
+
+def embed_with_positions(p: Parameters, tokens: Tensor) -> Tensor:
+    """A row for each token plus a row for each position, from 0."""
+    return embed(p, tokens) + p["before.positions.weight"][: tokens.shape[1]]
+
+
+def unembed(p: Parameters, x: Tensor) -> Tensor:
+    """Inner products with the rows of `words`."""
+    return x @ p["words.weight"].T
+
+
+def linear(p: Parameters, x: Tensor) -> Tensor:
+    """W x + b, b where there is one."""
+    y = x @ p["weight"].T
+    return y + p["bias"] if "bias" in p else y
+
+
+def layer_norm(p: Parameters, x: Tensor, eps: float = 1e-5) -> Tensor:
+    """w (x - mean) / sqrt(variance + eps) + b; the variance divides by the number of channels."""
+    mean = x.sum(-1, keepdim=True) / x.shape[-1]
+    variance = ((x - mean) ** 2).sum(-1, keepdim=True) / x.shape[-1]
+    return p["weight"] * (x - mean) / (variance + eps) ** 0.5 + p["bias"]
+
+
+def rms_norm(p: Parameters, x: Tensor, eps: float = 1e-6) -> Tensor:
+    """w x / sqrt(mean square + eps)."""
+    return p["weight"] * unit(x, eps)
+
+
+def unit(x: Tensor, eps: float = 1e-6) -> Tensor:
+    """x / sqrt(mean square + eps)."""
+    return x / ((x * x).sum(-1, keepdim=True) / x.shape[-1] + eps) ** 0.5
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(x, 0)."""
+    return torch.where(x > 0, x, 0 * x)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x Phi(x)."""
+    return x * (1 + torch.erf(x / math.sqrt(2))) / 2
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU's approximation by tanh."""
+    return x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + e^-x)."""
+    return 1 / (1 + torch.exp(-x))
+
+
+def silu(x: Tensor) -> Tensor:
+    """x sigmoid(x)."""
+    return x * sigmoid(x)
+
+
+def mlp(p: Parameters, x: Tensor, activation: Callable[[Tensor], Tensor] = gelu) -> Tensor:
+    """W_down f(W_up x), each with its bias; with a matrix `gate`: W_down (f(W_gate x) * W_up x)."""
+    if "gate.weight" in p:
+        return linear(p("down"), activation(linear(p("gate"), x)) * linear(p("up"), x))
+    return linear(p("down"), activation(linear(p("up"), x)))
+
+
+def rotated(x: Tensor, base: float) -> Tensor:
+    """x (batch, length, size), one head: channels c and c + size/2 at position i turned by i / base^(2c/size)."""
+    size = x.shape[-1]
+    turned = torch.empty_like(x)
+    for i in range(x.shape[1]):
+        for c in range(size // 2):
+            angle = i * base ** (-2 * c / size)
+            one, other = x[:, i, c], x[:, i, c + size // 2]
+            turned[:, i, c] = one * math.cos(angle) - other * math.sin(angle)
+            turned[:, i, c + size // 2] = one * math.sin(angle) + other * math.cos(angle)
+    return turned
+
+
+def rotary(x: Tensor, heads: int, base: float = 10000) -> Tensor:
+    """Every head of x (batch, length, width), turned."""
+    return torch.cat([rotated(head, base) for head in x.chunk(heads, -1)], -1)
+
+
+def core(q: Tensor, k: Tensor, v: Tensor, heads: int, kv_heads: int = 0, window: int = 0) -> Tensor:
+    """softmax(q k^T / sqrt(size)) v head by head; position i sees j <= i, with a window only j > i - window."""
+    kv_heads = kv_heads or heads
+    qs, ks, vs = q.chunk(heads, -1), k.chunk(kv_heads, -1), v.chunk(kv_heads, -1)
+    length = q.shape[1]
+    seen = torch.tensor([[j <= i and (not window or j > i - window) for j in range(length)] for i in range(length)])
+    made = []
+    for h in range(heads):
+        shared = h * kv_heads // heads
+        scores = qs[h] @ ks[shared].transpose(-1, -2) / qs[h].shape[-1] ** 0.5
+        weights = torch.exp(scores - scores.max(-1, keepdim=True).values) * seen
+        made.append(weights / weights.sum(-1, keepdim=True) @ vs[shared])
+    return torch.cat(made, -1)
+
+
+def attention(p: Parameters, x: Tensor, n: Mapping[str, float], base: float = 0, window: int = 0) -> Tensor:
+    """W_o softmax(q k^T / sqrt(size)) v with q = W_q x, k = W_k x, v = W_v x, causal; `base`: rotary positions.
+
+    Norms of queries, keys and values are made where the parameters hold them: RMSNorm by the head, or, as wide as
+    all heads, at once.
+    """
+    heads = int(n["heads"])
+    q, k, v = linear(p("query"), x), linear(p("key"), x), linear(p("value"), x)
+    size = q.shape[-1] // heads
+    q, k, v = (normed(p, name, y, size) for name, y in (("query_norm", q), ("key_norm", k), ("value_norm", v)))
+    kv_heads = k.shape[-1] // size
+    if base:
+        q, k = rotary(q, heads, base), rotary(k, kv_heads, base)
+    return linear(p("output"), core(q, k, v, heads, kv_heads, window))
+
+
+def normed(p: Parameters, name: str, x: Tensor, size: int) -> Tensor:
+    """RMSNorm under `name`, if it is there, over all channels or over each head's `size`."""
+    if f"{name}.weight" not in p:
+        return x
+    width = p[f"{name}.weight"].shape[0]
+    assert width in (size, x.shape[-1])
+    return torch.cat([rms_norm(p(name), part) for part in x.split(width, -1)], -1)
+
+
+def weighted(weights: Tensor, entries: list[Tensor]) -> Tensor:
+    """The sum of weights[n] entries[n]."""
+    assert len(weights) == len(entries)
+    total = torch.zeros_like(entries[0])
+    for weight, value in zip(weights, entries, strict=True):
+        total = total + weight * value
+    return total

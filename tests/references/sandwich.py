@@ -1,0 +1,20 @@
+"""x = x + norm(attention(norm(x))); x = x + norm(mlp(norm(x)))."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from tests.references.plain import Parameters, attention, embed_with_positions, layer_norm, layers, mlp, unembed
+
+
+def logits(p: Parameters, tokens: Tensor, n: Mapping[str, float]) -> Tensor:
+    """See plain.py."""
+    x = embed_with_positions(p, tokens)
+    for layer in layers(p, n):
+        a = attention(layer("attention"), layer_norm(layer("attention_input_norm"), x), n)
+        x = x + layer_norm(layer("attention_output_norm"), a)
+        f = mlp(layer("mlp"), layer_norm(layer("mlp_input_norm"), x))
+        x = x + layer_norm(layer("mlp_output_norm"), f)
+    return unembed(p, layer_norm(p("after.norm"), x))

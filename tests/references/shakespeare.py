@@ -1,0 +1,27 @@
+"""Pre-norm with a ReLU MLP; an output of its own, with a bias."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from tests.references.plain import (
+    Parameters,
+    attention,
+    embed_with_positions,
+    layer_norm,
+    layers,
+    linear,
+    mlp,
+    relu,
+)
+
+
+def logits(p: Parameters, tokens: Tensor, n: Mapping[str, float]) -> Tensor:
+    """See plain.py."""
+    x = embed_with_positions(p, tokens)
+    for layer in layers(p, n):
+        x = x + attention(layer("attention"), layer_norm(layer("attention_input_norm"), x), n)
+        x = x + mlp(layer("mlp"), layer_norm(layer("mlp_input_norm"), x), relu)
+    return linear(p("output.unembed"), layer_norm(p("after.norm"), x))
