@@ -27,14 +27,19 @@ def explain(model: str | Path | Model, *, use: Sequence[str] = (), **changes: An
     return explained(architecture)
 
 
-def summary(model: str | Path | Model, *, use: Sequence[str] = (), **changes: Any) -> Any:
+def summary(
+    model: str | Path | Model, *, length: int | None = None, batch: int = 1, use: Sequence[str] = (), **changes: Any
+) -> Any:
     """Shapes, parameters, FLOPs a token and memory, for each line of the formula.
 
-    The result's `repr` is the table that a person reads, `.data` what a program reads.
-    """
-    from ..inspection.summary import summary as summarised
+    length, batch  of the tokens that memory and FLOPs are counted for; by default the context, and one row
 
-    return summarised(model.architecture if isinstance(model, Model) else check_model(model, changes, use))
+    The result's `repr` is the table that a person reads, `.data` what a program reads. Needs no torch.
+    """
+    from ..language.accounting import summary as count
+
+    architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
+    return count(architecture, length=length, batch=batch)
 
 
 class Model:
@@ -144,9 +149,9 @@ class Model:
         """What the formula says; see `transformula.explain`."""
         return explain(self)
 
-    def summary(self) -> Any:
+    def summary(self, **sizes: Any) -> Any:
         """Shapes, parameters, FLOPs and memory, line by line; see `transformula.summary`."""
-        return summary(self)
+        return summary(self, **sizes)
 
     def save(self, folder: str | Path) -> Path:
         """Write a model's folder: its text, its weights, its tokenizer."""

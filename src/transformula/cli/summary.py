@@ -21,6 +21,8 @@ def run(arguments: Sequence[str]) -> int:
     """Summarise one model."""
     parser = Parser("summary", WHAT, EXAMPLES, "MODEL")
     parser.add_argument("model", metavar="MODEL", help=MODEL)
+    parser.add_argument("--length", metavar="N", type=int, help="tokens in a row (default: the context)")
+    parser.add_argument("--batch", metavar="N", type=int, default=1, help="rows (default: 1)")
     parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_model_options()
@@ -28,6 +30,6 @@ def run(arguments: Sequence[str]) -> int:
 
     from ..api import summary
 
-    result = summary(given["model"], use=given["use"], **given.model)
+    result = summary(given["model"], length=given["length"], batch=given["batch"], use=given["use"], **given.model)
     print(json.dumps(result.data, indent=1) if given["json"] else result)
     return 0
