@@ -132,7 +132,8 @@ def test_taps_are_what_was_used() -> None:
     module, names = make("attention", {"x": 32}, rotary=100, kv_heads=2, qk_norm="head")
     x = torch.randn(2, 5, 32)
     result, q, k, v, scores = module(x, taps=("q", "k", "v", "scores"))
-    assert q.shape == (2, 4, 5, 8) and k.shape == v.shape == (2, 2, 5, 8)
+    assert q.shape == (2, 5, 32) and k.shape == v.shape == (2, 5, 16)
+    q, k = q.unflatten(2, (4, 8)).transpose(1, 2), k.unflatten(2, (2, 8)).transpose(1, 2)
     torch.testing.assert_close(scores, q @ k.repeat_interleave(2, 1).mT * names["scale"])
     torch.testing.assert_close(result, module(x))
 

@@ -245,9 +245,9 @@ class Attention(Word):
 
 
 def _chosen(taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor, scores: Tensor | None) -> list[Tensor | None]:
-    """The values that taps name, in their order."""
-    made = {"q": q, "k": k, "v": v, "scores": scores}
-    return [made[name] for name in taps]
+    """The values that taps name, in their order: scores, or streams (batch, length, heads * size)."""
+    made = {"q": q, "k": k, "v": v}
+    return [scores if name == "scores" else made[name].transpose(1, 2).flatten(2) for name in taps]
 
 
 @word(
