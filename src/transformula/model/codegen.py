@@ -6,7 +6,8 @@
 becomes, as a syntax tree and never as text,
 
     def layer(self, v0):
-        v0 = v0 + f0(self._modules['attention'](self._modules['attention_input_norm'](v0)), p=0.1, training=self.training)
+        v0 = v0 + f0(
+            self._modules['attention'](self._modules['attention_input_norm'](v0)), p=0.1, training=self.training)
         return v0 + self._modules['mlp'](self._modules['mlp_input_norm'](v0))
 
 Values are computed in the order of the graph; one that is read once stands inside its reader's expression, the others

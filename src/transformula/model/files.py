@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
+import traceback
 from collections import OrderedDict
+from types import TracebackType
 
 from ..language.source import Place, Source
 
@@ -46,7 +49,9 @@ class PseudoFile:
 
 
 def register(title: str, text: str) -> str:
-    """Put a text where tracebacks find it; the name of its file, `<formula TITLE>`, counted on if another text has it."""
+    """Put a text where tracebacks find it; its file's name, `<formula TITLE>`, counted on if another text has it."""
+    if sys.version_info < (3, 13) and sys.excepthook is sys.__excepthook__:
+        sys.excepthook = show
     title = re.sub(r"[^\w ,.:+-]", "_", title, flags=re.ASCII)[:80]
     number = 1
     while True:
@@ -60,3 +65,12 @@ def register(title: str, text: str) -> str:
     while len(_kept) > MOST:
         linecache.cache.pop(_kept.popitem(last=False)[0], None)
     return name
+
+
+def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What prints an uncaught error: before Python 3.13 the interpreter's own looks for a file on the disk only, and
+    so shows no line of a formula. Errors that passed no formula are left to it."""
+    if any(f.f_code.co_filename.startswith("<formula ") for f, _ in traceback.walk_tb(trace)):
+        traceback.print_exception(kind, error, trace)
+    else:
+        sys.__excepthook__(kind, error, trace)

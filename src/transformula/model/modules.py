@@ -23,7 +23,9 @@ def at_place(what: str, place: Place | None, title: str = "") -> InputError:
     """An error that says where in the formula, with the place underlined."""
     if place is None:
         return InputError(what)
-    return InputError(f"{title + ': ' if title else ''}{place.where}: {what}\n{place.underlined()}")
+    # "before: before, line 1" would say it twice
+    prefix = "" if not title or place.source.name == title else f"{title}: "
+    return InputError(f"{prefix}{place.where}: {what}\n{place.underlined()}")
 
 
 def is_function(call: Call) -> bool:
@@ -35,12 +37,12 @@ def is_function(call: Call) -> bool:
 class Spot:
     """One module of the model: all calls of one path. `call` is that of the face that is built.
 
-    place, outer  where that call stands; where the definition is called that it stands in, if it does
+    place, line  where that call stands; the line of its section that it belongs to
     """
 
     call: Call
     place: Place | None
-    outer: Place | None
+    line: Place | None
     causal: bool
     section: Section
     calls: list[Call] = field(default_factory=list)
@@ -58,12 +60,10 @@ def refuse(architecture: Architecture) -> None:
         raise InputError(f"a model of several stacks ({names}) {NOT_BUILT}")
     for hook in architecture.hooks:
         if hook != "init":
-            raise InputError(
-                f"the hook `{hook}` {NOT_BUILT}; take the key out of the file to build the model without it"
-            )
+            raise InputError(f"the hook `{hook}` {NOT_BUILT}; without that key in the file the model is built")
     stack = architecture.main
     if stack.share is not None:
-        raise InputError(f"layers that share their weights (`share` of the stack) {NOT_BUILT.replace('it', 'they')}")
+        raise InputError(f"a stack whose layers share their weights (`share`) {NOT_BUILT}")
     for section in architecture.sections():
         for value in section.calls():
             refuse_call(value, section)
@@ -106,8 +106,7 @@ def spots(architecture: Architecture) -> dict[str, Spot]:
                 continue
             spot = found.get(call.path)
             if spot is None:
-                outer = value.frames[0].place if value.frames else None
-                found[call.path] = Spot(call, value.place, outer, stack.causal, section, [call])
+                found[call.path] = Spot(call, value.place, line_at(section, value), stack.causal, section, [call])
                 continue
             for other in spot.calls:
                 if other.word is call.word and other.options != call.options:
@@ -121,6 +120,27 @@ def spots(architecture: Architecture) -> dict[str, Spot]:
             if len(sizes(call)) > len(sizes(spot.call)):
                 spot.call = call
     return found
+
+
+def line_at(section: Section, value: Value) -> Place | None:
+    """The line of a section that a value belongs to: for one in a definition, the line that calls it."""
+    place = value.frames[0].place if value.frames else value.place
+    if place is None:
+        return None
+    for line, _, _ in section.lines:
+        if line.source is place.source and line.line <= place.line <= line.end_line:
+            start, end = (line.line, line.column), (line.end_line, line.end_column)
+            if start <= (place.line, place.column) < end:
+                return line
+    return place
+
+
+def text_of(place: Place) -> str:
+    """The text at a place, on one line and without comments."""
+    rows = [place.source.line(n) for n in range(place.line, place.end_line + 1)]
+    rows[-1] = rows[-1][: place.end_column]
+    rows[0] = rows[0][place.column :]
+    return " ".join(" ".join(row.split("#")[0] for row in rows).split())
 
 
 def section_stack(architecture: Architecture, section: Section) -> Stack:
@@ -161,7 +181,7 @@ def construct(recipe: Recipe, call: Call, causal: bool, place: Place | None, tit
 def inner_module(
     recipe: Recipe, template: Template, path: str, role: str, place: Place | None, title: str
 ) -> nn.Module:
-    """What the file's `norm` made for use inside a word: the word's module itself, or one generated from the template."""
+    """What the file's `norm` made for use inside a word: the norm's module itself, or one generated from a template."""
     values = [v for v in template.values if v.call is not None]
     if template.alias and not is_function(values[0].call):  # type: ignore[arg-type]
         return construct(recipe, values[0].call, True, place, title, f"{path}.{role}")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from ..language.model_file import ModelText
 from ..words.word import Word
 from .decoding import Decoding
 from .formula import Formula
-from .modules import spots
+from .modules import spots, text_of
 from .whole import leaving
 
 
@@ -140,10 +140,9 @@ class Transformer(Formula):
         parts = module_name.split(".")
         for count in range(len(parts), 0, -1):
             spot = found.get(".".join(parts[:count]))
-            if spot is not None and spot.place is not None:
-                outer = spot.outer or spot.place
-                line = f"{spot.title}, line {outer.line}: {outer.source.line(outer.line).strip()}"
-                if spot.outer is not None:
+            if spot is not None and spot.place is not None and spot.line is not None:
+                line = f"{spot.title}, line {spot.line.line}: {text_of(spot.line)}"
+                if spot.place.source is not spot.line.source:
                     line += f" ({spot.place.where}: {spot.place.source.line(spot.place.line).strip()})"
                 return line
         near = nearest(module_name, found)
