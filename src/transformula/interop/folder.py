@@ -95,7 +95,12 @@ def load_model(folder: Path | str, device: torch.device | str = "cpu") -> tuple[
     tensors = load_tensors(folder / WEIGHTS)
     from ..model import build
 
-    model = build(architecture, device="meta").to_empty(device="cpu")
+    model = build(architecture, device="meta")
+    kept = model.state_dict()
+    if any(name not in kept and buffer.numel() for name, buffer in model.named_buffers()):
+        model = build(architecture)  # tables that are computed and not stored
+    else:
+        model = model.to_empty(device="cpu")  # no time is lost on initial values
     put_tensors(model, tensors, folder / WEIGHTS)
     return model.to(device).eval(), architecture
 

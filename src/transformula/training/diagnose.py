@@ -1,13 +1,16 @@
-"""Where a number that is not finite first appears: the step is run again, each module's result looked at."""
+"""Where a number that is not finite first appears: the step is run again, the result of each module and of each line of
+the formula looked at."""
 
 from __future__ import annotations
 
-import traceback
+import linecache
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 
 class _Found(Exception):
@@ -41,16 +44,17 @@ def first_not_finite(model: nn.Module, forward: Callable[[], Tensor], backward: 
     for name, parameter in model.named_parameters():
         if not finite(parameter):
             return f"the parameter {name} itself, before the step"
+    inside: list[str] = []
     hooks = []
     for name, module in model.named_modules():
         if module is not model:
-            hooks.append(module.register_forward_pre_hook(_entering(model, name), with_kwargs=True))
-            hooks.append(module.register_forward_hook(_leaving(model, name)))
+            hooks.append(module.register_forward_pre_hook(_entering(model, name, inside), with_kwargs=True))
+            hooks.append(module.register_forward_hook(_leaving(model, name, inside)))
     try:
-        loss = forward()
+        with _Lines(inside):
+            loss = forward()
     except _Found as found:
-        line = _line_of_traceback(found)
-        return f"{line} ({found.place})" if line and line not in found.place else found.place
+        return found.place
     finally:
         for hook in hooks:
             hook.remove()
@@ -70,23 +74,41 @@ def _line(model: nn.Module, name: str) -> str:
     return f" in {line}" if line else ""
 
 
-def _entering(model: nn.Module, name: str) -> Callable[..., None]:
+def _entering(model: nn.Module, name: str, inside: list[str]) -> Callable[..., None]:
     def hook(module: nn.Module, given: Any, named: Any) -> None:
         if not (finite(given) and finite(named)):
             raise _Found(f"what enters {name}{_line(model, name)}")
+        inside.append(name)
 
     return hook
 
 
-def _leaving(model: nn.Module, name: str) -> Callable[..., None]:
+def _leaving(model: nn.Module, name: str, inside: list[str]) -> Callable[..., None]:
     def hook(module: nn.Module, given: Any, result: Any) -> None:
         if not finite(result):
             raise _Found(f"the result of {name}{_line(model, name)}")
+        inside.pop()
 
     return hook
 
 
-def _line_of_traceback(error: BaseException) -> str:
-    """The last line of a formula (a file whose name is no Python file's) that was being evaluated; "" if none."""
-    rows = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith("<formula")]
-    return f"{rows[-1].line}" if rows and rows[-1].line else ""
+class _Lines(TorchFunctionMode):
+    """Looks at what the lines of a formula compute themselves: sums, products, functions without a module.
+
+    Code that was made from a formula stands in a file of the name `<formula ...>`. What is computed inside words is not
+    looked at: masks hold infinities by right.
+    """
+
+    def __init__(self, inside: list[str]) -> None:
+        super().__init__()
+        self.inside = inside
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        frame = sys._getframe(1)
+        name = frame.f_code.co_filename
+        if name.startswith("<formula") and not finite(result):
+            text = linecache.getline(name, frame.f_lineno).strip()
+            where = self.inside[-1] if self.inside else name.strip("<>").removeprefix("formula ")
+            raise _Found(f"{where}, line {frame.f_lineno}: {text}")
+        return result
