@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..errors import InputError
 from .explain import MODEL, USE
@@ -60,7 +61,12 @@ def run(arguments: Sequence[str]) -> int:
         if sample:
             print("\n".join(f"  | {row}" for row in sample.splitlines()), end="\n\n")
         print(ended)
-        more = f"--steps {2 * ended.result.steps}"
         print(f"write: transformula sample {ended.folder}")
-        print(f"go on: transformula train --resume {ended.folder} {more}")
+        print(f"go on: transformula train --resume {ended.folder} {twice(ended.result.settings)}")
     return ended.result.exit_status
+
+
+def twice(settings: Mapping[str, Any]) -> str:
+    """The options that double every limit of a run."""
+    limits = {key: settings.get(key) for key in ("steps", "tokens", "minutes")}
+    return " ".join(f"--{key} {2 * value}" for key, value in limits.items() if value)
