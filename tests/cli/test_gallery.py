@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,16 @@ def test_diff(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_misspelt_name_and_a_missing_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean pre-norm" in printed(capsys, "show", "prenorm", status=2)
     assert "two names" in printed(capsys, "diff", "pre-norm", status=2)
+
+
+def test_draw_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = printed(capsys, "draw", "pre-norm", "--ascii", "--whole")
+    assert shown.isascii() and "[attention]" in shown and "unembed" in shown
+    assert "[mlp]" in printed(capsys, "draw", "x = x + mlp(norm(x))")
+
+
+def test_draw_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "pre-norm.svg"
+    assert str(path) in printed(capsys, "draw", "pre-norm", "--out", str(path))
+    assert path.read_text(encoding="utf-8").lstrip().startswith(("<svg", "<?xml"))
+    assert "cannot be written" in printed(capsys, "draw", "pre-norm", "--out", str(tmp_path / "no" / "a.svg"), status=2)

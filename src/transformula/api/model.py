@@ -22,7 +22,7 @@ def explain(model: str | Path | Model, *, use: Sequence[str] = (), **changes: An
     The result's `repr` is the text that a person reads, `.data` what a program reads. Needs no torch.
     """
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
-    from ..inspection.explain import explain as explained
+    from ..language.analysis import explain as explained
 
     return explained(architecture)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +37,9 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("action", nargs="?", choices=list(ACTIONS), default="list", help="(default: list)")
     parser.add_argument("names", metavar="NAME", nargs="*", help="what to search, show, draw or compare")
     parser.add_argument("--out", metavar="FILE", help="where `draw` writes its SVG")
+    parser.add_argument("--whole", action="store_true", help="draw what stands before and after the layers too")
+    parser.add_argument("--open", metavar="WORD", action="append", default=[], help="draw inside this definition too")
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
     parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_model_options()
@@ -79,19 +83,32 @@ def show(names: Sequence[str], given: Given) -> int:
 def draw(names: Sequence[str], given: Given) -> int:
     """The diagram of a model: plain text, or an SVG."""
     from ..api.reading import check_model
-    from ..language.diagram import draw_svg, draw_text
 
     architecture = check_model(names[0], given.model, given["use"])
     if given["out"] is None:
-        print(draw_text(architecture))
+        from ..language.diagram import draw_text
+
+        plain = given["ascii"] or not prints("│")
+        print(draw_text(architecture, ascii=plain, whole=given["whole"], opened=given["open"]))
         return 0
+    from ..language.diagram import draw_svg
+
     path = Path(given["out"])
     try:
-        path.write_text(draw_svg(architecture), encoding="utf-8")
+        path.write_text(draw_svg(architecture, whole=given["whole"], opened=given["open"]), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
     print(f"wrote {path}")
     return 0
+
+
+def prints(character: str) -> bool:
+    """Whether standard output can show a character."""
+    try:
+        character.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def diff(names: Sequence[str], given: Given) -> int:
