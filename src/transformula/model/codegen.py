@@ -177,13 +177,13 @@ class SectionCode:
         self.pieces: dict[int, Piece] = {}
         self.pending: list[Value] = []
         self.sites: list[Call] = []
-        self.results = [v for v in section.leaves.values() if v.op != "number"]
+        self.results = [through(v) for v in section.leaves.values() if v.op != "number"]
 
     def generate(self, name: str) -> FunctionType:
         values = self.section.values
         self.uses: dict[int, int] = {}
         for value in values:
-            for argument in value.args:
+            for argument in map(through, value.args if through(value) is value else ()):
                 self.uses[id(argument)] = self.uses.get(id(argument), 0) + 1
         for result in self.results:
             self.uses[id(result)] = self.uses.get(id(result), 0) + 1
@@ -196,7 +196,7 @@ class SectionCode:
         if self.step:
             self.body.parameters += ["states", "at"]
         for value in values:
-            if value.op in ("add", "sub", "mul", "div", "pow", "neg", "call"):
+            if (value.op in OPERATORS or value.op in ("neg", "call")) and through(value) is value:
                 self.emit(value)
         self.leave()
         return self.body.function(name, self.file.name)
@@ -204,7 +204,7 @@ class SectionCode:
     def emit(self, value: Value) -> None:
         span = self.file.span(value.place)
         taps = self.taps.get(id(value), [])
-        operands = [self.take(a) for a in self.inlined(value.args)]
+        operands = [self.take(a) for a in self.inlined([through(a) for a in value.args])]
         piece = self.call(value, operands, span, taps) if value.op == "call" else arithmetic(value.op, operands, span)
         used = self.uses.get(id(value), 0) - len(taps)
         if taps:
@@ -306,6 +306,13 @@ _constants: dict[float, torch.Tensor] = {}
 def _constant(number: float) -> torch.Tensor:
     # float64 without dimensions: it takes no part in what type a result has
     return _constants.setdefault(number, torch.tensor(number, dtype=torch.float64, device="cpu"))
+
+
+def through(value: Value) -> Value:
+    """The value itself, or for a call of chance that never happens what it is given: such a call costs nothing."""
+    while value.call is not None and value.call.word.kind == "chance" and value.call.options.get("p") == 0:
+        value = value.args[0]
+    return value
 
 
 def entering(section: Section) -> list[Value]:

@@ -16,7 +16,7 @@ from ..words.word import Word
 from .decoding import Decoding
 from .formula import Formula
 from .modules import spots, text_of
-from .whole import leaving
+from .whole import flow, leaving
 
 
 class Layer(Formula):
@@ -46,6 +46,11 @@ class Transformer(Formula):
         """The text that the model was made from, with what was changed in it."""
         text: ModelText = self.architecture.text
         return text
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of what the model is called with, in order."""
+        return list(flow(self.architecture)[1])
 
     @property
     def context_limit(self) -> int | None:
