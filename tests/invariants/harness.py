@@ -75,9 +75,9 @@ def tokens(batch: int = 2, length: int = LENGTH, seed: int = 2) -> Tensor:
     return torch.randint(int(SMALL["vocab"]), (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
-def reference(name: str, folder: Path = REFERENCES) -> Callable[[Parameters, Tensor, Mapping[str, Any]], Tensor]:
+def reference(name: str) -> Callable[[Parameters, Tensor, Mapping[str, Any]], Tensor]:
     """The equation by hand: `logits` of `references/NAME.py`. Missing is a failure that says what to write."""
-    path = folder / f"{name.replace('-', '_')}.py"
+    path = REFERENCES / f"{name.replace('-', '_')}.py"
     assert path.is_file(), f"write the equation of {name} by hand: tests/references/{path.name}; see plain.py there"
     spec = importlib.util.spec_from_file_location(f"tests.references.{path.stem}", path)
     assert spec is not None and spec.loader is not None

@@ -1,0 +1,62 @@
+"""What the page "Add a wiring" says is enough: its two blocks, put under a new name, pass every invariant."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks
+from tests.invariants import harness
+from transformula.gallery import reader
+
+PAGE = ROOT / "docs" / "how-to" / "add-a-wiring.md"
+INVARIANTS = ["equation", "causality", "decoding", "module"]
+
+
+def written() -> dict[str, str]:
+    """The files that the page shows."""
+    found = blocks(PAGE.read_text(encoding="utf-8"))
+    return {block.marks["file"]: block.text for block in found if "file" in block.marks}
+
+
+def test_the_page_shows_the_files_as_they_are() -> None:
+    files = written()
+    assert files["completep.yaml"] == (reader.FOLDER / "completep.yaml").read_text(encoding="utf-8")
+    assert files["completep.py"] == (harness.REFERENCES / "completep.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The page's entry under another name, in a gallery of its own."""
+    files = written()
+    (tmp_path / "of-mine.yaml").write_text(files["completep.yaml"].replace("completep", "of-mine"), encoding="utf-8")
+    (tmp_path / "of_mine.py").write_text(files["completep.py"], encoding="utf-8")
+    monkeypatch.setattr(reader, "FOLDER", tmp_path)
+    monkeypatch.setattr(harness, "REFERENCES", tmp_path)
+    for cached in (reader.names, harness.small):
+        cached.cache_clear()
+    yield "of-mine"
+    monkeypatch.undo()
+    for cached in (reader.names, harness.small):
+        cached.cache_clear()
+
+
+@pytest.mark.parametrize("invariant", INVARIANTS)
+def test_two_files_are_enough(added: str, invariant: str, tmp_path: Path) -> None:
+    """Every test over the entries is run on the new one."""
+    module = importlib.import_module(f"tests.invariants.test_{invariant}")
+    ran = 0
+    for name, test in vars(module).items():
+        marks = {mark.name: mark for mark in getattr(test, "pytestmark", [])}
+        if name.startswith("test_") and "parametrize" in marks and "slow" not in marks and "inductor" not in name:
+            test(added, tmp_path) if "tmp_path" in test.__code__.co_varnames[:2] else test(added)
+            ran += 1
+    assert ran
+
+
+def test_without_its_equation_it_fails(added: str, tmp_path: Path) -> None:
+    (tmp_path / "of_mine.py").unlink()
+    with pytest.raises(AssertionError, match="write the equation of of-mine by hand"):
+        harness.reference(added)

@@ -1,0 +1,56 @@
+"""What the five sets of source notes say in numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from transformula import gallery
+from transformula.language.check import check
+from transformula.model import build
+from transformula.words import vocabulary
+
+
+def parameters(name: str, **changes: int) -> dict[str, int]:
+    """Name of parameter -> how many numbers, at the entry's own size."""
+    model = build(check(gallery.load(name), vocabulary(), changes), device="meta")
+    return {key: value.numel() for key, value in model.named_parameters()}
+
+
+def test_the_encoder_block_has_the_parameters_of_the_notes() -> None:
+    found = parameters("encoder-block")
+    layer = {key: count for key, count in found.items() if key.startswith("layers.1.")}
+    assert sum(count for key, count in layer.items() if "attention" in key) == 2_363_904
+    assert sum(count for key, count in layer.items() if "mlp" in key) == 4_723_968
+    assert sum(layer.values()) == 7_087_872
+    assert sum(count for key, count in found.items() if key.startswith("layers.")) == 85_054_464
+
+
+def test_the_encoder_block_is_the_built_in_mlp() -> None:
+    names = list(parameters("encoder-block", depth=1))
+    assert names == list(parameters("pre-norm", depth=1))
+
+
+def test_the_shakespeare_model_has_10_8_million_parameters() -> None:
+    # the notes' attention has no biases but the output's: 3 x 384 x 6 fewer
+    assert sum(parameters("shakespeare").values()) - 3 * 384 * 6 == 10_788_929
+
+
+def test_whole_models_have_their_published_sizes() -> None:
+    assert sum(parameters("gpt2").values()) == 124_439_808
+    assert sum(parameters("llama").values()) == 8_030_261_248
+    assert sum(parameters("gemma3").values()) == 999_885_952
+    assert sum(parameters("olmo2").values()) == 7_298_617_344
+
+
+@pytest.mark.parametrize("depth", [2, 12])
+def test_skip_2_and_its_look_alike(depth: int) -> None:
+    """With silent branches the stream leaves with size 2, or doubled in every layer; the repair keeps it."""
+    for name, gain in {"skip-2": 2, "skip-2-pre": 2**depth, "skip-2-half": 1, "pre-norm": 1, "b2t": 1}.items():
+        model = build(check(gallery.load(name), vocabulary(), {"depth": depth, "width": 16}), dtype=torch.float64)
+        x = torch.randn(3, 5, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        x = x - x.mean(-1, keepdim=True)
+        x = x / x.square().mean(-1, keepdim=True).sqrt()
+        with torch.no_grad(), model.silent():
+            left = model.run_layers({"x": x})["x"]
+        assert torch.allclose(left.square().mean(-1).sqrt(), torch.tensor(float(gain)).double(), rtol=1e-4), name
