@@ -12,7 +12,7 @@ from tests.invariants import harness
 from transformula.gallery import reader
 
 PAGE = ROOT / "docs" / "how-to" / "add-a-wiring.md"
-INVARIANTS = ["equation", "causality", "decoding", "module"]
+INVARIANTS = ["equation", "causality", "decoding", "module", "text"]
 
 
 def written() -> dict[str, str]:

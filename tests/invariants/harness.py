@@ -75,6 +75,23 @@ def tokens(batch: int = 2, length: int = LENGTH, seed: int = 2) -> Tensor:
     return torch.randint(int(SMALL["vocab"]), (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
+def left_by_silent_layers(name: str) -> dict[str, float]:
+    """The size (root mean square) of every stream that the layers leave, its branches silent, entered with size 1.
+
+    All streams enter as one: random, without mean, so that a LayerNorm and an RMSNorm are the identity on it. Weights
+    are the initial ones."""
+    model = built(name, randomly=False)
+    width = int(SMALL["width"])
+    x = torch.randn(2, LENGTH, width, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    x = x - x.mean(-1, keepdim=True)
+    x = x / x.square().mean(-1, keepdim=True).sqrt()
+    before = model.architecture.main.before
+    entering = {key: x for key in {*before.leaves, *before.keeps}}
+    with torch.no_grad(), model.silent():
+        left = model.run_layers(entering)
+    return {key: value.square().mean().sqrt().item() for key, value in left.items()}
+
+
 def reference(name: str) -> Callable[[Parameters, Tensor, Mapping[str, Any]], Tensor]:
     """The equation by hand: `logits` of `references/NAME.py`. Missing is a failure that says what to write."""
     path = REFERENCES / f"{name.replace('-', '_')}.py"

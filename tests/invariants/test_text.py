@@ -1,0 +1,44 @@
+"""What is said of an entry from its text alone holds of the module: diagrams, costs."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from tests.invariants.harness import built, small
+from transformula import gallery
+from transformula.language.accounting import summary
+from transformula.language.check import check
+from transformula.language.diagram import draw_svg, draw_text
+from transformula.words import vocabulary
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_it_is_drawn(name: str) -> None:
+    architecture = small(name)
+    svg = ElementTree.fromstring(draw_svg(architecture))
+    assert svg.tag.endswith("svg")
+    shown = "".join(svg.itertext())
+    text = draw_text(architecture)
+    for word in {value.call.word.name for layer in architecture.main.layers for value in layer.calls() if value.call}:
+        if word in ("attention", "mlp"):
+            assert word in shown and word in text
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_parameters_are_as_counted(name: str) -> None:
+    counted = summary(small(name)).data["totals"]["parameters"]
+    assert counted == sum(parameter.numel() for parameter in built(name).parameters())
+
+
+@pytest.mark.parametrize("name", gallery.names())
+def test_full_size_on_meta(name: str) -> None:
+    """The published or suggested size is built without memory, and has the parameters that its records state."""
+    from transformula.model import build
+
+    architecture = check(gallery.load(name), vocabulary())
+    model = build(architecture, device="meta")
+    assert all(parameter.device.type == "meta" for parameter in model.parameters())
+    counted = summary(architecture).data["totals"]["parameters"]
+    assert counted == sum(parameter.numel() for parameter in model.parameters())
