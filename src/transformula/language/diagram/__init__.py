@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .difference import difference as difference
+    from .differences import difference as difference
     from .svg import draw_svg as draw_svg
     from .text import draw_text as draw_text
 
-HOMES = {"draw_svg": "svg", "draw_text": "text", "difference": "difference"}
+HOMES = {"draw_svg": "svg", "draw_text": "text", "difference": "differences"}
 __all__ = ["difference", "draw_svg", "draw_text"]
 
 

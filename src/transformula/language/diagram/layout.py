@@ -72,7 +72,8 @@ class _Grid:
         part = self.parts[n]
         if before is not None:
             return part.inputs.index(before)
-        free = [i for i, s in enumerate(part.inputs) if s not in self.trunk and self.parts[s].sort != "source"]
+        beside = ("source", "enter")
+        free = [i for i, s in enumerate(part.inputs) if s not in self.trunk and self.parts[s].sort not in beside]
         if part.label in ("−", "÷", "^") and 0 in free:
             return 0
         return free[(len(free) - 1) // 2] if free else 0
@@ -115,6 +116,8 @@ class _Grid:
                 if join:
                     closed.add(r)
         last = 1 + max([self.bottom(n) for n in self.rank], default=0)
+        if any(p.sort == "leave" and self.parts[s].sort == "enter" for p in self.parts for s in p.inputs):
+            last = max(last, 2)
         for n, part in enumerate(self.parts):
             if part.sort == "leave":
                 for s in part.inputs:
@@ -172,9 +175,9 @@ class _Grid:
         last = 2 * self.bottom(chain[-1])
         if self.readers[chain[-1]]:
             last += 1
-        reader = min((r for r in self.readers[chain[-1]] if self.side(chain[-1], r)), key=lambda r: self.rank[r], default=-1)
-        if reader >= 0:
-            last = max(last, 2 * self.bottom(reader))
+        beside = [r for r in self.readers[chain[-1]] if self.side(chain[-1], r)]
+        if beside:
+            last = max(last, 2 * self.bottom(min(beside, key=lambda r: self.rank[r])))
         column = 1
         while not all(self.free(column, h, h, self.net_at(chain, source, h)) for h in range(first, last + 1)):
             column += 1
@@ -314,7 +317,5 @@ def _draw(picture: Picture, grid: _Grid) -> Layout:
             if not edge.points or edge.points[-1] != point:
                 edge.points.append(point)
         edges.append(edge)
-    places = [
-        (columns[grid.column[n]], line_of[grid.rank[n]], line_of[grid.bottom(n)]) for n in range(len(grid.parts))
-    ]
+    places = [(columns[grid.column[n]], line_of[grid.rank[n]], line_of[grid.bottom(n)]) for n in range(len(grid.parts))]
     return Layout(places, edges, len(columns), line, between)

@@ -16,7 +16,7 @@ from ..source import Place
 
 SYMBOLS = {"add": "+", "sub": "−", "mul": "×", "div": "÷", "pow": "^", "neg": "−"}
 SUBLAYERS = ("positions", "channels", "output", "definition")
-TOLL = {"op": 0, "enter": 0, "leave": 0, "source": 10, "norm": 1, "chance": 1, "function": 1, "gate": 2, "depth": 3}
+TOLL = {"op": 0, "factor": 0, "enter": 0, "leave": 0, "source": 10, "norm": 1, "chance": 1, "function": 1, "depth": 3}
 """What a trunk pays for passing a part; sublayers cost 100, others 2."""
 
 
@@ -73,9 +73,10 @@ class Picture:
         """Equal for layers that are drawn alike."""
         order = {n: i for i, n in enumerate(self.lasting())}
         kept = [self.parts[n] for n in order]
-        parts = [(p.sort, p.written, tuple(order[i] for i in p.inputs), p.line) for p in kept]
+        lines = ["", *self.equations]
+        parts = [(p.sort, p.written, tuple(order[i] for i in p.inputs), lines[p.line + 1]) for p in kept]
         trunks = [tuple(order[n] for n in trunk) for trunk in self.trunks]
-        return self.stack, self.where, tuple(self.equations), tuple(parts), tuple(trunks)
+        return self.stack, self.where, tuple(parts), tuple(trunks)
 
 
 def _text(place: Place) -> str:
@@ -116,9 +117,11 @@ class _Maker:
         if frame:
             return frame.name
         if value.op == "number":
-            plain = f"{value.number:.4g}"
-            own = _text(value.place) if value.place and written else plain
-            return own if len(own) <= 20 else plain
+            own = _text(value.place) if value.place else ""
+            if not own or (not written and len(own) > 14):
+                return f"{value.number:.4g}"
+            own = own if len(own) <= 24 else own[:23] + "…"
+            return f"({own})" if " + " in own or " - " in own else own
         if value.call is not None:
             name = value.call.name + (f".{value.call.label}" if value.call.label else "")
             return name + (f"({', '.join(self.term(a, written) for a in value.args)})" if value.args else "")
@@ -187,8 +190,10 @@ class _Maker:
             labels.append(f"{term} {symbol}" if flat[0] and value.op in ("sub", "div", "pow") else f"{symbol} {term}")
         return Part("factor", labels[0], self.inputs(value.args, line), line, labels[1], hint)
 
-    def make(self) -> tuple[list[Part], list[list[int]]]:
+    def make(self, beside: Collection[str] = ()) -> tuple[list[Part], list[list[int]]]:
+        """Parts and trunks. Names `beside` are read beside the stream, though they are carried."""
         carried = [v for v in self.values if v.op == "name" and not v.stack and v.name in self.leaves]
+        carried = [v for v in carried if v.name not in beside]
         entering = [v for v in self.values if v.op == "input"] + carried
         first = next((v for v in self.values if v.op == "name" and v.kind == "stream"), None)
         if self.frame is None and not entering and first is not None:
@@ -231,7 +236,14 @@ class _Maker:
             if value.op != "number":
                 self.parts.append(Part("leave", name, (self.edge(value, -1),), -1, name))
         self.past += [("", "", [])] * (len(self.parts) - len(self.past))
-        return self.parts, self.trunks()
+        trunks = self.trunks()
+        for trunk in trunks[1:]:  # a second way through a sublayer is no stream of its own
+            if any(self.parts[n].sort in SUBLAYERS for n in trunk):
+                again = _Maker(self.values, self.leaves, self.lines, self.frame, self.depth)
+                made = again.make([*beside, self.parts[trunk[0]].label])
+                self.past = again.past
+                return made
+        return self.parts, trunks
 
     def trunks(self) -> list[list[int]]:
         """For each carried name the way through with the fewest sublayers; ways share no part."""
@@ -290,9 +302,7 @@ def _of_section(section: Section, opened: Collection[str]) -> list[Picture]:
     maker = _Maker(section.values, section.leaves, lines, None, 0)
     parts, trunks = maker.make()
     layers = [section.number] if section.where == "layer" else []
-    first = Picture(
-        "", parts, trunks, [t for *_, t in lines], section.stack, section.where, layers, "", maker.past
-    )
+    first = Picture("", parts, trunks, [t for *_, t in lines], section.stack, section.where, layers, "", maker.past)
     pictures, seen = [first], set()
     for value in section.values:
         for depth, frame in enumerate(value.frames, 1):
@@ -304,33 +314,37 @@ def _of_section(section: Section, opened: Collection[str]) -> list[Picture]:
                 names = [k for k, v in frame.names.items() if v is frame.result]
                 maker = _Maker(within, {names[-1] if names else "result": frame.result}, rows, frame, depth)
                 parts, trunks = maker.make()
-                title = f"inside {frame.name}"
-                equations = [t for *_, t in rows]
-                pictures.append(Picture(title, parts, trunks, equations, section.stack, "words", layers, "", maker.past))
+                made = Picture(f"inside {frame.name}", parts, trunks, [t for *_, t in rows], section.stack, "words")
+                made.layers, made.past = layers, maker.past
+                pictures.append(made)
     return pictures
 
 
 def _forms(stack: Stack, opened: Collection[str]) -> list[Picture]:
     """Layers that are drawn alike as one picture, in order of their first layer."""
-    forms: dict[object, list[Picture]] = {}
+    groups: dict[object, list[list[Picture]]] = {}
     for section in stack.layers:
         made = _of_section(section, opened)
-        known = forms.setdefault(made[0].key(), made)
-        if known is not made:
-            known[0].layers.append(section.number)
-            for i, j in zip(known[0].lasting(), made[0].lasting(), strict=True):
-                old, read = known[0].parts[i], known[0].past[i][2]
-                if old.label != made[0].parts[j].label:
-                    old.label = old.written
-                read[:] = sorted({*read, *made[0].past[j][2]})
-    for made in forms.values():
-        layers = made[0].layers
-        made[0].title = f"layer{'s' if len(layers) > 1 else ''} {_ranges(layers)}"
+        groups.setdefault(made[0].key(), []).append(made)
+    found: list[Picture] = []
+    for group in groups.values():
+        picture, *inside = max(group, key=lambda m: len(m[0].parts))
+        layers = [made[0].layers[0] for made in group]
+        for other, *_ in group:
+            for i, j in zip(picture.lasting(), other.lasting(), strict=True):
+                if picture.parts[i].label != other.parts[j].label:
+                    picture.parts[i].label = picture.parts[i].written
+                read = picture.past[i][2]
+                read[:] = sorted({*read, *other.past[j][2]})
+        picture.layers = layers
+        picture.title = f"layer{'s' if len(layers) > 1 else ''} {_ranges(layers)}"
         if len(layers) > 1:
-            made[0].times = f"× {len(layers)}"
+            picture.times = f"× {len(layers)}"
             if stack.share is not None and len({stack.share[n - 1] for n in layers}) < len(layers):
-                made[0].times += ", shared weights"
-    return [picture for made in forms.values() for picture in made]
+                picture.times += ", shared weights"
+        seen = {p.key() for p in found}
+        found += [picture, *(p for p in inside if p.key() not in seen)]
+    return found
 
 
 def pictures(architecture: Architecture, whole: bool = False, opened: Collection[str] = ()) -> list[Picture]:

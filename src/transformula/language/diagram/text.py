@@ -28,15 +28,27 @@ NORTH, EAST, SOUTH, WEST = 1, 2, 4, 8
 LINES = dict(enumerate(" ││└││┌├│┘─┴┐┤┬┼"))
 LINES |= {EAST: "─", WEST: "─"}
 CIRCLES = {"+": "⊕", "×": "⊗", "−": "⊖", "÷": "⊘", "^": "⊛"}
-PLAIN = str.maketrans({c: "|" for c in "│"} | {c: "-" for c in "─−–"} | {c: "+" for c in "└┌├┘┴┐┤┬┼"}
-                      | {"◄": "<", "►": ">", "×": "*", "÷": "/", "…": "~", "·": "."})  # fmt: skip
+PLAIN = str.maketrans(
+    dict(zip("│─−–└┌├┘┴┐┤┬┼◄►×÷·", "|---+++++++++<>*/.", strict=True))
+    | {"…": "..", "→": "->"}
+    | {
+        circle: f"({'*' if sign == '×' else '/' if sign == '÷' else '-' if sign == '−' else sign})"
+        for sign, circle in CIRCLES.items()
+    }
+)
+"""From what is drawn to ASCII."""
 
 
 def _label(part: Part, longest: int, ascii: bool) -> str:
     """What stands for a part; labels of more than `longest` characters are cut."""
+    label = CIRCLES[part.label] if part.sort == "op" else part.label
+    label = label.translate(PLAIN) if ascii else label
     if part.sort == "op" and not part.mark:
-        return f"({part.label})" if ascii else CIRCLES[part.label]
-    label = part.label if len(part.label) <= longest else part.label[: longest - 1] + "…"
+        return label
+    if len(label) > longest and part.sort not in ("source", "factor"):
+        label = label.rpartition(".")[2]
+    if len(label) > longest:
+        label = label[: longest - 1] + "…"
     if part.sort in ("enter", "leave", "source") and not part.mark:
         return label
     return f"[{part.mark + ' ' if part.mark else ''}{label}]"
@@ -134,11 +146,7 @@ def picture_text(picture: Picture, ascii: bool = False) -> list[str]:
                 rows[below] = rows[below].ljust(width + 3) + row
                 below += 1
     head = [f"  {row}" if i else row for i, row in enumerate(head)] + [f"  {row}".rstrip() for row in rows]
-    return [_plain(row) if ascii else row for row in head]
-
-
-def _plain(row: str) -> str:
-    return row.translate(PLAIN).replace("~", "..")
+    return [row.translate(PLAIN) if ascii else row for row in head]
 
 
 def draw_text(
