@@ -61,6 +61,7 @@ def test_killed_seven_times(tmp_path: Path) -> None:
     kill_at_random_moments(tmp_path, 7)
 
 
+@pytest.mark.slow
 def test_a_second_interrupt_stops_at_once(tmp_path: Path) -> None:
     process = start(tmp_path / "run", "new")
     assert process.stdout is not None

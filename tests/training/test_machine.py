@@ -32,6 +32,7 @@ def test_a_measurement_is_made_once_for_each_number_of_threads(tmp_path: Path, m
     finally:
         torch.set_num_threads(threads)
     assert len(made) == 2
+    assert [machine.measured(CPU, "y", lambda v=v: v, largest=True) for v in (2.0, 3.0, 1.0)] == [2.0, 3.0, 3.0]
     (tmp_path / "cache/machine.json").write_text("{broken")
     assert machine.measured(CPU, "x", lambda: 4.5) == 4.5
 

@@ -50,8 +50,9 @@ def test_float32_trains_the_model_itself() -> None:
 def test_auto_measures_once_and_leaves_the_model_alone(monkeypatch) -> None:
     model, task = ToyModel(), ToyTask()
     before = {k: v.clone() for k, v in model.state_dict().items()}
-    times: list[float] = [3.0, 1.0]
-    monkeypatch.setattr(precision, "_seconds_of_step", lambda *a: (model.train(), times.pop(0))[1])
+    times = [[3.0, 1.0]]
+    monkeypatch.setattr(machine, "peak", lambda *a: 1e9)
+    monkeypatch.setattr(machine, "seconds_of", lambda *works, device: ([w() for w in works], times.pop(0))[1])
     monkeypatch.setattr(
         machine, "describe", lambda d: {k: "here" for k in ("processor", "capability", "threads", "device", "torch")}
     )

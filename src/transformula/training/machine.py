@@ -79,8 +79,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("TRANSFORMULA_CACHE") or Path.home() / ".cache" / "transformula")
 
 
-def measured(device: torch.device, what: str, measure: Callable[[], Any]) -> Any:
-    """What `measure()` gave here the first time, as plain data. A cache that cannot be written is no error."""
+def measured(device: torch.device, what: str, measure: Callable[[], Any], largest: bool = False) -> Any:
+    """What `measure()` gave here the first time, as plain data; with `largest`, it is made again and the larger kept.
+
+    A cache that cannot be written is no error.
+    """
     about = describe(device)
     key = "; ".join(str(about[k]) for k in ("processor", "capability", "threads", "device", "torch")) + "; " + what
     path = cache_folder() / "machine.json"
@@ -93,8 +96,10 @@ def measured(device: torch.device, what: str, measure: Callable[[], Any]) -> Any
         return kept if isinstance(kept, dict) else {}
 
     kept = read()
-    if key not in kept:
+    if key not in kept or largest:
         value = measure()
+        if key in kept:
+            value = max(value, kept[key])
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, json.dumps({**read(), key: value}, indent=1).encode())
@@ -110,29 +115,41 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def seconds_of(work: Callable[[], Any], device: torch.device, repeat: int = 3) -> float:
-    """The least of `repeat` times of `work`, after one that does not count."""
-    work()
-    times = []
-    for _ in range(repeat):
-        synchronise(device)
-        begin = time.perf_counter()
+def seconds_of(*works: Callable[[], Any], device: torch.device, budget: float = 1.0) -> list[float]:
+    """The least time of each of some pieces of work, after one that does not count.
+
+    They take turns, so that what else the machine does meets all alike; at least twice, and until `budget` seconds are
+    spent or each has had twelve turns.
+    """
+    least = [float("inf")] * len(works)
+    for work in works:
         work()
-        synchronise(device)
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    spent, turns = 0.0, 0
+    while turns < 2 or (spent < budget and turns < 12):
+        turns += 1
+        for i, work in enumerate(works):
+            synchronise(device)
+            begin = time.perf_counter()
+            work()
+            synchronise(device)
+            took = time.perf_counter() - begin
+            least[i], spent = min(least[i], took), spent + took
+    return least
 
 
 def peak(device: torch.device, precision: str) -> float:
-    """This machine's measured floating-point operations a second, in square matrix products of the precision."""
+    """This machine's measured floating-point operations a second, in square matrix products of the precision.
+
+    The most that was ever seen: measured shortly each time, since a busy machine shows less.
+    """
 
     def measure() -> float:
         size = 8192 if device.type == "cuda" else 1536
         a = torch.ones(size, size, device=device, dtype=DTYPES[precision])
         out = torch.empty_like(a)
-        return 2 * size**3 / seconds_of(lambda: torch.mm(a, a, out=out), device, 5)
+        return 2 * size**3 / seconds_of(lambda: torch.mm(a, a, out=out), device=device, budget=0.15)[0]
 
-    return float(measured(device, f"peak {precision}", measure))
+    return float(measured(device, f"peak {precision}", measure, largest=True))
 
 
 PLENTY = 8 << 30

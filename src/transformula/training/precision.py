@@ -9,6 +9,7 @@ much between the products in float32.) Buffers stay as they are and are shared b
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -111,32 +112,30 @@ def _gain(
     units: int,
 ) -> float:  # fmt: skip
     """How many times faster bf16 is: a whole step where it is short, else the products of the largest matrix."""
-    if flops / machine.peak(device, FLOAT32) < LONGEST or not shapes:
+    works: dict[str, Callable[[], Any]] = {}
+    whole = flops / machine.peak(device, FLOAT32) < LONGEST or not shapes
+    if whole:
         model = copy.deepcopy(model)  # buffers change in a forward pass
-        return _seconds_of_step(model, task, device, batch) / _seconds_of_step(working_copy(model), task, device, batch)
-    rows, columns = max(shapes, key=lambda shape: shape[-1] * shape[-2])[-2:]
-    times = {}
-    for precision in (FLOAT32, BF16):
-        x = torch.ones(min(units, 2048), columns, device=device, dtype=DTYPES[precision])
-        w = torch.ones(rows, columns, device=device, dtype=DTYPES[precision])
-        times[precision] = machine.seconds_of(partial(_there_and_back, x, w), device, 2)
+        works = {FLOAT32: partial(_step, model, task, batch), BF16: partial(_step, working_copy(model), task, batch)}
+    else:
+        rows, columns = max(shapes, key=lambda shape: shape[-1] * shape[-2])[-2:]
+        for precision in (FLOAT32, BF16):
+            x = torch.ones(min(units, 2048), columns, device=device, dtype=DTYPES[precision])
+            w = torch.ones(rows, columns, device=device, dtype=DTYPES[precision])
+            works[precision] = partial(_there_and_back, x, w)
+    float32, bf16 = machine.seconds_of(works[FLOAT32], works[BF16], device=device)
     # What is not a matrix product (about a fifth of a float32 step) gains little.
-    return 1 / (0.2 + 0.8 * times[BF16] / times[FLOAT32])
+    return float32 / bf16 if whole else 1 / (0.2 + 0.8 * bf16 / float32)
 
 
 def _there_and_back(x: Tensor, w: Tensor) -> Tensor:
     return (x @ w.mT) @ w
 
 
-def _seconds_of_step(model: nn.Module, task: Any, device: torch.device, batch: Any) -> float:
-    model.train()
-
-    def work() -> None:
-        task.loss(model, batch).backward()
-        for parameter in model.parameters():
-            parameter.grad = None
-
-    return machine.seconds_of(work, device, 2)
+def _step(model: nn.Module, task: Any, batch: Any) -> None:
+    torch.autograd.backward(task.loss(model.train(), batch))
+    for parameter in model.parameters():
+        parameter.grad = None
 
 
 def _power(number: int) -> str:
