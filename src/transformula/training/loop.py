@@ -141,7 +141,7 @@ def _train(
             "out": str(run.path),
         }
     )
-    shown.say(line)
+    shown.say(f"precision: {precision}, as the run began" if resume else line)
     shown.say(
         f"{settings.optimiser}, learning rate {resolved.lr:g}"
         + ("" if settings.lr else f" (by default at width {width})")
