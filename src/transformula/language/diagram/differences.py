@@ -98,9 +98,8 @@ class Difference:
         for change in self.changes:
             for name, picture in zip(self.names, (change.first, change.second), strict=True):
                 if picture is not None and not change.equal:
-                    unlinked = [("", "", list[int]())] * len(picture.parts)
-                    shown.append(replace(picture, title=f"{name}: {picture.title}", past=unlinked))
-        return draw_pictures(shown, f"the difference of {self.names[0]} and {self.names[1]}", dark)
+                    shown.append(replace(picture, title=f"{name}: {picture.title}"))
+        return draw_pictures(shown, f"the difference of {self.names[0]} and {self.names[1]}", dark, linked=False)
 
     def __repr__(self) -> str:
         return self.text()

@@ -56,12 +56,13 @@ class Panel:
     trunk: float = 0
 
 
+def _label(part: Part) -> str:
+    return f"{'−' if part.mark == '-' else part.mark} {part.label}" if part.mark and part.sort != "op" else part.label
+
+
 def _size(part: Part) -> tuple[float, float]:
-    if part.sort == "op":
-        return 18, 18
-    if part.sort in NAMES:
-        return len(part.label) * LETTER + 4, 15
-    return len(part.label) * LETTER + 14, 22
+    wide = len(_label(part)) * LETTER
+    return (18, 18) if part.sort == "op" else (wide + 4, 15) if part.sort in NAMES else (wide + 14, 22)
 
 
 def _border(box: tuple[float, float, float, float], at: Dot, toward: Dot) -> Dot:
@@ -228,9 +229,7 @@ class _Pen:
         else:
             middle += ' font-weight="bold"'
         down = 5.5 if part.sort == "op" else 4.2
-        self.text(x + w / 2, y + h / 2 + down, part.label, middle, part.mark or "ink")
-        if part.mark:
-            self.text(x - 2, y + 3, "+" if part.mark == "+" else "−", f'{middle} font-weight="bold"', part.mark)
+        self.text(x + w / 2, y + h / 2 + down, _label(part), middle, part.mark or "ink")
         self.rows.append("</g>")
 
 
@@ -258,10 +257,10 @@ def _arcs(shown: Sequence[Panel]) -> list[tuple[int, int, float]]:
     return sorted(found)
 
 
-def draw_pictures(shown: Sequence[Picture], title: str, dark: bool | None = None) -> str:
-    """SVG of pictures one below the other, their trunks in line."""
+def draw_pictures(shown: Sequence[Picture], title: str, dark: bool | None = None, linked: bool = True) -> str:
+    """SVG of pictures one below the other, their trunks in line and, if they follow each other, `linked`."""
     panels = [panel(p) for p in shown]
-    arcs = _arcs(panels) if len(panels) > 1 else []
+    arcs = _arcs(panels) if linked and len(panels) > 1 else []
     trunk = max((p.trunk for p in panels), default=0)
     left = MARGIN + (8 * len(arcs) + 6 if arcs else 0)
     frame = 8 if len(panels) > 1 else 0
@@ -295,7 +294,7 @@ def draw_pictures(shown: Sequence[Picture], title: str, dark: bool | None = None
             pen.text(width - MARGIN - frame, top - 10, made.picture.times, more)
         pen.panel(made, x + trunk - made.trunk, top)
         follows = n + 1 < len(panels) and panels[n + 1].picture.where != "before" and made.picture.where != "words"
-        if frame and follows and panels[n + 1].picture.where != "words" and made.picture.trunks:
+        if frame and linked and follows and panels[n + 1].picture.where != "words" and made.picture.trunks:
             at, down = x + trunk, top + made.height + 2 * frame - 4
             ends = [(at, down), (at, tops[n + 1] - 24)]
             pen.path(ends, pen.stroke("line", 2))

@@ -100,10 +100,10 @@ def _centres(layout: Layout, labels: Sequence[str], gap: int) -> tuple[list[int]
 
 
 def _sheet(picture: Picture, layout: Layout, ascii: bool) -> tuple[_Sheet, int]:
-    for longest, gap in ((30, 3), (30, 2), (20, 2), (14, 2), (11, 1), (8, 1), (5, 1)):
+    for longest, gap in ((30, 3), (30, 2), (20, 2), (14, 2), (11, 1), (8, 1), (5, 1), (3, 1)):
         labels = [_label(part, longest, ascii) for part in picture.parts]
         centres, width = _centres(layout, labels, gap)
-        if width <= WIDTH:
+        if width <= WIDTH - 2:
             break
     sheet = _Sheet()
     for edge in layout.edges:
