@@ -86,5 +86,3 @@ def inputs(model: Transformer, length: int = 9) -> list[Tensor]:
     """Something for each of the model's inputs."""
     names = model.inputs
     return [tokens(length=length) % (2 if name == "types" else 11) for name in names]
-
-

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fnmatch
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -73,18 +74,27 @@ def read_rules(model: Transformer) -> dict[str, float]:
         for part in str(pattern).split("|"):
             found = fnmatch.filter(matrices, part.strip())
             if not found:
-                others = [n for n, _ in model.named_parameters() if fnmatch.fnmatchcase(n, part.strip())]
-                near = nearest(part.strip().replace("*", ""), matrices)
-                why = (
-                    f"it matches {others[0]}, which is no matrix; only matrices are drawn"
-                    if others
-                    else f"no matrix of the model has such a name;{did_you_mean(near)} names are like "
-                    + ", ".join(list(matrices)[:6])
-                )
-                raise InputError(f"init: the pattern {part.strip()!r} matches nothing: {why}", near=near)
+                raise nothing_matched(part.strip(), list(matrices), [n for n, _ in model.named_parameters()])
             for name in found:
                 rules[name] = deviation_of(name, matrices[name])
     return rules
+
+
+def nothing_matched(pattern: str, matrices: list[str], names: list[str]) -> InputError:
+    """The error of a pattern that is no matrix's name, with the nearest parts of names."""
+    others = fnmatch.filter(names, pattern)
+    if others:
+        return InputError(
+            f"init: the pattern {pattern!r} matches no matrix, only such as {others[0]}; numbers are drawn for matrices"
+        )
+    parts = {part for name in matrices for part in name.split(".") if not part.isdigit()}
+    wrong = [part for part in pattern.split(".") if part not in parts and not re.search(r"[*?\[]", part)]
+    near = [n for part in wrong for n in nearest(part, parts, 1)]
+    return InputError(
+        f"init: the pattern {pattern!r} matches nothing: no matrix of the model has such a name;{did_you_mean(near)} "
+        f"names are like {', '.join(matrices[:6])}",
+        near=near,
+    )
 
 
 def read_value(source: Source, numbers: Mapping[str, Any]) -> Callable[[str, nn.Parameter], float]:

@@ -101,7 +101,8 @@ class Transformer(Formula):
     def run_layers(self, entering: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run the layers alone, evaluating: from the values of names (and inputs) on entering to those on leaving.
 
-        History 0 is what enters. For invariants such as the gain of the skip path. Raises InputError for names missing.
+        History 0 is what enters; what `after` and the output read is returned. For invariants such as the gain of the
+        skip path. Raises InputError for names that are missing.
         """
         now: dict[str, Tensor] = dict(entering)
         past = {(name, 0): value for name, value in now.items()}
@@ -121,7 +122,9 @@ class Transformer(Formula):
                 past.update({(name, section.number): value for name, value in now.items()})
         finally:
             self.train(training)
-        return now
+        # what nothing reads on leaving was not computed in the last layers
+        wanted = {**self.architecture.main.after.reads, **self.architecture.output.reads}
+        return {name: now[name] for name, value in wanted.items() if value.op == "name" and name in now}
 
     @contextmanager
     def silent(self) -> Iterator[None]:

@@ -1,0 +1,87 @@
+"""What a model costs, against figures worked out by hand. That parameters are those of the module is in tests/model."""
+
+from __future__ import annotations
+
+import pytest
+
+from transformula.errors import InputError
+from transformula.language.accounting import Summary, summary
+from transformula.language.check import check
+from transformula.language.model_file import from_formula, read_text
+from transformula.words import vocabulary
+
+PRE_NORM = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"
+
+
+def counted(text: str, length: int | None = None, batch: int = 1, **given: object) -> Summary:
+    read = read_text(text) if text.startswith("\n") else from_formula(text)
+    return summary(check(read, vocabulary(), given), length, batch)
+
+
+def test_a_pre_norm_encoder_of_width_768() -> None:
+    made = counted(PRE_NORM, width=768, heads=12, depth=12, causal=False)
+    rows = [r for r in made.rows if r.section == "layers 1-12"]
+    assert [r.costs.parameters for r in rows] == [2_363_904, 4_723_968]
+    assert sum(r.costs.parameters for r in rows) == 7_087_872
+    assert [r.count for r in rows] == [12, 12]
+
+
+def test_flops_of_attention_are_at_the_mean_span() -> None:
+    """Four matrices of width x width, and 4 x width for every key that a query sees on average."""
+    for causal, span in ((True, 50.5), (False, 100)):
+        made = counted("x = x + attention(x)", length=100, width=64, heads=4, depth=1, causal=causal)
+        row = next(r for r in made.rows if r.section == "layer 1")
+        assert row.costs.flops_forward == 8 * 64 * 64 + 4 * 64 * span
+        assert row.costs.flops_backward == 2 * row.costs.flops_forward
+
+
+def test_a_window_bounds_the_span() -> None:
+    seen = [min(i, 10) for i in range(1, 101)]
+    made = counted("x = x + attention(x, window=10)", length=100, width=64, heads=4, depth=1)
+    row = next(r for r in made.rows if r.section == "layer 1")
+    assert row.costs.flops_forward == pytest.approx(8 * 64 * 64 + 4 * 64 * sum(seen) / 100)
+
+
+def test_layers_that_differ_stand_apart() -> None:
+    made = counted("x = x + mlp(x, hidden=64 if layer < 3 else 128)", depth=5)
+    sections = list(dict.fromkeys(r.section for r in made.rows))
+    assert sections == ["before", "layers 1-2", "layers 3-5", "output"]
+
+
+def test_a_table_of_two_faces_is_counted_once() -> None:
+    made = counted("x = x + mlp(x)", before="x = embed.words(tokens)", vocab=100, width=8, depth=1)
+    totals = made.data["totals"]
+    assert totals["embeddings"] == 800
+    assert totals["parameters_without_embeddings"] == totals["parameters"] - 800 == 8 * 32 * 2 + 32 + 8
+    assert made.rows[-1].costs.flops_forward == 2 * 8 * 100
+
+
+def test_norms_inside_attention_are_counted() -> None:
+    made = counted('x = x + attention(x, qk_norm="head")', width=32, heads=4, depth=1)
+    assert made.modules["layers.1.attention.query_norm"] == 16
+
+
+def test_shared_layers_are_counted_once() -> None:
+    text = "\nshare: 0\ndepth: 3\nlayer: x = x + mlp(x)\n"
+    rows = [r for r in counted(text, width=8).rows if r.section.startswith("layer")]
+    assert [(r.section, r.costs.parameters) for r in rows] == [("layer 1", 552), ("layers 2-3", 0)]
+    assert rows[0].costs.flops_forward == rows[1].costs.flops_forward > 0
+
+
+def test_cache_and_activations() -> None:
+    one = counted(PRE_NORM, length=100, width=64, heads=4, depth=2)
+    assert one.data["totals"]["cache_bytes"] == 2 * 2 * 64 * 4
+    assert one.data["totals"]["cache_bytes_row"] == 100 * one.data["totals"]["cache_bytes"]
+    four = counted(PRE_NORM, length=100, batch=4, width=64, heads=4, depth=2)
+    assert four.totals.activation_bytes == 4 * one.totals.activation_bytes
+
+
+def test_the_table_is_what_a_person_reads() -> None:
+    shown = repr(counted(PRE_NORM, width=768, heads=12, depth=12))
+    assert "layers 1-12 (each, 12 times)" in shown
+    assert "x = x + mlp(norm(x))" in shown and "4,723,968" in shown and "(batch, length, 768)" in shown
+
+
+def test_amounts_that_are_not_positive_are_refused() -> None:
+    with pytest.raises(InputError, match="batch must be at least 1; given: 0"):
+        counted(PRE_NORM, batch=0)
