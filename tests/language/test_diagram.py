@@ -39,6 +39,7 @@ WIRINGS = {
     " x = x + a + f",
     "many-inputs": "x = x + attention(norm(x)) + mix(norm(x), relu(x), mlp(x), tanh(x), linear(x, width))",
     "twice": "x = x + x * x + dot(x, x) * attention(x)",
+    "minus": "x = attention(x) - x; x = x + (x - relu(x)) / (1 + exp(x)); x = x[0] - x",
     "nested": "x = x + mlp(attention(x) * (attention(x) + relu(x) * (tanh(x) + x)))",
 }
 EXTRA = {
@@ -114,7 +115,9 @@ def test_nothing_overlaps(name: str, architecture: Architecture) -> None:
         for a, b in combinations([*shown.boxes, *texts], 2):
             assert apart(a, b), (picture.title, a, b)
         taken: list[tuple[int, Box]] = []
-        for source, target, _, points in shown.edges:
+        for source, target, port, points in shown.edges:
+            if picture.parts[target].ordered and port == 0:  # a - b: a comes from above
+                assert points[-2][0] == points[-1][0]
             for a, b in zip(points, points[1:], strict=False):
                 assert a[0] == b[0] or a[1] == b[1]
                 line = stretch(a, b)

@@ -74,7 +74,7 @@ class _Grid:
             return part.inputs.index(before)
         beside = ("source", "enter")
         free = [i for i, s in enumerate(part.inputs) if s not in self.trunk and self.parts[s].sort not in beside]
-        if part.label in ("−", "÷", "^") and 0 in free:
+        if part.ordered:
             return 0
         return free[(len(free) - 1) // 2] if free else 0
 

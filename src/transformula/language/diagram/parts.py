@@ -41,6 +41,11 @@ class Part:
     mark: str = ""
     edges: dict[int, str] = field(default_factory=dict)
 
+    @property
+    def ordered(self) -> bool:
+        """Whether the first input must come in from above: a difference, quotient or power of two streams."""
+        return self.sort == "op" and self.label in ("−", "÷", "^")
+
 
 @dataclass
 class Picture:
@@ -266,14 +271,15 @@ class _Maker:
                     best[n] = (toll, 0, [n])
                 ways = []
                 for i, source in enumerate(part.inputs):
-                    if source in best:
-                        price = toll + (50 if i and part.label in "−÷^" else 0)
+                    if source in best and not (i and part.ordered):
                         cost, length, way = best[source]
-                        ways.append((cost + price, length - 1, [*way, n]))
+                        ways.append((cost + toll, length - 1, [*way, n]))
                 if ways:
                     best[n] = min(ways, key=lambda w: w[:2])
             if end in best:
                 found.append(best[end][2])
+        if self.frame is not None:  # what a definition does to its input is no stream if it passes a sublayer
+            found = [way for way in found if all(self.parts[n].sort not in SUBLAYERS for n in way)]
         return found
 
 
