@@ -230,7 +230,7 @@ class Counter:
         if not window or window >= length:
             return (length + 1) / 2
         # the first `window` queries see 1, 2, ..., window keys, the others `window`
-        return (window * (window + 1) / 2 + (length - window) * window) / length
+        return float(window * (window + 1) / 2 + (length - window) * window) / length
 
 
 def module_sizes(architecture: Architecture) -> dict[str, dict[str, int]]:

@@ -31,7 +31,7 @@ import torch
 from ..language.graph import Call, Section, Value
 from ..language.source import Place
 from ..words.word import word_class
-from .files import PseudoFile
+from .files import PseudoFile, Span
 
 MOST_NESTED = 20
 """Expressions inside one another before a register is taken: Python's compiler is recursive."""
@@ -84,7 +84,7 @@ class Body:
         self.objects[name] = thing
         return name
 
-    def assign(self, piece: Piece, uses: Sequence[int], span: dict[str, int]) -> list[str]:
+    def assign(self, piece: Piece, uses: Sequence[int], span: Span) -> list[str]:
         """Store a result, or with several uses a tuple of results; the registers.
 
         Registers that are read here for the last time are taken again, or deleted: what they hold is let go."""
@@ -112,7 +112,7 @@ class Body:
 
     def function(self, name: str, file: str) -> FunctionType:
         """Compile."""
-        span = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+        span: Span = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
         arguments = ast.arguments(
             posonlyargs=[],
             args=[ast.arg(p, **span) for p in self.parameters],
@@ -140,15 +140,15 @@ _functions: WeakValueDictionary[Any, FunctionType] = WeakValueDictionary()
 """Functions by what they say: equal layers share one."""
 
 
-def attribute(of: ast.expr, name: str, span: dict[str, int]) -> ast.expr:
+def attribute(of: ast.expr, name: str, span: Span) -> ast.expr:
     return ast.Attribute(of, name, ast.Load(), **span)
 
 
-def load(name: str, span: dict[str, int]) -> ast.expr:
+def load(name: str, span: Span) -> ast.expr:
     return ast.Name(name, ast.Load(), **span)
 
 
-def module_at(path: Sequence[str], span: dict[str, int]) -> ast.expr:
+def module_at(path: Sequence[str], span: Span) -> ast.expr:
     """`self._modules['a']._modules['b']`: PyTorch's own attribute look-up would be slower, and names could collide."""
     tree = load("self", span)
     for part in path:
@@ -248,7 +248,7 @@ class SectionCode:
             )[0]
         self.pending.clear()
 
-    def call(self, value: Value, operands: list[Piece], span: dict[str, int], taps: list[Value]) -> Piece:
+    def call(self, value: Value, operands: list[Piece], span: Span, taps: list[Value]) -> Piece:
         call = value.call
         assert call is not None
         streams, ports = operands[: len(call.streams)], operands[len(call.streams) :]
@@ -284,10 +284,10 @@ class SectionCode:
             keywords.append(ast.keyword("taps", ast.Tuple(names, ast.Load(), **span), **span))
         return joined(ast.Call(tree, arguments, keywords, **span), operands)
 
-    def tensor(self, piece: Piece, span: dict[str, int]) -> ast.expr:
+    def tensor(self, piece: Piece, span: Span) -> ast.expr:
         """An argument; a number where a stream is expected becomes a tensor without dimensions."""
-        if isinstance(piece.tree, ast.Constant):
-            return load(self.body.object(_constant(float(piece.tree.value))), span)
+        if isinstance(piece.tree, ast.Constant) and isinstance(piece.tree.value, (int, float)):
+            return load(self.body.object(_constant(piece.tree.value)), span)
         return piece.tree
 
     def leave(self) -> None:
@@ -321,7 +321,7 @@ def entering(section: Section) -> list[Value]:
     return [*section.reads.values(), *(history[pair] for pair in section.history)]
 
 
-def arithmetic(op: str, operands: list[Piece], span: dict[str, int]) -> Piece:
+def arithmetic(op: str, operands: list[Piece], span: Span) -> Piece:
     if op == "neg":
         return joined(ast.UnaryOp(ast.USub(), operands[0].tree, **span), operands)
     return joined(ast.BinOp(operands[0].tree, OPERATORS[op](), operands[1].tree, **span), operands)

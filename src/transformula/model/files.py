@@ -13,11 +13,22 @@ import sys
 import traceback
 from collections import OrderedDict
 from types import TracebackType
+from typing import TypedDict
 
 from ..language.source import Place, Source
 
 MOST = 2000
 """Texts kept; the oldest are given up first. Their code still runs, its tracebacks only show no text."""
+
+
+class Span(TypedDict):
+    """The attributes of a syntax node that say where it stands."""
+
+    lineno: int
+    col_offset: int
+    end_lineno: int
+    end_col_offset: int
+
 
 _kept: OrderedDict[str, str] = OrderedDict()
 
@@ -35,7 +46,7 @@ class PseudoFile:
             rows += source.text.splitlines() or [""]
         self.name = register(title, "\n".join(rows) + "\n")
 
-    def span(self, place: Place | None) -> dict[str, int]:
+    def span(self, place: Place | None) -> Span:
         """The attributes of a syntax node that stands at a place."""
         if place is None or place.source not in self.first:
             return {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}

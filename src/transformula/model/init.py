@@ -5,8 +5,8 @@
       "*.attention.output.weight|*.mlp.down.weight": 0.02 / sqrt(2 * depth)
       "*.value.*|*.output.*": gain sqrt(log(2 * depth))
 
-Patterns are of parameters' names (`*`, `?`, `[...]`), several separated by `|`; of these only matrices (of two or more
-dimensions) are meant. The value is a standard deviation, or `gain G`: Xavier's, G sqrt(2 / (fan_in + fan_out)). The last
+Patterns are of parameters' names (`*`, `?`, `[...]`), several separated by `|`; only those of matrices (two or more
+dimensions) count. The value is a standard deviation, or `gain G`: Xavier's, G sqrt(2 / (fan_in + fan_out)). The last
 match wins.
 """
 

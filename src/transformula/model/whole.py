@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..language.graph import Architecture, Section
 from ..language.model_file import INPUTS
 from .codegen import Body, Piece, load, module_at
-from .files import register
+from .files import Span, register
 
 IDS = ("tokens", "source", "types", "targets", "document", "rank")
 """Inputs that are whole numbers, one a position."""
@@ -73,7 +73,7 @@ def model_code(architecture: Architecture, functions: dict[int, FunctionType], s
     return body.function("step" if step else "forward", file)
 
 
-def row_span(rows: Sequence[str], index: int) -> dict[str, int]:
+def row_span(rows: Sequence[str], index: int) -> Span:
     return {"lineno": index + 1, "col_offset": 0, "end_lineno": index + 1, "end_col_offset": len(rows[index])}
 
 
@@ -108,18 +108,18 @@ def flow(
         count += len(names)
         if names:
             plan.append((index, given, made))
-            for value in given:
-                uses[value] = uses.get(value, 0) + 1
+            for number in given:
+                uses[number] = uses.get(number, 0) + 1
         now.update(zip(names, made, strict=True))
         if section.where in ("before", "layer"):
-            for name, number in wanted:
-                if number == section.number and name in now:
-                    past[name, number] = now[name]
+            for pair in wanted:
+                if pair[1] == section.number and pair[0] in now:
+                    past[pair] = now[pair[0]]
     outputs = {name: now[name] for name in leaving(sections[-1])}
     if not outputs or len(outputs) < len(sections[-1].leaves):
         raise InputError("the output is a number: it must be made of what the layers leave")
-    for value in outputs.values():
-        uses[value] = uses.get(value, 0) + 1
+    for number in outputs.values():
+        uses[number] = uses.get(number, 0) + 1
     return plan, inputs, uses, outputs
 
 

@@ -1,0 +1,235 @@
+"""What it costs that a model is generated from a formula: against the same modules wired by hand.
+
+    python benchmarks/formula_overhead.py [--width 256] [--depth 4] [--rounds 40] [--compiled] [--keep]
+
+The formula is GPT-2's layer (pre-norm attention and MLP). Its rivals:
+
+    words by hand  an nn.Module with the same word modules, wired in an ordinary `forward`: what generation itself costs
+    plain PyTorch  nn.LayerNorm, nn.Linear (queries, keys, values apart, as in the word) and PyTorch's attention
+
+One layer and a whole model, forward and forward with backward, at batch 1 length 1 and batch 16 length 256, run in turn
+in random order; medians. The claim: the formula takes at most 2 % longer than the words by hand, or no longer than the
+words by hand differ from themselves (A/A, the same code measured as a rival of its own).
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from figures import keep  # noqa: E402
+
+from transformula.language.check import check  # noqa: E402
+from transformula.language.model_file import from_formula  # noqa: E402
+from transformula.model import build  # noqa: E402
+from transformula.words import vocabulary  # noqa: E402
+from transformula.words.attention import Attention  # noqa: E402
+from transformula.words.mlp import MLP  # noqa: E402
+from transformula.words.norms import Norm  # noqa: E402
+
+FORMULA = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"
+VOCAB, HEADS, LONGEST = 256, 4, 256
+ALLOWED = 1.02
+SHAPES = ((1, 1), (16, 256))
+
+
+class WordsLayer(nn.Module):
+    """The formula's layer, its word modules wired by hand."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attention_norm = Norm(width, width)
+        self.attention = Attention(width, heads=HEADS)
+        self.mlp_norm = Norm(width, width)
+        self.mlp = MLP(width, 4 * width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class PlainLayer(nn.Module):
+    """The same equation of PyTorch's own modules."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attention_norm, self.mlp_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.output = nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        u = self.attention_norm(x)
+        q, k, v = (
+            m(u).view(batch, length, HEADS, width // HEADS).transpose(1, 2) for m in (self.query, self.key, self.value)
+        )
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.output(y.transpose(1, 2).reshape(batch, length, width))
+        return x + self.down(F.gelu(self.up(self.mlp_norm(x))))
+
+
+class Model(nn.Module):
+    """Embedding, positions, layers, a last norm, the tied output."""
+
+    def __init__(self, layer: Callable[[int], nn.Module], norm: nn.Module, width: int, depth: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(VOCAB, width)
+        self.positions = nn.Embedding(LONGEST, width)
+        self.layers = nn.ModuleList(layer(width) for _ in range(depth))
+        self.norm = norm
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.words(tokens) + self.positions.weight[: tokens.shape[1]]
+        for layer in self.layers:
+            x = layer(x)
+        return F.linear(self.norm(x), self.words.weight)
+
+
+def rivals(width: int, depth: int) -> dict[str, dict[str, nn.Module]]:
+    """For one layer and for the whole model: the formula, the words by hand twice, plain PyTorch; of equal weights."""
+    numbers = {"width": width, "depth": depth, "heads": HEADS, "vocab": VOCAB, "context": LONGEST}
+    formula = build(check(from_formula(FORMULA), vocabulary(), {**numbers, "after": "x = norm(x)"}))
+    words = [Model(WordsLayer, Norm(width, width), width, depth) for _ in range(2)]
+    plain = Model(PlainLayer, nn.LayerNorm(width), width, depth)
+    weights = list(formula.parameters())
+    with torch.no_grad():
+        for other in (*words, plain):
+            # the same order everywhere but for the norms of plain layers, whose weights are 1 and 0
+            own = [p for p in other.parameters() if p.dim() > 1]
+            for parameter, weight in zip(own, (w for w in weights if w.dim() > 1), strict=True):
+                parameter.copy_(weight)
+            for parameter in (p for p in other.parameters() if p.dim() == 1):
+                parameter.zero_()
+            for module in other.modules():
+                if isinstance(module, (nn.LayerNorm, Norm)):
+                    module.weight.fill_(1)
+    whole = {"formula": formula, "words by hand": words[0], "A/A": words[1], "plain PyTorch": plain}
+    given = torch.randint(VOCAB, (2, 8))
+    for name, model in whole.items():
+        torch.testing.assert_close(model(given), formula(given), msg=name)
+    layers = {name: (m.layers["1"] if m is formula else m.layers[0]) for name, m in whole.items()}
+    return {"layer": layers, "model": whole}
+
+
+def measure(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Median seconds of each call; samples of at least a few milliseconds, in random order."""
+    for call in calls.values():
+        for _ in range(3):
+            call()
+    start = time.perf_counter()
+    next(iter(calls.values()))()
+    repeat = max(1, int(0.004 / max(1e-6, time.perf_counter() - start)))
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    for _ in range(rounds):
+        random.shuffle(names)
+        for name in names:
+            call = calls[name]
+            start = time.perf_counter()
+            for _ in range(repeat):
+                call()
+            samples[name].append((time.perf_counter() - start) / repeat)
+    return {name: statistics.median(found) for name, found in samples.items()}
+
+
+def call_of(module: nn.Module, given: Tensor, backward: bool) -> Callable[[], Any]:
+    def forward() -> Any:
+        with torch.no_grad():
+            return module(given)
+
+    def both() -> None:
+        module(given).sum().backward()
+        for parameter in module.parameters():
+            parameter.grad = None
+
+    return both if backward else forward
+
+
+def run(width: int, depth: int, rounds: int, compiled: bool) -> list[dict[str, Any]]:
+    """All comparisons; one mapping of figures each."""
+    rows = []
+    for what, modules in rivals(width, depth).items():
+        for module in modules.values():
+            module.eval()
+        ways = {"eager": modules}
+        if compiled:
+            ways["compiled"] = {name: torch.compile(m, fullgraph=True, dynamic=False) for name, m in modules.items()}  # type: ignore[misc]
+        for batch, length in SHAPES:
+            given = torch.randn(batch, length, width) if what == "layer" else torch.randint(VOCAB, (batch, length))
+            for way, made in ways.items():
+                for backward in (False, True):
+                    count = max(7, rounds // (4 if batch > 1 else 1))
+                    times = measure({n: call_of(m, given, backward) for n, m in made.items()}, count)
+                    by_hand = times["words by hand"]
+                    ratio, same = times["formula"] / by_hand, times["A/A"] / by_hand
+                    rows.append(
+                        {
+                            "what": what,
+                            "batch": batch,
+                            "length": length,
+                            "way": way,
+                            "pass": "forward + backward" if backward else "forward",
+                            "milliseconds": times["formula"] * 1e3,
+                            "words by hand": ratio,
+                            "A/A": same,
+                            "plain PyTorch": times["formula"] / times["plain PyTorch"],
+                            "holds": ratio <= max(ALLOWED, same, 1 / same),
+                        }
+                    )
+                    print(line(rows[-1]), flush=True)
+    return rows
+
+
+HEAD = ["what", "batch x length", "way", "pass", "ms", "/ words by hand", "A/A", "/ plain PyTorch", "within 2 % or A/A"]
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    return [
+        row["what"],
+        f"{row['batch']} x {row['length']}",
+        row["way"],
+        row["pass"],
+        f"{row['milliseconds']:.3f}",
+        f"{row['words by hand']:.3f}",
+        f"{row['A/A']:.3f}",
+        f"{row['plain PyTorch']:.3f}",
+        "yes" if row["holds"] else "no",
+    ]
+
+
+def line(row: dict[str, Any]) -> str:
+    return "  ".join(c.ljust(max(8, len(h))) for c, h in zip(cells(row), HEAD, strict=True))
+
+
+def main() -> int:
+    """Measure and print; 1 if the claim does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--depth", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=40, help="samples of each call; a quarter for large batches")
+    parser.add_argument("--compiled", action="store_true", help="torch.compile too (minutes)")
+    parser.add_argument("--keep", action="store_true", help="write benchmarks/results and the docs' figures")
+    given = parser.parse_args()
+    print("  ".join(h.ljust(8) for h in HEAD))
+    rows = run(given.width, given.depth, given.rounds, given.compiled)
+    if given.keep:
+        table = [f"| {' | '.join(HEAD)} |", f"|{' --- |' * len(HEAD)}", *(f"| {' | '.join(cells(r))} |" for r in rows)]
+        keep("formula_overhead", {"width": given.width, "depth": given.depth, "rows": rows}, table)
+    return 0 if all(row["holds"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
