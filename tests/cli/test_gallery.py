@@ -33,11 +33,13 @@ def test_show_is_the_file_and_changes_show(capsys: pytest.CaptureFixture[str]) -
     assert "depth: 3\n" in printed(capsys, "show", "pre-norm", "--depth", "3")
 
 
-def test_diff(capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = printed(capsys, "diff", "pre-norm", "post-norm").splitlines()
     assert any(row.startswith("-") and "attention(norm(x))" in row for row in rows)
-    assert "same text" in printed(capsys, "diff", "pre-norm", "pre-norm")
     assert json.loads(printed(capsys, "diff", "pre-norm", "pre-norm", "--json"))["equal"] is True
+    assert json.loads(printed(capsys, "diff", "pre-norm", "post-norm", "--json"))["equal"] is False
+    printed(capsys, "diff", "pre-norm", "post-norm", "--out", str(tmp_path / "diff.svg"))
+    assert "<svg" in (tmp_path / "diff.svg").read_text(encoding="utf-8")
 
 
 def test_a_misspelt_name_and_a_missing_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = Parser("gallery", WHAT, EXAMPLES, "[ACTION] [NAME ...]")
     parser.add_argument("action", nargs="?", choices=list(ACTIONS), default="list", help="(default: list)")
     parser.add_argument("names", metavar="NAME", nargs="*", help="what to search, show, draw or compare")
-    parser.add_argument("--out", metavar="FILE", help="where `draw` writes its SVG")
+    parser.add_argument("--out", metavar="FILE", help="where `draw` and `diff` write an SVG")
     parser.add_argument("--whole", action="store_true", help="draw what stands before and after the layers too")
     parser.add_argument("--open", metavar="WORD", action="append", default=[], help="draw inside this definition too")
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
@@ -93,13 +93,7 @@ def draw(names: Sequence[str], given: Given) -> int:
         return 0
     from ..language.diagram import draw_svg
 
-    path = Path(given["out"])
-    try:
-        path.write_text(draw_svg(architecture, whole=given["whole"], opened=given["open"]), encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    print(f"wrote {path}")
-    return 0
+    return write(given["out"], draw_svg(architecture, whole=given["whole"], opened=given["open"]))
 
 
 def prints(character: str) -> bool:
@@ -112,18 +106,24 @@ def prints(character: str) -> bool:
 
 
 def diff(names: Sequence[str], given: Given) -> int:
-    """What differs between the texts of two models, what is said about them left out."""
-    from dataclasses import replace
-    from difflib import unified_diff
+    """What differs between two models: equations, parts, edges; both diagrams where their parts differ."""
+    from ..api.reading import check_model
+    from ..language.diagram import difference
 
-    from ..api.reading import read_model
-    from ..language.model_file import write_text
+    found = difference(*(check_model(name, given.model, given["use"]) for name in names))
+    if given["out"] is not None:
+        return write(given["out"], found.svg())
+    plain = given["ascii"] or not prints("│")
+    print(json.dumps(found.data, indent=1) if given["json"] else found.text(ascii=plain))
+    return 0
 
-    texts = [replace(read_model(name, given.model), name="", about={}) for name in names]
-    one, other = (write_text(text).splitlines() for text in texts)
-    rows = list(unified_diff(one, other, names[0], names[1], lineterm="", n=99))
-    if given["json"]:
-        print(json.dumps({"models": list(names), "equal": not rows, "diff": rows}, indent=1))
-    else:
-        print("\n".join(rows) if rows else f"{names[0]} and {names[1]} have the same text")
+
+def write(name: str, svg: str) -> int:
+    """Write a diagram and say so."""
+    path = Path(name)
+    try:
+        path.write_text(svg, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    print(f"wrote {path}")
     return 0
