@@ -12,7 +12,7 @@ from tests.invariants import harness
 from transformula.gallery import reader
 
 PAGE = ROOT / "docs" / "how-to" / "add-a-wiring.md"
-INVARIANTS = ["equation", "causality", "decoding", "module", "text"]
+INVARIANTS = ["equation", "causality", "decoding", "module", "text", "gain"]
 
 
 def written() -> dict[str, str]:
@@ -51,7 +51,9 @@ def test_two_files_are_enough(added: str, invariant: str, tmp_path: Path) -> Non
     for name, test in vars(module).items():
         marks = {mark.name: mark for mark in getattr(test, "pytestmark", [])}
         if name.startswith("test_") and "parametrize" in marks and "slow" not in marks and "inductor" not in name:
-            test(added, tmp_path) if "tmp_path" in test.__code__.co_varnames[:2] else test(added)
+            more = {"tmp_path": tmp_path, "scale": 2.0}
+            wanted = test.__code__.co_varnames[: test.__code__.co_argcount]
+            test(added, **{key: value for key, value in more.items() if key in wanted})
             ran += 1
     assert ran
 

@@ -75,21 +75,32 @@ def tokens(batch: int = 2, length: int = LENGTH, seed: int = 2) -> Tensor:
     return torch.randint(int(SMALL["vocab"]), (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
-def left_by_silent_layers(name: str) -> dict[str, float]:
-    """The size (root mean square) of every stream that the layers leave, its branches silent, entered with size 1.
+def left_by_silent_layers(name: str, scale: float = 1.0) -> list[dict[str, float]]:
+    """For each layer the size (root mean square) of the streams that it leaves, branches silent, entered with `scale`.
 
     All streams enter as one: random, without mean, so that a LayerNorm and an RMSNorm are the identity on it. Weights
     are the initial ones."""
     model = built(name, randomly=False)
-    width = int(SMALL["width"])
-    x = torch.randn(2, LENGTH, width, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    x = torch.randn(2, LENGTH, int(SMALL["width"]), dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     x = x - x.mean(-1, keepdim=True)
-    x = x / x.square().mean(-1, keepdim=True).sqrt()
-    before = model.architecture.main.before
-    entering = {key: x for key in {*before.leaves, *before.keeps}}
+    x = scale * x / x.square().mean(-1, keepdim=True).sqrt()
+    stack = model.architecture.main
+    left: list[dict[str, float]] = []
+
+    def note(names: list[str], made: Any) -> None:
+        values = made if len(names) > 1 else (made,)
+        left.append({key: v.square().mean().sqrt().item() for key, v in zip(names, values, strict=True)})
+
+    hooks = []
+    for section in stack.layers:
+        names = [key for key, value in section.leaves.items() if value.op != "number"]
+        layer = model.get_submodule(f"layers.{section.number}")
+        hooks.append(layer.register_forward_hook(lambda _, given, made, names=names: note(names, made)))
     with torch.no_grad(), model.silent():
-        left = model.run_layers(entering)
-    return {key: value.square().mean().sqrt().item() for key, value in left.items()}
+        model.run_layers({key: x for key in {*stack.before.leaves, *stack.before.keeps}})
+    for hook in hooks:
+        hook.remove()
+    return left
 
 
 def reference(name: str) -> Callable[[Parameters, Tensor, Mapping[str, Any]], Tensor]:
