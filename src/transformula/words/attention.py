@@ -20,6 +20,7 @@ from .word import Affine, At, GeneratorFor, Word, split, word
     kind="positions",
     width="x if x > 0 else q",
     reach="past",
+    back="window - 1 if window > 0 else length",
     positional=True,
     options={
         "heads": {"type": "whole", "default": "heads", "minimum": 1, "shapes": True, "help": "how many heads"},
@@ -257,6 +258,7 @@ def _chosen(taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor, scores: Tens
     kind="positions",
     width="v * q // k",
     reach="past",
+    back="window - 1 if window > 0 else length",
     options={
         "heads": {"type": "whole", "default": "heads", "minimum": 1, "help": "how many heads of queries"},
         "scale": {"type": "number", "default": "(q / heads) ** -0.5", "minimum": 0, "help": "factor of the scores"},

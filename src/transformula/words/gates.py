@@ -21,7 +21,7 @@ from .word import Affine, GeneratorFor, Word, empty, fill, word
     parameters={"weight": "size * x", "bias": "size"},
     flops="2 * x * size",
     saved="x + size",
-    silent="sigmoid(bias)",
+    silent="1 / (1 + exp(-bias))",
     equation="y = sigmoid(W x + b)",
     source="Highway networks: Srivastava et al., 1505.00387",
 )

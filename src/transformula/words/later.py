@@ -72,6 +72,7 @@ def prepend() -> None:
     value="scores",
     width="1",
     reach="past",
+    ordered=True,
     positional=True,
     built=False,
     options={
@@ -103,6 +104,7 @@ def relative() -> None:
     value="scores",
     width="1",
     reach="past",
+    ordered=True,
     positional=True,
     built=False,
     options={
@@ -132,6 +134,7 @@ def relative_bias() -> None:
     kind="positions",
     width="size",
     reach="past",
+    back="length - 1",
     built=False,
     options={
         "length": {"type": "whole", "minimum": 1, "shapes": True, "help": "positions that the kernel spans"},
@@ -157,6 +160,7 @@ def conv() -> None:
     kind="positions",
     width="size",
     reach="past",
+    ordered=True,
     built=False,
     options={"size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the state"}},
     parameters={"input.weight": "size * x", "state.weight": "size * size", "bias": "size"},
@@ -177,6 +181,7 @@ def rnn() -> None:
     kind="positions",
     width="size",
     reach="past",
+    ordered=True,
     built=False,
     options={"size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the state"}},
     parameters={"input.weight": "3 * size * x", "state.weight": "3 * size * size", "bias": "3 * size"},
@@ -197,6 +202,7 @@ def gru() -> None:
     kind="positions",
     width="size",
     reach="past",
+    ordered=True,
     built=False,
     options={"size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the state"}},
     parameters={"input.weight": "4 * size * x", "state.weight": "4 * size * size", "bias": "4 * size"},

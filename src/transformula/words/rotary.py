@@ -16,6 +16,7 @@ from .word import At, Word, split, word
     kind="input",
     width="x",
     positional=True,
+    ordered=True,
     options={
         "base": {"type": "number", "default": 10000, "minimum": 1, "help": "longest wave, over 2 pi"},
         "heads": {"type": "whole", "default": "heads", "minimum": 1, "help": "slices that are rotated alike"},

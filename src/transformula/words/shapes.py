@@ -92,7 +92,7 @@ class Repeat(Word):
     width="1",
     equal=True,
     saved="2 * a",
-    silent="unknown",
+    silent="dot",
     equation="y = sum over channels of a b",
 )
 class Dot(Word):
@@ -111,6 +111,7 @@ class Dot(Word):
     kind="positions",
     width="x",
     reach="past",
+    back="n",
     options={"n": {"type": "whole", "default": 1, "minimum": 1, "help": "by how many positions"}},
     state="n * x / length",
     equation="y_i = x_(i - n), 0 before the start",

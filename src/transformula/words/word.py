@@ -23,6 +23,7 @@ so much `/ length`. `flops` counts matrix products only.
     "unit"        1 (norms with weights of 1)
     "mean"        the mean of its entries
     "last"        its last entry
+    "dot"         the sum over channels of the product of its two streams
     "function"    the function of that name, where its argument is known (zero or a constant), else unknown
     "unknown"     not said
     otherwise     an expression over options and widths: the value that every channel has, e.g. "init" of a coefficient,

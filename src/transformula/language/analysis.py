@@ -1,0 +1,141 @@
+"""What a formula says, from its text alone: no tensor is made.
+
+    analyse(check(text, vocabulary))    -> Analysis: its repr is for people, `.data` for programs
+
+For each stack: what each line reads and sets, its skips and branches; runs of layers that read alike; whether they are
+pre-norm, post-norm or neither; what is carried, held and kept as history; the gain with silent branches; how far a
+position sees and what tells positions apart; and warnings, each with a sound relative.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .graph import Architecture
+from .reading import Layers, StackReading, history_words, read_stack
+from .vocabulary import Vocabulary
+from .warnings import Warning, warnings_of
+
+WIDTH = 100
+
+
+@dataclass
+class Analysis:
+    """What a model says. Its `repr` is the page for a person, at most 100 columns wide; `.data` is plain data."""
+
+    name: str
+    stacks: list[StackReading]
+    warnings: list[Warning]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "stacks": [stack.data for stack in self.stacks],
+            "warnings": [warning.data for warning in self.warnings],
+        }
+
+    def __repr__(self) -> str:
+        rows: list[str] = []
+        for stack in self.stacks:
+            rows += [*stack_rows(stack), ""]
+        return "\n".join([*rows, *warning_rows(self.warnings)])
+
+
+def analyse(architecture: Architecture, vocabulary: Vocabulary | None = None) -> Analysis:
+    """Analyse a checked model.
+
+    vocabulary  the words that texts of sound relatives are checked with; by default those that the model uses, so that
+                a relative which needs another word (a norm, say) is named by its gallery entry only
+    """
+    readings = [read_stack(stack, architecture) for stack in architecture.stacks]
+    return Analysis(architecture.name, readings, warnings_of(readings, architecture, vocabulary))
+
+
+def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
+    """A text in rows of at most 100 columns."""
+    indent = " " * len(first) if rest is None else rest
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=True, break_on_hyphens=False
+    ) or [first.rstrip()]
+
+
+def field(label: str, text: str) -> list[str]:
+    """A row with its label on the left."""
+    return wrapped(text, f"  {label:<16}")
+
+
+def stack_rows(reading: StackReading) -> Iterator[str]:
+    """The page of one stack."""
+    stack = reading.stack
+    title = f"stack {reading.title}: " if reading.title else ""
+    sees = "causal" if stack.causal else "sees all positions"
+    yield f"{title}{stack.depth} {'layer' if stack.depth == 1 else 'layers'} of width {reading.width:,}, {sees}"
+    for group in reading.layers:
+        yield from layer_rows(group, stack.depth)
+    streams = [f"{name} (width {width:,})" for name, width in reading.carried.items() if name in reading.streams]
+    yield from field("carried", ", ".join(streams) or "nothing by name")
+    for name, layers in reading.held.items():
+        yield from field("held", f"{name}, as layer {', '.join(map(str, layers[:6]))} made it")
+    if reading.constants:
+        yield from field("constant", f"{', '.join(reading.constants)}: set in `before`, the same for all layers")
+    if reading.history:
+        kept = [history_words(name, layers, stack.depth) for name, layers in reading.history.items()]
+        yield from field("history", ", ".join(kept))
+    if reading.alive != 1:
+        yield from field("alive", f"{reading.alive} streams between layers, at most")
+    if not reading.gains:
+        yield from field("gain", "not predicted: no stream is carried on, layers read history")
+    for gain in reading.gains:
+        name = f"{gain.stream}: " if len(reading.gains) > 1 else ""
+        yield from field("gain", f"{name}{gain}")
+    yield from field("a position sees", str(reading.reach))
+    yield from field("order from", ", ".join(map(str, reading.order)) or "nothing")
+
+
+def layer_rows(group: Layers, depth: int) -> Iterator[str]:
+    """The page of some layers that read alike."""
+    title = group.title if group.first != group.last or depth > 1 else "layer"
+    if group.formula != "layer":
+        title += f" ({group.formula})"
+    alike = ""
+    if group.first != group.last:
+        alike = ", all equal" if group.equal else ", alike but for numbers"
+    yield from wrapped(f"{title}{alike}: {group.norming.kind}, {group.norming.words}", "  ", "      ")
+    for line in group.lines:
+        yield from wrapped(line.text, "    ", "        ")
+        yield from wrapped(str(line), "        ", "        ")
+
+
+def warning_rows(warnings: list[Warning]) -> Iterator[str]:
+    """The warnings, or that there is none."""
+    strong = [w for w in warnings if not (w.note or _only_note(w))]
+    notes = [w for w in warnings if w.note or _only_note(w)]
+    if not strong:
+        yield "no warnings"
+    for title, found in (("warnings", strong), ("notes", notes)):
+        if not found:
+            continue
+        yield title
+        for warning in found:
+            yield from wrapped(f"{warning.code}: {warning.what}", "  ", "      ")
+            if warning.line:
+                yield from wrapped(f"{warning.where}: {warning.line}", "      ")
+            yield from wrapped(warning.why, "      ")
+            if warning.more:
+                yield from wrapped(warning.more, "      ")
+            for relative in warning.relatives:
+                text = "; ".join(relative.text.splitlines())
+                words = f"  ({relative.words})" if relative.words else ""
+                yield from wrapped(f"sound: {relative.key}: {text}{words}", "      ", "          ")
+            if warning.entries:
+                yield from wrapped(f"in the gallery: {', '.join(warning.entries)}", "      ")
+
+
+def _only_note(warning: Warning) -> bool:
+    from .warnings import TABLE
+
+    return TABLE[warning.code].note

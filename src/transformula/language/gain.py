@@ -1,0 +1,436 @@
+"""Gain with branches silent: how large the streams leave each layer if every sublayer yields 0.
+
+Gates and coefficients stand as they start, norms' weights are 1, the model evaluates; every name that enters the layers
+(and history 0) is one and the same vector e, of mean 0 and root mean square 1. Then every value is a sum of *parts*, a
+number times a direction: e itself, the vector of ones (what is equal in every channel), or what a norm or a rotation
+made new. Sizes follow by rules, with no tensor; where they do not, the value is `Unknown` and says why.
+
+A name whose size doubles when e's does compounds from layer to layer; one whose size does not was normed on the way.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from .graph import Call, Section, Stack, Value
+from .numbers import evaluate_text
+
+ONES = 0
+"""The direction of what is equal in every channel."""
+
+TINY = 1e-12
+"""Parts smaller than this, against the others of a sum, are rounding."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """A sum of parts: direction -> number. No parts: zero."""
+
+    parts: Mapping[int, float]
+
+    @property
+    def zero(self) -> bool:
+        return not self.parts
+
+    @property
+    def constant(self) -> float | None:
+        """The number that every channel has; None if channels differ."""
+        if not self.parts:
+            return 0.0
+        return self.parts.get(ONES) if len(self.parts) == 1 else None
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A value whose size is not known, and why."""
+
+    why: str
+
+
+Size = Known | Unknown
+ZERO = Known({})
+
+
+def constant(number: float) -> Known:
+    """The same number in every channel."""
+    return Known({ONES: float(number)}) if number else ZERO
+
+
+def scaled(value: Size, factor: float) -> Size:
+    """`factor` times a value."""
+    if factor == 0:
+        return ZERO
+    return value if isinstance(value, Unknown) else Known({d: c * factor for d, c in value.parts.items()})
+
+
+def added(left: Size, right: Size) -> Size:
+    """The sum of two values; what cancels is gone."""
+    if isinstance(left, Unknown) or isinstance(right, Unknown):
+        return left if isinstance(left, Unknown) else right
+    parts = dict(left.parts)
+    for direction, number in right.parts.items():
+        total = parts.get(direction, 0.0) + number
+        if abs(total) <= TINY * abs(number):
+            parts.pop(direction, None)
+        else:
+            parts[direction] = total
+    return Known(parts)
+
+
+def _gelu(x: float) -> float:
+    return x * (1 + math.erf(x / math.sqrt(2))) / 2
+
+
+FUNCTIONS: dict[str, Callable[[float], float]] = {
+    "relu": lambda x: max(x, 0.0),
+    "gelu": _gelu,
+    "silu": lambda x: x / (1 + math.exp(-x)),
+    "tanh": math.tanh,
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "softplus": lambda x: math.log1p(math.exp(x)),
+    "exp": math.exp,
+    "log": math.log,
+    "sqrt": math.sqrt,
+    "abs": abs,
+}
+"""Functions of each number alone, by the name of their word."""
+
+
+@dataclass
+class Direction:
+    """One direction, of root mean square 1. `centred`: its mean is 0. `made_by`: the norm that leaves it as it is."""
+
+    centred: bool
+    made_by: object = None
+
+
+@dataclass
+class Directions:
+    """The directions of one run, numbered; what is made alike is one direction."""
+
+    all: list[Direction] = field(default_factory=lambda: [Direction(False)])
+    known: dict[object, int] = field(default_factory=dict)
+
+    def of(self, key: object, centred: bool = False, made_by: object = None) -> int:
+        """The number of the direction with this key, new if none has it."""
+        if key not in self.known:
+            self.known[key] = len(self.all)
+            self.all.append(Direction(centred, made_by))
+        return self.known[key]
+
+    def size(self, value: Size) -> float | None:
+        """The root mean square over channels; None if it is not known."""
+        if isinstance(value, Unknown):
+            return None
+        if len(value.parts) <= 1:
+            return sum(abs(c) for c in value.parts.values())
+        if len(value.parts) == 2 and ONES in value.parts:
+            other = next(d for d in value.parts if d != ONES)
+            if self.all[other].centred:
+                return math.hypot(*value.parts.values())
+        return None
+
+
+class Silence:
+    """Evaluates sections with silent branches. `scale` is the size of what enters."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+        self.directions = Directions()
+        self.state: dict[str, Size] = {}
+        self.past: dict[tuple[str, int], Size] = {}
+        self.seen: dict[int, Size] = {}
+        """Every value of the sections evaluated so far, by its identity."""
+
+    def enter(self, value: Value) -> Size:
+        """What enters the layers: e; from elsewhere, another vector."""
+        if value.kind != "stream":
+            return Unknown(f"{value.name} is no stream")
+        if value.op == "input" or value.stack:
+            return Known({self.directions.of((value.op, value.stack, value.name, value.width, value.number)): 1.0})
+        return Known({self.directions.of(("enter", value.width), centred=True): self.scale})
+
+    def section(self, section: Section) -> None:
+        """Evaluate one section; what it leaves goes into `state`."""
+        for value in section.values:
+            self.seen[id(value)] = self.value(value)
+        for name, value in section.leaves.items():
+            self.state[name] = self.of(value)
+
+    def of(self, value: Value) -> Size:
+        """What a value of a section evaluated so far is."""
+        if value.op == "number":
+            return constant(value.number)
+        return self.seen.get(id(value), Unknown(f"{value.name or value.op} is not built here"))
+
+    def value(self, value: Value) -> Size:
+        match value.op:
+            case "name" | "input":
+                if value.stack or value.op == "input" or value.name not in self.state:
+                    return self.enter(value)
+                return self.state[value.name]
+            case "history":
+                found = None if value.stack else self.past.get((value.name, int(value.number)))
+                return self.enter(value) if found is None else found
+            case "tap":
+                made = value.args[0].call
+                return ZERO if made is not None and made.word.sublayer else Unknown(f"the tap {value.name}")
+            case "call":
+                return self.call(value)
+            case "list" | "argument":
+                return Unknown("a list")
+        arguments = [self.of(a) for a in value.args]
+        return self.operation(value.op, *arguments)
+
+    def operation(self, op: str, left: Size, right: Size = ZERO) -> Size:
+        """Arithmetic. Zero times what is not known is zero."""
+        fixed = right.constant if isinstance(right, Known) else None
+        match op:
+            case "neg":
+                return scaled(left, -1)
+            case "add":
+                return added(left, right)
+            case "sub":
+                return added(left, scaled(right, -1))
+            case "mul":
+                if ZERO in (left, right):
+                    return ZERO
+                if fixed is not None:
+                    return scaled(left, fixed)
+                if isinstance(left, Known) and left.constant is not None:
+                    return scaled(right, left.constant)
+                return Unknown("a product of two streams")
+            case "div":
+                if left == ZERO:
+                    return ZERO
+                return scaled(left, 1 / fixed) if fixed else Unknown("a quotient of two streams")
+        base = left.constant if isinstance(left, Known) else None
+        if base is None or fixed is None or (base == 0 and fixed < 0) or (base < 0 and fixed != int(fixed)):
+            return Unknown("a power of a stream")
+        try:
+            return constant(base**fixed)
+        except OverflowError:
+            return Unknown("a power too large for a number")
+
+    def call(self, value: Value) -> Size:
+        call = value.call
+        assert call is not None
+        word, rule = call.word, call.word.silent
+        if word.sublayer:
+            return ZERO
+        streams = [self.of(a) for a in value.args[: len(call.streams)]]
+        first = streams[0] if streams else ZERO
+        if word.kind == "norm" and rule != "unknown":
+            return self.normed(call, first)
+        match rule:
+            case "zero":
+                return ZERO
+            case "same":
+                return first if word.kind == "chance" else self.turned(value, first)
+            case "last":
+                return streams[-1] if streams else Unknown(f"{call.name} of nothing")
+            case "mean":
+                total: Size = ZERO
+                for stream in streams:
+                    total = added(total, stream)
+                return scaled(total, 1 / max(1, len(streams)))
+            case "function":
+                return self.function(call, first)
+            case "dot":
+                return self.inner(value, streams)
+            case "" | "unknown":
+                if word.kind in ("shape", "norm", "streams") and streams and all(s == ZERO for s in streams):
+                    return ZERO
+                return Unknown(f"the size of what {call.name} makes is not known")
+        size = float(evaluate_text(rule, {**call.numbers, **call.options}))
+        if word.kind == "input":
+            key = (word.name, tuple(sorted((k, str(v)) for k, v in call.options.items())))
+            return scaled(Known({self.directions.of(key): 1.0}), size)
+        return constant(size)
+
+    def normed(self, call: Call, first: Size) -> Size:
+        """What a norm leaves: of size 1, or as its record says. What has mean 0 only changes its size."""
+        word, options = call.word, call.options
+        size = 1.0 if word.silent == "unit" else float(evaluate_text(word.silent, {**call.numbers, **options}))
+        sliced = options.get("size", value_width(call)) != value_width(call)
+        kind = (word.name, options.get("size"))
+        if first == ZERO:
+            return ZERO
+        if isinstance(first, Unknown):
+            # not known how large, but of this size afterwards
+            return Known({self.directions.of(("normed", kind, len(self.directions.all)), made_by=kind): size})
+        before, eps = self.directions.size(first), options.get("eps", 0)
+        if before is not None and before**2 < 1e3 * eps:
+            return Unknown(f"{call.name} of so small a vector that its eps counts")
+        if first.constant is not None:
+            return Unknown(f"{call.name} of a vector that is equal in every channel")
+        (direction, number), *others = first.parts.items()
+        here = self.directions.all[direction]
+        if not others and ((here.centred and not sliced) or here.made_by == kind):
+            return Known({direction: math.copysign(size, number)})
+        shape = tuple(sorted((d, round(c / number, 12)) for d, c in first.parts.items()))
+        made = self.directions.of(("normed", kind, shape), made_by=kind)
+        return Known({made: math.copysign(size, number)})
+
+    def turned(self, value: Value, first: Size) -> Size:
+        """What keeps the size of each part and changes its direction: rotations, copies, parts."""
+        call = value.call
+        assert call is not None
+        if isinstance(first, Unknown) or first == ZERO:
+            return first
+        if first.constant is not None and call.word.kind in ("shape", "streams"):
+            return first
+        if value.width < value.args[0].width:
+            return Unknown(f"{call.name} takes some of the channels")
+        options = tuple(sorted((k, str(v)) for k, v in call.options.items()))
+        return Known({self.directions.of((call.word.name, options, d)): c for d, c in first.parts.items()})
+
+    def function(self, call: Call, first: Size) -> Size:
+        """A function of each number alone: known where all channels are equal."""
+        number = first.constant if isinstance(first, Known) else None
+        if call.word.name == "softmax" and number is not None:
+            return constant(1 / value_width(call))
+        if number is None or call.word.name not in FUNCTIONS:
+            return Unknown(f"{call.name} of a stream: its size depends on the values")
+        try:
+            return constant(FUNCTIONS[call.word.name](number))
+        except (ValueError, OverflowError):
+            return Unknown(f"{call.name} of {number:g}")
+
+    def inner(self, value: Value, streams: Sequence[Size]) -> Size:
+        """The sum over channels of a product, of one direction with itself or of what is 0."""
+        left, right = streams
+        if ZERO in (left, right):
+            return ZERO
+        if isinstance(left, Known) and isinstance(right, Known) and len(left.parts) == len(right.parts) == 1:
+            (one, a), (other, b) = *left.parts.items(), *right.parts.items()
+            if one == other:
+                return constant(a * b * value.args[0].width)
+        return Unknown("an inner product of two streams")
+
+
+def value_width(call: Call) -> int:
+    """The width of a call's first stream."""
+    return int(call.numbers.get(call.streams[0], 0)) if call.streams else 0
+
+
+def run_silent(stack: Stack, scale: float = 1.0) -> tuple[Silence, list[dict[str, float | None]]]:
+    """The layers of a stack with silent branches: the run, and the size of every name on leaving each layer."""
+    run = Silence(scale)
+    sizes: list[dict[str, float | None]] = []
+    for section in stack.layers:
+        run.section(section)
+        for name, value in run.state.items():
+            run.past[name, section.number] = value
+        sizes.append({name: run.directions.size(value) for name, value in run.state.items()})
+    return run, sizes
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What becomes of one stream with silent branches.
+
+    kind    "compounds": what leaves the last layer is `factor` times what entered the first (1: nothing lost or gained)
+            "normed": a norm stands on the stream, nothing compounds: it leaves layers with `sizes`
+            "zero": no skip, nothing is left
+            "mixed": neither a multiple of what entered nor independent of it; `sizes` are for what enters with size 1
+            "unknown": `why`
+    factor  over all layers, None unless it compounds (0: zero)
+    sizes   on leaving each layer, for what enters with size 1; None where not known
+    """
+
+    stream: str
+    kind: str
+    factor: float | None
+    sizes: tuple[float | None, ...]
+    why: str = ""
+
+    @property
+    def layer_factor(self) -> float | None:
+        """The factor of one layer, where all have the same; None otherwise."""
+        if self.kind != "compounds":
+            return None
+        sizes = [1.0, *(s for s in self.sizes if s is not None)]
+        factors = {float(f"{b / a:.9g}") for a, b in zip(sizes, sizes[1:], strict=False) if a}
+        return factors.pop() if len(factors) == 1 and len(sizes) == len(self.sizes) + 1 else None
+
+    @property
+    def size(self) -> float | None:
+        """The size with which it leaves every layer, if one, else the last."""
+        return self.sizes[-1] if self.sizes else None
+
+    @property
+    def growth(self) -> float | None:
+        """How many times larger it is at the end than after its first norm, or than what entered; None if unknown."""
+        if self.kind in ("compounds", "mixed"):
+            return self.size
+        if self.kind == "normed" and self.sizes[0] and self.size is not None:
+            return self.size / self.sizes[0]
+        return None
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {
+            "stream": self.stream,
+            "kind": self.kind,
+            "factor": finite(self.factor),
+            "layer_factor": finite(self.layer_factor),
+            "size": finite(self.size),
+            "sizes": [finite(size) for size in self.sizes],
+            "why": self.why,
+        }
+
+    def __str__(self) -> str:
+        depth, size = len(self.sizes), self.size
+        match self.kind:
+            case "unknown":
+                return f"not predicted: {self.why}"
+            case "zero":
+                return "0: nothing passes but through sublayers"
+            case "normed" if size is not None:
+                known = [s for s in self.sizes if s is not None]
+                if len(known) == depth and max(known) - min(known) <= 1e-9 * max(known):
+                    return f"nothing compounds: it leaves each layer with size {number(size)}"
+                first = "?" if self.sizes[0] is None else number(self.sizes[0])
+                return f"normed on the way: it leaves layer 1 with size {first}, layer {depth} with size {number(size)}"
+            case "mixed" if size is not None:
+                return f"it enters with size 1 and leaves layer {depth} with size {number(size)}"
+            case "compounds" if self.factor is not None:
+                each = self.layer_factor
+                if each == 1:
+                    return "1: it leaves the last layer as it entered the first"
+                if each is None or depth == 1:
+                    return f"{number(self.factor)} over {depth} layers" if depth > 1 else number(self.factor)
+                return f"{number(each)} a layer, {number(self.factor)} after {depth}"
+        return f"not predicted: {self.why or 'it depends on the values'}"
+
+
+def finite(value: float | None) -> float | None:
+    """The number, None where it is not finite: JSON has no word for that."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def number(value: float) -> str:
+    """A number as a person reads it: 4,096, 0.218, 1.3e+06."""
+    if not math.isfinite(value):
+        return "more than a number holds"
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
+    return f"{value:.4g}"
+
+
+def gain_of(name: str, one: Sequence[float | None], two: Sequence[float | None], why: str) -> Gain:
+    """The gain of a stream, from its sizes when what enters has size 1, and when it has size 2."""
+    first, second = one[-1], two[-1]
+    sizes = tuple(one)
+    if first is None or second is None:
+        return Gain(name, "unknown", None, sizes, why)
+    if first == 0:
+        return Gain(name, "zero", 0.0, sizes)
+    if math.isclose(second, 2 * first, rel_tol=1e-9):
+        return Gain(name, "compounds", first, sizes)
+    if math.isclose(second, first, rel_tol=1e-9):
+        return Gain(name, "normed", None, sizes)
+    return Gain(name, "mixed", None, sizes)

@@ -1,0 +1,240 @@
+"""Each line of a formula in words: what it reads, what it sets, which of its terms skip and which branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .gain import ZERO, Silence, Unknown
+from .graph import OPERATIONS, Section, Value
+from .source import Place
+from .trunk import has_sublayer, line_of, own_place
+
+BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
+"""How tightly an operation binds, for brackets."""
+
+
+def text_of(place: Place) -> str:
+    """All of a place's text on one line, without comments."""
+    rows = [place.source.line(n) for n in range(place.line, place.end_line + 1)]
+    rows[-1] = rows[-1][: place.end_column]
+    rows[0] = rows[0][place.column :]
+    return " ".join(" ".join(row.split("#")[0] for row in rows).split())
+
+
+class Speller:
+    """Writes values of a section as its formula does: names for what lines before have made."""
+
+    def __init__(self, section: Section) -> None:
+        self.source = section.lines[0][0].source if section.lines else None
+        self.names: dict[int, str] = {}
+
+    def spell(self, value: Value, outer: int = 0) -> str:
+        """The value's text. `outer`: how tightly what it stands in binds."""
+        if id(value) in self.names:
+            return self.names[id(value)]
+        if value.op in ("name", "input"):
+            return value.stack or value.name
+        if value.op == "number":
+            return f"{value.number:g}"
+        if value.op == "history":
+            return f"{value.stack or value.name}[{value.number:g}]"
+        if value.op == "tap":
+            return f"{self.spell(value.args[0], 9).split('(')[0]}.{value.name}"
+        place = own_place(value)
+        if value.op == "call" or value.frames:
+            return text_of(place) if place is not None else value.name
+        binding = BINDING.get(value.op, 9)
+        if value.op == "neg":
+            text = f"-{self.spell(value.args[0], binding)}"
+        else:
+            left, right = value.args
+            tighter = binding + (0 if value.op in ("add", "mul") else 1)
+            sign = OPERATIONS.get(value.op, value.op)
+            text = f"{self.spell(left, binding)} {sign} {self.spell(right, tighter)}"
+        return f"({text})" if binding < outer else text
+
+
+@dataclass(frozen=True)
+class LineReading:
+    """One line. `skips` and `branches` are the terms of its sum, as written; `around` what stands around the sum;
+    `merged_by` the word that merges them in the place of a sum."""
+
+    number: int
+    text: str
+    name: str
+    kind: str
+    width: int
+    reads: tuple[str, ...]
+    skips: tuple[str, ...]
+    branches: tuple[str, ...]
+    around: tuple[str, ...]
+    merged_by: str = ""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {
+            "line": self.number,
+            "text": self.text,
+            "sets": self.name,
+            "kind": self.kind,
+            "width": self.width,
+            "reads": list(self.reads),
+            "skips": list(self.skips),
+            "branches": list(self.branches),
+            "around": list(self.around),
+            "merged_by": self.merged_by,
+        }
+
+    def __str__(self) -> str:
+        parts = [f"reads {_listed(self.reads) or 'nothing'}"]
+        what = {"stream": f" (width {self.width:,})", "number": " (a number)"}.get(self.kind, f" (a {self.kind})")
+        parts.append(f"sets {self.name}{what}")
+        if self.branches and (self.skips or self.merged_by):
+            parts.append(f"{'skip' if len(self.skips) == 1 else 'skips'} {_listed(self.skips) or 'none'}")
+            parts.append(f"{'branch' if len(self.branches) == 1 else 'branches'} {_listed(self.branches)}")
+        elif self.branches and len(self.branches) == 1:
+            parts.append("one branch, no skip")
+        elif self.branches:
+            parts.append(f"branches {_listed(self.branches)}, no skip")
+        elif len(self.skips) > 1:
+            parts.append(f"skips {_listed(self.skips)}")
+        if self.merged_by:
+            parts.append(f"merged by {self.merged_by}")
+        if self.around and (self.branches or len(self.skips) > 1):
+            parts.append(f"all within {_listed(self.around)}")
+        return "; ".join(parts)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
+
+
+def read_lines(section: Section, silence: Silence) -> list[LineReading]:
+    """The lines of a section that `silence` has evaluated, those that are not built left out."""
+    speller = Speller(section)
+    found: list[LineReading] = []
+    made: set[int] = set()
+    for index, (place, name, value) in enumerate(section.lines):
+        if value is None:
+            continue
+        fresh = id(value) not in made and line_of(section, own_place(value)) == index
+        around: list[str] = []
+        merged_by = ""
+        terms: list[Value] = []
+        if value.kind == "stream" and fresh and value.op != "name":
+            inner = _opened(value, around, made, silence)
+            terms, merged_by = _terms(inner, made)
+        skips: list[str] = []
+        branches: list[str] = []
+        for term in terms:
+            (branches if is_branch(term, silence) else skips).append(speller.spell(term, 1))
+        if len(terms) == 1 and not branches:
+            skips = []
+        found.append(
+            LineReading(
+                index + 1,
+                text_of(place),
+                name,
+                value.kind,
+                value.width,
+                tuple(_reads(value, speller, made)) if value.op != "number" else (),
+                tuple(skips),
+                tuple(branches),
+                tuple(around),
+                merged_by,
+            )
+        )
+        if value.op != "number":
+            speller.names = {k: n for k, n in speller.names.items() if n != name}
+            speller.names[id(value)] = name
+            made.add(id(value))
+    return found
+
+
+def is_branch(term: Value, silence: Silence) -> bool:
+    """Whether a term goes through a sublayer, and nothing of the stream is left of it with branches silent."""
+    if not has_sublayer(term):
+        return False
+    size = silence.of(term)
+    return size == ZERO or (isinstance(size, Unknown) and _only_through_sublayers(term))
+
+
+def _only_through_sublayers(term: Value) -> bool:
+    waiting, seen = [term], set()
+    while waiting:
+        here = waiting.pop()
+        if id(here) in seen or here.op == "tap" or (here.call is not None and here.call.word.sublayer):
+            continue
+        seen.add(id(here))
+        if here.op in ("name", "history") and here.kind == "stream":
+            return False
+        waiting.extend(here.args)
+    return True
+
+
+def _opened(value: Value, around: list[str], made: set[int], silence: Silence) -> Value:
+    """What stands inside a norm, a dropout, a function around the whole line; their names go into `around`."""
+    here = value
+    while True:
+        call = here.call
+        if here.frames or (id(here) in made and here is not value):
+            return here
+        if call is not None and call.word.kind in ("norm", "chance", "function") and len(call.streams) == 1:
+            inner = here.args[0]
+            if inner.op not in ("add", "sub", "call") or id(inner) in made:
+                return here
+            if inner.call is not None and inner.call.word.kind not in ("norm", "chance", "function"):
+                return here
+            around.append(call.name)
+            here = inner
+            continue
+        return here
+
+
+def _terms(value: Value, made: set[int]) -> tuple[list[Value], str]:
+    """The terms of a sum, in written order; of a word that merges streams its streams, and the word's name."""
+    if value.frames or id(value) in made:
+        return [value], ""
+    if value.op in ("add", "sub"):
+        left, right = value.args
+        return _terms(left, made)[0] + _terms(right, made)[0], ""
+    call = value.call
+    if call is not None and call.word.kind in ("gate", "streams") and len(call.streams) > 1:
+        return list(value.args[: len(call.streams)]), call.name
+    return [value], ""
+
+
+def _reads(value: Value, speller: Speller, made: set[int]) -> list[str]:
+    """The names that a line reads: of lines before, carried ones, history, inputs."""
+    found: dict[str, None] = {}
+    history: dict[str, list[int]] = {}
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        here = waiting.pop(0)
+        if id(here) in seen:
+            continue
+        seen.add(id(here))
+        if here is not value and id(here) in made and id(here) in speller.names:
+            found.setdefault(speller.names[id(here)])
+            continue
+        if here.op in ("name", "input"):
+            found.setdefault(speller.spell(here))
+        elif here.op == "history":
+            history.setdefault(here.stack or here.name, []).append(int(here.number))
+        waiting.extend(here.args)
+    for name, numbers in history.items():
+        found.setdefault(f"{name}[{spans(sorted(set(numbers)))}]")
+    return list(found)
+
+
+def spans(numbers: list[int]) -> str:
+    """'0-3, 7' of whole numbers in order."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)

@@ -1,0 +1,207 @@
+"""What the text of one stack says, read off its graph: layers that are alike, streams, history, gain, reach, order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .canonical import section_rows
+from .gain import Gain, Silence, gain_of, run_silent
+from .gain import Unknown as UnknownSize
+from .graph import Architecture, Section, Stack, Value
+from .lines import LineReading, read_lines, spans
+from .reach import Order, Reach, order_of, reach_of
+from .trunk import Norming, Trunk, lines_of, norming, streams_of, trunk_of
+
+
+@dataclass
+class Layers:
+    """Neighbouring layers that read alike. `equal`: they also have the same numbers and options."""
+
+    first: int
+    last: int
+    formula: str
+    lines: list[LineReading]
+    norming: Norming
+    trunk: Trunk
+    equal: bool = True
+
+    @property
+    def title(self) -> str:
+        """'layers 1-3', 'layer 4'."""
+        return f"layer {self.first}" if self.first == self.last else f"layers {self.first}-{self.last}"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {
+            "first": self.first,
+            "last": self.last,
+            "formula": self.formula,
+            "equal": self.equal,
+            "norming": self.norming.kind,
+            "norming_words": self.norming.words,
+            "lines": [line.data for line in self.lines],
+        }
+
+
+@dataclass
+class StackReading:
+    """What one stack says.
+
+    streams    names that layers both set and read
+    carried    name -> width, of what is read by name from the layer before
+    held       carried names that only some layers set -> those layers
+    constants  names that only `before` sets and layers read
+    history    name -> the layers (0: `before`) whose value is kept
+    alive      how many streams are kept between layers, where they are most
+    """
+
+    stack: Stack
+    layers: list[Layers]
+    streams: list[str]
+    carried: dict[str, int]
+    held: dict[str, list[int]]
+    constants: list[str]
+    history: dict[str, list[int]]
+    alive: int
+    gains: list[Gain]
+    reach: Reach
+    order: list[Order]
+    silence: Silence = field(repr=False)
+
+    @property
+    def title(self) -> str:
+        """'' where the file has one stack only."""
+        return self.stack.name
+
+    @property
+    def width(self) -> int:
+        """The width of its stream."""
+        return int(self.stack.numbers.get("width", next(iter(self.carried.values()), 0)))
+
+    @property
+    def kinds(self) -> list[str]:
+        """'pre-norm', or for each run of layers: 'layers 1-3 post-norm', 'layers 4-12 pre-norm'."""
+        kinds = [(group.title, group.norming.kind) for group in self.layers]
+        if len({kind for _, kind in kinds}) == 1:
+            return [kinds[0][1]]
+        return [f"{title} {kind}" for title, kind in kinds]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {
+            "name": self.title,
+            "causal": self.stack.causal,
+            "depth": self.stack.depth,
+            "width": self.width,
+            "layers": [group.data for group in self.layers],
+            "streams": list(self.streams),
+            "carried": dict(self.carried),
+            "set_in_some_layers": {name: list(layers) for name, layers in self.held.items()},
+            "constants": list(self.constants),
+            "history": {name: list(layers) for name, layers in self.history.items()},
+            "alive": self.alive,
+            "gain": {gain.stream: gain.data for gain in self.gains},
+            "reach": self.reach.data,
+            "order": [order.data for order in self.order],
+        }
+
+
+def read_stack(stack: Stack, architecture: Architecture) -> StackReading:
+    """Read one stack of a checked model."""
+    streams = streams_of(stack)
+    silence, one = run_silent(stack, 1.0)
+    _, two = run_silent(stack, 2.0)
+    gains = []
+    for name in streams:
+        last = silence.state.get(name)
+        why = last.why if isinstance(last, UnknownSize) else "its parts point in directions that are not compared"
+        gains.append(gain_of(name, [s.get(name) for s in one], [s.get(name) for s in two], why))
+    read = {v.name for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}
+    setters: dict[str, list[int]] = {}
+    for section in stack.layers:
+        for name in section.leaves:
+            setters.setdefault(name, []).append(section.number)
+    widths = {v.name: v for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}
+    carried = {n: widths[n].width for n in sorted(read & set(setters), key=lambda n: (n != "x", n))}
+    held = {n: setters[n] for n in carried if n not in streams}
+    return StackReading(
+        stack,
+        layers_of(stack, silence, streams),
+        streams,
+        carried,
+        held,
+        sorted(read - set(setters)),
+        history_of(stack, architecture),
+        streams_alive(stack, architecture),
+        gains,
+        reach_of(stack),
+        order_of(stack),
+        silence,
+    )
+
+
+def layers_of(stack: Stack, silence: Silence, streams: Sequence[str]) -> list[Layers]:
+    """Runs of layers that read alike."""
+    found: list[Layers] = []
+    rows: list[str] = []
+    for section in stack.layers:
+        lines = read_lines(section, silence)
+        trunk = trunk_of(section, silence, streams)
+        norm = norming(trunk, lines_of(section), streams)
+        here = section_rows(section, stack)
+        last = found[-1] if found else None
+        if last and (last.formula, last.lines, last.norming) == (section.formula, lines, norm):
+            last.last = section.number
+            last.equal &= here == rows
+        else:
+            found.append(Layers(section.number, section.number, section.formula, lines, norm, trunk))
+        rows = here
+    return found
+
+
+def history_of(stack: Stack, architecture: Architecture) -> dict[str, list[int]]:
+    """Name -> the layers whose value of it is read later on, by this stack or by another."""
+    found: dict[str, set[int]] = {}
+    for section in architecture.sections():
+        for value in section.values:
+            own = section.stack == stack.name or (section.where == "output" and stack is architecture.main)
+            if value.op == "history" and (value.stack == stack.name if value.stack else own):
+                found.setdefault(value.name, set()).add(int(value.number))
+    return {name: sorted(layers) for name, layers in sorted(found.items())}
+
+
+def history_words(name: str, layers: Sequence[int], depth: int) -> str:
+    """'h of all layers', 'v of layer 1', 'x as it enters and of layers 1-6'."""
+    above = [n for n in layers if n]
+    if len(above) >= max(1, depth - 1) and (0 in layers or len(above) == depth):
+        return f"{name} of all layers"
+    text = f"{name} of layer{'s' if len(above) > 1 else ''} {spans(above)}" if above else f"{name} as it enters layer 1"
+    return f"{text} and as it enters layer 1" if above and 0 in layers else text
+
+
+def streams_alive(stack: Stack, architecture: Architecture) -> int:
+    """How many streams are kept between two layers, at most: carried, constants of the stack, and history."""
+    sections: list[Section] = stack.sections()
+    if stack is architecture.main:
+        sections = [*sections, architecture.output]
+    now: dict[str, Value] = {}
+    left: list[dict[str, Value]] = []
+    born: dict[int, int] = {}
+    dies: dict[int, int] = {}
+    for index, section in enumerate(sections):
+        used = [now[v.name] for v in section.reads.values() if v.op == "name" and not v.stack and v.name in now]
+        used += [left[number][name] for name, number in section.history if name in left[number]]
+        for value in used:
+            if value.kind == "stream":
+                dies[id(value)] = index - 1
+        for name, value in section.leaves.items():
+            # a value that only changed its name is one stream
+            now[name] = now.get(value.name, value) if value.op == "name" and not value.stack else value
+            born.setdefault(id(now[name]), index)
+        left.append(dict(now))
+    most = 0
+    for boundary in range(stack.depth + 1):
+        most = max(most, sum(born[key] <= boundary <= last for key, last in dies.items()))
+    return most
