@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
-from .reading import check_model, import_packages, model_folder
+from .reading import check_model, import_packages, known_words, model_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from ..tokenizers.base import Tokenizer
 
 
-def explain(model: str | Path | Model, *, use: Sequence[str] = (), **changes: Any) -> Any:
+def explain(model: str | Path | Model, *, ascii: bool = False, use: Sequence[str] = (), **changes: Any) -> Any:
     """What a formula says: what each line reads, what is carried, skips and branches, gain, warnings.
 
-    The result's `repr` is the text that a person reads, `.data` what a program reads. Needs no torch.
+    ascii  draw its diagram in ASCII
+
+    The result's `repr` is the page that a person reads, `.data` what a program reads. Needs no torch.
     """
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
-    from ..language.analysis import explain as explained
+    from ..inspection import explained
 
-    return explained(architecture)
+    return explained(architecture, known_words(use), ascii=ascii)
 
 
 def summary(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from .options import Parser
+from .options import Parser, prints
 
 WHAT = """\
 What a formula says, from its text alone: what each line reads, what is carried, skips and branches, the gain of the
@@ -24,6 +24,7 @@ def run(arguments: Sequence[str]) -> int:
     """Explain one model."""
     parser = Parser("explain", WHAT, EXAMPLES, "MODEL")
     parser.add_argument("model", metavar="MODEL", help=MODEL)
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
     parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_model_options()
@@ -31,6 +32,6 @@ def run(arguments: Sequence[str]) -> int:
 
     from ..api import explain
 
-    result = explain(given["model"], use=given["use"], **given.model)
+    result = explain(given["model"], ascii=given["ascii"] or not prints("│"), use=given["use"], **given.model)
     print(json.dumps(result.data, indent=1) if given["json"] else result)
     return 0

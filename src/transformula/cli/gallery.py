@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
 from .explain import USE
-from .options import Given, Parser
+from .options import Given, Parser, prints
 
 WHAT = """\
 Wirings and whole models by name, each with its paper.
@@ -94,15 +93,6 @@ def draw(names: Sequence[str], given: Given) -> int:
     from ..language.diagram import draw_svg
 
     return write(given["out"], draw_svg(architecture, whole=given["whole"], opened=given["open"]))
-
-
-def prints(character: str) -> bool:
-    """Whether standard output can show a character."""
-    try:
-        character.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def diff(names: Sequence[str], given: Given) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
 import types
 import typing
@@ -178,3 +179,12 @@ def shown_default(field: Any) -> str:
     if field.is_required() or field.default is None or field.default is False or field.default in ([], (), ""):
         return ""
     return "yes" if field.default is True else str(field.default)
+
+
+def prints(character: str) -> bool:
+    """Whether standard output can show a character."""
+    try:
+        character.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

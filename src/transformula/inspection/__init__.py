@@ -1,0 +1,15 @@
+"""Looking at models: what a formula says, joined from what the rooms below know of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Explanation", "explained"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.explanation"), name)
