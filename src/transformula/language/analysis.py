@@ -76,7 +76,13 @@ def stack_rows(reading: StackReading) -> Iterator[str]:
     yield f"{title}{stack.depth} {'layer' if stack.depth == 1 else 'layers'} of width {reading.width:,}, {sees}"
     for group in reading.layers:
         yield from layer_rows(group, stack.depth)
-    streams = [f"{name} (width {width:,})" for name, width in reading.carried.items() if name in reading.streams]
+    if stack.share is not None and len(set(stack.share)) < stack.depth:
+        yield from field("weights", f"shared: {len(set(stack.share))} sets for {stack.depth} layers")
+    streams = [
+        f"{name} (width {width:,})" if kind == "stream" else f"{name} ({kind})"
+        for name, (kind, width) in reading.carried.items()
+        if name not in reading.held
+    ]
     yield from field("carried", ", ".join(streams) or "nothing by name")
     for name, layers in reading.held.items():
         yield from field("held", f"{name}, as layer {', '.join(map(str, layers[:6]))} made it")
@@ -92,17 +98,17 @@ def stack_rows(reading: StackReading) -> Iterator[str]:
     for gain in reading.gains:
         name = f"{gain.stream}: " if len(reading.gains) > 1 else ""
         yield from field("gain", f"{name}{gain}")
-    yield from field("a position sees", str(reading.reach))
-    yield from field("order from", ", ".join(map(str, reading.order)) or "nothing")
+    yield from field("sees", str(reading.reach))
+    yield from field("order", ", ".join(map(str, reading.order)) or "nothing")
 
 
 def layer_rows(group: Layers, depth: int) -> Iterator[str]:
     """The page of some layers that read alike."""
-    title = group.title if group.first != group.last or depth > 1 else "layer"
+    title = group.title if depth > 1 else "layer"
     if group.formula != "layer":
         title += f" ({group.formula})"
     alike = ""
-    if group.first != group.last:
+    if len(group.numbers) > 1:
         alike = ", all equal" if group.equal else ", alike but for numbers"
     yield from wrapped(f"{title}{alike}: {group.norming.kind}, {group.norming.words}", "  ", "      ")
     for line in group.lines:
@@ -112,8 +118,8 @@ def layer_rows(group: Layers, depth: int) -> Iterator[str]:
 
 def warning_rows(warnings: list[Warning]) -> Iterator[str]:
     """The warnings, or that there is none."""
-    strong = [w for w in warnings if not (w.note or _only_note(w))]
-    notes = [w for w in warnings if w.note or _only_note(w)]
+    strong = [w for w in warnings if not w.note]
+    notes = [w for w in warnings if w.note]
     if not strong:
         yield "no warnings"
     for title, found in (("warnings", strong), ("notes", notes)):
@@ -133,9 +139,3 @@ def warning_rows(warnings: list[Warning]) -> Iterator[str]:
                 yield from wrapped(f"sound: {relative.key}: {text}{words}", "      ", "          ")
             if warning.entries:
                 yield from wrapped(f"in the gallery: {', '.join(warning.entries)}", "      ")
-
-
-def _only_note(warning: Warning) -> bool:
-    from .warnings import TABLE
-
-    return TABLE[warning.code].note

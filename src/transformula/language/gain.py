@@ -207,7 +207,13 @@ class Silence:
                     return ZERO
                 return scaled(left, 1 / fixed) if fixed else Unknown("a quotient of two streams")
         base = left.constant if isinstance(left, Known) else None
-        if base is None or fixed is None or (base == 0 and fixed < 0) or (base < 0 and fixed != int(fixed)):
+        if (
+            base is None
+            or fixed is None
+            or not math.isfinite(base)
+            or (base == 0 and fixed < 0)
+            or (base < 0 and fixed != int(fixed))
+        ):
             return Unknown("a power of a stream")
         try:
             return constant(base**fixed)
@@ -262,7 +268,7 @@ class Silence:
             # not known how large, but of this size afterwards
             return Known({self.directions.of(("normed", kind, len(self.directions.all)), made_by=kind): size})
         before, eps = self.directions.size(first), options.get("eps", 0)
-        if before is not None and before**2 < 1e3 * eps:
+        if before is not None and before < math.sqrt(1e3 * eps):
             return Unknown(f"{call.name} of so small a vector that its eps counts")
         if first.constant is not None:
             return Unknown(f"{call.name} of a vector that is equal in every channel")
@@ -388,7 +394,7 @@ class Gain:
             case "unknown":
                 return f"not predicted: {self.why}"
             case "zero":
-                return "0: nothing passes but through sublayers"
+                return "0, nothing passes but through sublayers"
             case "normed" if size is not None:
                 known = [s for s in self.sizes if s is not None]
                 if len(known) == depth and max(known) - min(known) <= 1e-9 * max(known):
@@ -400,7 +406,7 @@ class Gain:
             case "compounds" if self.factor is not None:
                 each = self.layer_factor
                 if each == 1:
-                    return "1: it leaves the last layer as it entered the first"
+                    return "1, it leaves the last layer as it entered the first"
                 if each is None or depth == 1:
                     return f"{number(self.factor)} over {depth} layers" if depth > 1 else number(self.factor)
                 return f"{number(each)} a layer, {number(self.factor)} after {depth}"

@@ -38,7 +38,7 @@ class Speller:
         if value.op == "number":
             return f"{value.number:g}"
         if value.op == "history":
-            return f"{value.stack or value.name}[{value.number:g}]"
+            return _history(value)
         if value.op == "tap":
             return f"{self.spell(value.args[0], 9).split('(')[0]}.{value.name}"
         place = own_place(value)
@@ -208,7 +208,6 @@ def _terms(value: Value, made: set[int]) -> tuple[list[Value], str]:
 def _reads(value: Value, speller: Speller, made: set[int]) -> list[str]:
     """The names that a line reads: of lines before, carried ones, history, inputs."""
     found: dict[str, None] = {}
-    history: dict[str, list[int]] = {}
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -222,11 +221,14 @@ def _reads(value: Value, speller: Speller, made: set[int]) -> list[str]:
         if here.op in ("name", "input"):
             found.setdefault(speller.spell(here))
         elif here.op == "history":
-            history.setdefault(here.stack or here.name, []).append(int(here.number))
+            found.setdefault(_history(here))
         waiting.extend(here.args)
-    for name, numbers in history.items():
-        found.setdefault(f"{name}[{spans(sorted(set(numbers)))}]")
     return list(found)
+
+
+def _history(value: Value) -> str:
+    """A piece of history as written: "x[depth + 1 - layer]", "h[:]"."""
+    return text_of(value.place) if value.place is not None else f"{value.stack or value.name}[{value.number:g}]"
 
 
 def spans(numbers: list[int]) -> str:

@@ -138,10 +138,12 @@ class Order:
 def order_of(stack: Stack) -> list[Order]:
     """What tells the positions of a stack's sequence apart, in order of the text; equal ones once."""
     found: dict[tuple[str, str], list[int]] = {}
-    main = stack.before.leaves.get("x") or next(iter(stack.before.leaves.values()), None)
+    main = next(
+        (v.sequence for n, v in sorted(stack.before.leaves.items(), key=lambda i: i[0] != "x") if v.sequence), ""
+    )
     for section in stack.sections():
         for value, call in _calls(section):
-            kind, words = _tells(value, call, main.sequence if main is not None else "")
+            kind, words = _tells(value, call, main)
             if kind:
                 place = found.setdefault((kind, words), [])
                 at = section.number if section.where == "layer" else (0 if section.where == "before" else -1)

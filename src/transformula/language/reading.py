@@ -17,26 +17,28 @@ from .trunk import Norming, Trunk, lines_of, norming, streams_of, trunk_of
 
 @dataclass
 class Layers:
-    """Neighbouring layers that read alike. `equal`: they also have the same numbers and options."""
+    """Layers that read alike. `equal`: they also have the same numbers and options.
 
-    first: int
-    last: int
+    silence  their first, evaluated by itself with silent branches, so that what lies below it does not matter
+    """
+
+    numbers: list[int]
     formula: str
     lines: list[LineReading]
     norming: Norming
     trunk: Trunk
+    silence: Silence = field(repr=False)
     equal: bool = True
 
     @property
     def title(self) -> str:
-        """'layers 1-3', 'layer 4'."""
-        return f"layer {self.first}" if self.first == self.last else f"layers {self.first}-{self.last}"
+        """'layers 1-3', 'layer 4', 'layers 1, 3, 5'."""
+        return f"layer{'s' if len(self.numbers) > 1 else ''} {spans(self.numbers)}"
 
     @property
     def data(self) -> dict[str, Any]:
         return {
-            "first": self.first,
-            "last": self.last,
+            "layers": list(self.numbers),
             "formula": self.formula,
             "equal": self.equal,
             "norming": self.norming.kind,
@@ -50,8 +52,8 @@ class StackReading:
     """What one stack says.
 
     streams    names that layers both set and read
-    carried    name -> width, of what is read by name from the layer before
-    held       carried names that only some layers set -> those layers
+    carried    names read from the layer before -> what they are: ("stream", width), ("scores", 1)
+    held       those of them that only a few layers set -> these layers
     constants  names that only `before` sets and layers read
     history    name -> the layers (0: `before`) whose value is kept
     alive      how many streams are kept between layers, where they are most
@@ -60,7 +62,7 @@ class StackReading:
     stack: Stack
     layers: list[Layers]
     streams: list[str]
-    carried: dict[str, int]
+    carried: dict[str, tuple[str, int]]
     held: dict[str, list[int]]
     constants: list[str]
     history: dict[str, list[int]]
@@ -78,11 +80,11 @@ class StackReading:
     @property
     def width(self) -> int:
         """The width of its stream."""
-        return int(self.stack.numbers.get("width", next(iter(self.carried.values()), 0)))
+        return int(self.stack.numbers.get("width", next((w for _, w in self.carried.values()), 0)))
 
     @property
     def kinds(self) -> list[str]:
-        """'pre-norm', or for each run of layers: 'layers 1-3 post-norm', 'layers 4-12 pre-norm'."""
+        """'pre-norm', or for those that read alike: 'layers 1-3 post-norm', 'layers 4-12 pre-norm'."""
         kinds = [(group.title, group.norming.kind) for group in self.layers]
         if len({kind for _, kind in kinds}) == 1:
             return [kinds[0][1]]
@@ -97,7 +99,7 @@ class StackReading:
             "width": self.width,
             "layers": [group.data for group in self.layers],
             "streams": list(self.streams),
-            "carried": dict(self.carried),
+            "carried": {name: {"kind": kind, "width": width} for name, (kind, width) in self.carried.items()},
             "set_in_some_layers": {name: list(layers) for name, layers in self.held.items()},
             "constants": list(self.constants),
             "history": {name: list(layers) for name, layers in self.history.items()},
@@ -124,11 +126,11 @@ def read_stack(stack: Stack, architecture: Architecture) -> StackReading:
         for name in section.leaves:
             setters.setdefault(name, []).append(section.number)
     widths = {v.name: v for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}
-    carried = {n: widths[n].width for n in sorted(read & set(setters), key=lambda n: (n != "x", n))}
-    held = {n: setters[n] for n in carried if n not in streams}
+    carried = {n: (widths[n].kind, widths[n].width) for n in sorted(read & set(setters), key=lambda n: (n != "x", n))}
+    held = {n: setters[n] for n in carried if n not in streams and len(setters[n]) < stack.depth - 1}
     return StackReading(
         stack,
-        layers_of(stack, silence, streams),
+        layers_of(stack, streams),
         streams,
         carried,
         held,
@@ -142,22 +144,24 @@ def read_stack(stack: Stack, architecture: Architecture) -> StackReading:
     )
 
 
-def layers_of(stack: Stack, silence: Silence, streams: Sequence[str]) -> list[Layers]:
-    """Runs of layers that read alike."""
+def layers_of(stack: Stack, streams: Sequence[str]) -> list[Layers]:
+    """The layers, those that read alike together, in order of the first of each."""
     found: list[Layers] = []
-    rows: list[str] = []
+    rows: dict[int, list[str]] = {}
     for section in stack.layers:
+        silence = Silence()
+        silence.section(section)
         lines = read_lines(section, silence)
         trunk = trunk_of(section, silence, streams)
         norm = norming(trunk, lines_of(section), streams)
         here = section_rows(section, stack)
-        last = found[-1] if found else None
-        if last and (last.formula, last.lines, last.norming) == (section.formula, lines, norm):
-            last.last = section.number
-            last.equal &= here == rows
+        alike = next((g for g in found if (g.formula, g.lines, g.norming) == (section.formula, lines, norm)), None)
+        if alike is None:
+            found.append(Layers([section.number], section.formula, lines, norm, trunk, silence))
+            rows[section.number] = here
         else:
-            found.append(Layers(section.number, section.number, section.formula, lines, norm, trunk))
-        rows = here
+            alike.equal &= here == rows[alike.numbers[0]]
+            alike.numbers.append(section.number)
     return found
 
 

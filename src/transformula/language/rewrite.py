@@ -8,7 +8,7 @@ business: `warnings.py` checks the text and analyses it again before it is shown
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from .graph import Section, Value
@@ -160,6 +160,7 @@ def norms_into_branches(formula: Formula) -> str:
     """`x = norm(x)` taken out, and a norm around the whole sum; the sublayers read norms instead: pre-norm."""
     normed: dict[str, Call] = {}
     result: list[tuple[str, Node]] = []
+    own = {line.name for line in formula.lines}
     template = next((n for line in formula.lines for n in _calls(line.value) if formula.norm_call(n)), None)
     for line in formula.lines:
         value = line.value
@@ -177,13 +178,15 @@ def norms_into_branches(formula: Formula) -> str:
             items = []
             for item in node.items:
                 inner = normed.get(item.name) if isinstance(item, Name) else None
-                if inner is None and whole and isinstance(item, Name) and template is not None:
+                if inner is None and whole and isinstance(item, Name) and item.name in own and template is not None:
                     inner = dataclasses.replace(_without_label(template), items=(item,))
                 items.append(dataclasses.replace(inner, items=(item,)) if inner is not None else item)
             return dataclasses.replace(node, items=tuple(items))
 
         result.append((line.name, changed(value, into)))
         normed.pop(line.name, None)
+        if whole and norm is not None:
+            normed[line.name] = _without_label(norm)
     return formula.with_lines(result)
 
 
@@ -226,15 +229,13 @@ def weighed_skips(formula: Formula, line: int, skips: Sequence[Spot], factor: fl
     return formula.with_lines(result)
 
 
-def added_skips(formula: Formula, stream: str, last_only: bool = False) -> str:
-    """`x + ` before every branch that carries the stream on, or only in the last line that sets it."""
+def added_skips(formula: Formula, stream: str, lines: Container[int]) -> str:
+    """`x + ` before each of these lines (from 0): each adds to what the one before has made."""
     trunk = stream
-    setting = [i for i, line in enumerate(formula.lines) if line.name == stream]
     result: list[tuple[str, Node]] = []
     for index, line in enumerate(formula.lines):
         value = line.value
-        branch = any(spot(c.place) in formula.sublayers for c in _calls(value))
-        if (branch and not last_only) or (last_only and setting and index == setting[-1]):
+        if index in lines:
             value = Binary(line.place, "+", Name(line.place, trunk), value)
             trunk = line.name
         result.append((line.name, value))

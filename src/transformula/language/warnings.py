@@ -13,7 +13,7 @@ from typing import Any
 
 from . import rewrite
 from .check import check
-from .gain import Gain, number
+from .gain import Gain, Silence, number
 from .graph import Architecture, Section, Value
 from .lines import is_branch, text_of
 from .messages import FormulaError
@@ -192,7 +192,7 @@ class Adviser:
         return [Relative(f"{self.prefix}{shown}", new, words)]
 
     def section(self, group: Layers) -> Section:
-        return self.reading.stack.layers[group.first - 1]
+        return self.reading.stack.layers[group.numbers[0] - 1]
 
     def formula(self, group: Layers) -> rewrite.Formula:
         section = self.section(group)
@@ -268,7 +268,7 @@ class Adviser:
                 before = size
                 continue
             if before and size and abs(size / before - 1) > 1e-6:
-                group = next(g for g in self.reading.layers if g.first <= section.number <= g.last)
+                group = next(g for g in self.reading.layers if section.number in g.numbers)
                 for index, (_, _, value) in enumerate(section.lines):
                     here = silence.directions.size(silence.of(value)) if value is not None else None
                     if here and abs(here / before - 1) > 1e-6:
@@ -282,9 +282,7 @@ class Adviser:
         section = self.section(group)
         formula = self.formula(group)
         branches = {
-            name
-            for _, name, value in section.lines[:index]
-            if value is not None and is_branch(value, self.reading.silence)
+            name for _, name, value in section.lines[:index] if value is not None and is_branch(value, group.silence)
         }
         found = []
         for sign, node in rewrite.terms(formula.lines[index].value):
@@ -296,12 +294,14 @@ class Adviser:
         return found
 
     def skipless(self) -> Iterator[Warning]:
+        done: set[str] = set()
         for group in self.reading.layers:
             trunk = group.trunk
             read = {v.name for v in trunk.section.reads.values()}
             lost = [n for n in trunk.plain if not trunk.plain[n] and not trunk.normed[n] and n in read]
-            if not lost:
+            if not lost or group.formula in done:
                 continue
+            done.add(group.formula)
             stream = lost[0]
             section = self.section(group)
             index = next((i for i, (_, name, _) in enumerate(section.lines) if name == stream), None)
@@ -312,9 +312,15 @@ class Adviser:
                 return gain is not None and gain.kind in ("compounds", "normed") and _calm(gain)
 
             relatives: list[Relative] = []
-            for last_only in (False, True):
+            bare = [
+                line.number - 1
+                for line in group.lines
+                if line.branches and not line.skips and not any(b.isidentifier() for b in line.branches)
+            ]
+            last = [line.number - 1 for line in group.lines if line.name == stream][-1:]
+            for lines in (bare, last):
                 if not relatives:
-                    new = rewrite.added_skips(formula, stream, last_only)
+                    new = rewrite.added_skips(formula, stream, lines)
                     relatives = self.relative("layer", new, holds, group.formula, "a skip around each branch")
             where, line = self.where(group, index)
             what = f"{stream} passes only through sublayers"
@@ -336,13 +342,13 @@ class Adviser:
             gain = next((g for g in self.reading.gains if g.stream == on[0]), None)
             size = gain.size if gain is not None and gain.kind == "normed" else None
             formula = self.formula(group)
-            holds = _settled(on[0], "pre-norm")
+            holds = _settled(on[0], "pre-norm", group.formula)
             new = rewrite.norms_into_branches(formula)
             relatives = self.relative("layer", new, holds, group.formula, "pre-norm; with after: x = norm(x)")
             entries: tuple[str, ...] = ("pre-norm", "b2t", "deepnorm")
             more = ""
             what = f"a norm stands on the stream {' and '.join(on)}"
-            weighed = any(w > 1 + 1e-9 for w in self.weights(norms, section))
+            weighed = any(w > 1 + 1e-9 for w in self.weights(norms, section, group.silence))
             if size is not None and size > 1.5 and not _ends_normed(trunk.section.leaves[on[0]]):
                 # skip-2 and its kin: two skips meet in the last sum, and the next layer's norm takes the size away
                 what += f"; nothing compounds, it leaves each layer with size {number(size)}"
@@ -350,7 +356,11 @@ class Adviser:
                 norm = next((n.call.name for n in norms if n.call is not None), "norm")
                 new = rewrite.norms_after_sums(formula, norm)
                 relatives = self.relative(
-                    "layer", new, _settled(on[0], "post-norm"), group.formula, "B2T: the same, the norms after the sums"
+                    "layer",
+                    new,
+                    _settled(on[0], "post-norm", group.formula),
+                    group.formula,
+                    "B2T: the same, the norms after the sums",
                 )
                 more = self.look_alike(group, formula)
             where, line = self.where(group, index)
@@ -366,9 +376,8 @@ class Adviser:
         text = "; ".join(new.splitlines())
         return f"In size it is sound. Its pre-norm look-alike, {text}, is not: there {grown.stream} grows {grown}."
 
-    def weights(self, norms: Sequence[Value], section: Section) -> Iterator[float]:
+    def weights(self, norms: Sequence[Value], section: Section, silence: Silence) -> Iterator[float]:
         """How large the skip is, against the stream that enters, where a norm stands around a sum with a branch."""
-        silence = self.reading.silence
         for norm in norms:
             inner = norm.args[0]
             if inner.op not in ("add", "sub") or line_of(section, inner.place) != line_of(section, norm.place):
@@ -391,12 +400,9 @@ class Adviser:
             index = line_of(section, own_place(calls[0]))
             what = f"{' and '.join(names)} stands on the stream"
             if kind == "chance":
-                most = max(float(v.call.options.get("p", 0)) for v in calls if v.call is not None)
-                left = (1 - most) ** self.reading.stack.depth
-                if most < 1:
-                    what += (
-                        f": at {number(most)}, {left:.0%} of a channel's way survives {self.reading.stack.depth} layers"
-                    )
+                least = min(float(v.call.options.get("p", 0)) for v in calls if v.call is not None)
+                left, depth = (1 - least) ** len(group.numbers), len(group.numbers)
+                what += f": at {number(least)} a layer, {left:.0%} of a channel's way survives {depth}"
             new = rewrite.without_calls(self.formula(group), rewrite.places_of(calls))
 
             def holds(again: StackReading, formula: str = group.formula) -> bool:
@@ -441,7 +447,7 @@ class Adviser:
                     call = value.call
                     if call is None or call.word.kind != "norm":
                         bare.add(id(value))
-                    if call is not None and call.word.sublayer:
+                    if call is not None and call.word.sublayer and call.word.parameters:
                         return True
             if section is stack.after:
                 for name, value in section.leaves.items():
@@ -505,12 +511,13 @@ def _calm(gain: Gain) -> bool:
     return gain.growth is not None and 0.5 < gain.growth < 2
 
 
-def _settled(stream: str, kind: str = "") -> Callable[[StackReading], bool]:
-    """Whether, read again, the stream keeps its size; and, if said, whether every layer is of that kind."""
+def _settled(stream: str, kind: str = "", formula: str = "") -> Callable[[StackReading], bool]:
+    """Whether, read again, the stream keeps its size and, if said, the layers of a formula are of that kind."""
 
     def holds(again: StackReading) -> bool:
         gain = next((g for g in again.gains if g.stream == stream), None)
-        return gain is not None and _calm(gain) and (not kind or any(g.norming.kind == kind for g in again.layers))
+        kinds = {g.norming.kind for g in again.layers if g.formula == formula}
+        return gain is not None and _calm(gain) and (not kind or kinds == {kind})
 
     return holds
 
@@ -539,4 +546,4 @@ def warnings_of(
     """
     words = known_words(architecture) if vocabulary is None else vocabulary
     found = [w for reading in readings for w in Adviser(reading, architecture, words).all()]
-    return sorted(found, key=lambda w: w.note or TABLE[w.code].note)
+    return sorted(found, key=lambda w: w.note)
