@@ -1,51 +1,91 @@
-"""What a formula says, on one page: diagram, analysis, size, relatives in the gallery. From its text alone."""
+"""What a formula says, on one page: diagram, text, analysis, size, relatives in the gallery. From its text alone."""
 
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from .. import gallery
+from ..errors import InputError
 from ..language.accounting import summary
-from ..language.analysis import Analysis, analyse
+from ..language.analysis import WIDTH, Analysis, analyse
 from ..language.canonical import formula_hash, wiring_key_of
 from ..language.diagram import draw_text
-from ..language.graph import Architecture
+from ..language.graph import Architecture, Section
+from ..language.lines import text_of
+from ..language.model_file import FREE_NUMBERS, write_text
+from ..language.parser import parse
+from ..language.source import Source
+from ..language.syntax import Call, walk
 from ..language.vocabulary import Vocabulary
 
-WIDTH = 100
+
+@dataclass(frozen=True)
+class Part:
+    """A row of the model's text beside its layers: `left_out` says that the text has none, and this was filled in."""
+
+    key: str
+    text: str
+    left_out: bool = False
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """What `explain` returns. Its `repr` is the page for a person, `.data` is for programs.
+    """What `explain` returns. Its `repr` is the page for a person, at most 100 columns wide; `.data` is for programs.
 
-    filled_in  formulas that the text leaves out, as they were filled in: {"before": "x = ...", "output": ...}
+    parts      the text beside the layers, what it leaves out filled in: before, after, output, words, numbers
+    text       the text as a model file
     relatives  gallery entries of the same wiring: equal but for sizes, labels, kinds of norm and dropout
     hash       of the canonical form: equal hashes are equal functions with equal names of parameters
     """
 
     analysis: Analysis
     diagram: str
-    filled_in: dict[str, str]
+    parts: list[Part]
+    text: str
     totals: dict[str, Any]
     relatives: list[str]
     hash: str
 
     @property
+    def filled_in(self) -> dict[str, str]:
+        """Formulas that the text leaves out, as they were filled in: {"before": "x = ...", "output": ...}."""
+        return {part.key: part.text for part in self.parts if part.left_out and "=" in part.text}
+
+    @property
     def data(self) -> dict[str, Any]:
-        """As plain data."""
-        more = {"filled_in": self.filled_in}
-        return {**self.analysis.data, **more, "totals": self.totals, "relatives": self.relatives, "hash": self.hash}
+        """As plain data: that of the analysis, and text, filled_in, totals, relatives, hash."""
+        more = {"text": self.text, "filled_in": self.filled_in, "totals": self.totals}
+        return {**self.analysis.data, **more, "relatives": self.relatives, "hash": self.hash}
 
     def __repr__(self) -> str:
-        size = f"{self.totals['parameters']:,} parameters; hash {self.hash[:12]}"
-        filled = [f"{key:<8}{text}   (left out, so this)" for key, text in self.filled_in.items()]
-        rows = [self.diagram, "", *filled, *[""] * bool(filled), repr(self.analysis).rstrip(), "", size]
+        rows = [self.diagram, "", *self.part_rows(), "", repr(self.analysis).rstrip(), ""]
+        totals = self.totals
+        size = (
+            f"{totals['parameters']:,} parameters, {totals['parameters_without_embeddings']:,} without embeddings; "
+            f"{totals['flops_per_token']:,.0f} FLOPs a token, forward and backward; "
+            f"cache {totals['cache_bytes']:,.0f} bytes a position; hash {self.hash[:12]}"
+        )
+        rows += textwrap.wrap(size, WIDTH, break_on_hyphens=False)
         if self.relatives:
-            rows.append(textwrap.fill(f"the same wiring in the gallery: {', '.join(self.relatives)}", WIDTH))
+            same = f"the same wiring in the gallery: {', '.join(self.relatives)}"
+            rows += textwrap.wrap(same, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
         return "\n".join(rows)
+
+    def part_rows(self) -> Iterable[str]:
+        """The parts, their texts under each other."""
+        width = max((len(part.key) for part in self.parts), default=0) + 2
+        for part in self.parts:
+            left_out = f"   (left out, so th{'ese' if part.key == 'numbers' else 'is'})" if part.left_out else ""
+            yield from textwrap.wrap(
+                part.text + left_out,
+                WIDTH,
+                initial_indent=f"{part.key:<{width}}",
+                subsequent_indent=" " * (width + 2),
+                break_on_hyphens=False,
+            )
 
 
 def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
@@ -54,18 +94,55 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
     return Explanation(
         analyse(architecture, vocabulary),
         draw_text(architecture, ascii=ascii),
-        filled_in(architecture),
+        [*parts_of(architecture), *silent_chances(architecture, vocabulary)],
+        write_text(architecture.text),
         summary(architecture).data["totals"],
         [name for name in gallery.relatives(key) if name != architecture.name],
         formula_hash(architecture),
     )
 
 
-def filled_in(architecture: Architecture) -> dict[str, str]:
-    """The formulas that a model of one stack leaves out, as they stand in the checked model."""
-    text, found = architecture.text, {}
-    if text.single and text.stacks[0].before is None:
-        found["before"] = architecture.main.before
-    if text.output is None:
-        found["output"] = architecture.output
-    return {key: "; ".join(place.text for place, _, _ in section.lines) for key, section in found.items()}
+def parts_of(architecture: Architecture) -> list[Part]:
+    """The text beside the layers, with what was left out filled in."""
+    text, found = architecture.text, []
+    for stack, written in zip(architecture.stacks, text.stacks, strict=True):
+        prefix = f"{stack.name}, " if stack.name else ""
+        found.append(Part(f"{prefix}before", formula_text(stack.before), written.before is None))
+        found.append(Part(f"{prefix}after", formula_text(stack.after) or "nothing", written.after is None))
+    if architecture.output.lines:
+        found.append(Part("output", formula_text(architecture.output), text.output is None))
+    found += [Part(name, one_line(source)) for name, source in text.words.items()]
+    written = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
+    missing = [key for key in FREE_NUMBERS if key in architecture.numbers and key not in written]
+    if missing:
+        found.append(Part("numbers", ", ".join(f"{key} {architecture.numbers[key]:,}" for key in missing), True))
+    return found
+
+
+def formula_text(section: Section) -> str:
+    """A section's lines on one line, those included that nothing needs."""
+    return "; ".join(text_of(place) for place, _, _ in section.lines)
+
+
+def one_line(source: Source) -> str:
+    """A definition's lines on one."""
+    return "; ".join(row.split("#")[0].strip() for row in source.text.splitlines() if row.split("#")[0].strip())
+
+
+def silent_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[Part]:
+    """Words of chance without a p, where the file has no number of their name: they do nothing, and that is said."""
+    text = architecture.text
+    sources = [s for stack in text.stacks for s in (stack.before, *stack.layers.values(), stack.after) if s is not None]
+    sources += [*text.words.values(), *([text.output] if text.output is not None else [])]
+    found: dict[str, None] = {}
+    for source in sources:
+        try:
+            calls = [n for line in parse(source) for n in walk(line.value) if isinstance(n, Call)]
+        except InputError:
+            continue  # a formula over scores
+        for call in calls:
+            record = vocabulary.get(call.word)
+            chance = record is not None and record.kind == "chance" and "p" in record.options
+            if chance and len(call.items) == 1 and not call.options and call.word not in architecture.numbers:
+                found[call.word] = None
+    return [Part(name, "p = 0, so it does nothing: the text has no number of that name") for name in found]

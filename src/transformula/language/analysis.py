@@ -99,7 +99,7 @@ def stack_rows(reading: StackReading) -> Iterator[str]:
         name = f"{gain.stream}: " if len(reading.gains) > 1 else ""
         yield from field("gain", f"{name}{gain}")
     yield from field("sees", str(reading.reach))
-    yield from field("order", ", ".join(map(str, reading.order)) or "nothing")
+    yield from field("order", "; ".join(map(str, reading.order)) or "nothing")
 
 
 def layer_rows(group: Layers, depth: int) -> Iterator[str]:

@@ -13,6 +13,9 @@ from .trunk import has_sublayer, line_of, own_place
 BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
 """How tightly an operation binds, for brackets."""
 
+LONGEST = 56
+"""Terms of more characters are cut where they are listed for a person."""
+
 
 def text_of(place: Place) -> str:
     """All of a place's text on one line, without comments."""
@@ -107,7 +110,8 @@ class LineReading:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names)
+    """Names and terms, long ones cut: the whole stands in the line above."""
+    return ", ".join(name if len(name) <= LONGEST else name[: LONGEST - 3] + "..." for name in names)
 
 
 def read_lines(section: Section, silence: Silence) -> list[LineReading]:
