@@ -44,14 +44,18 @@ MESSAGES: dict[str, Message] = {
     "too-many-calls": Message(
         "the model has more than 100,000 calls",
         "make it less deep, or its definitions smaller",
-        "depth: 20000\nlayer: x = x + mlp(norm(relu(tanh(norm(x)))))",
+        "depth: 10000\nlayer: x = x" + " + mlp(norm(x))" * 6,
     ),
     "not-allowed": Message("{what} is not part of the language", "{remedy}", "x = [y for y in x]"),
     "not-assignment": Message("a line must give a value a name: {what}", "write: name = expression", "attention(x)"),
-    "keyword-name": Message("{name!r} cannot be a name here", "choose another name", "x = x + print.x.y(x)"),
+    "keyword-name": Message(
+        "{name!r} cannot be a name here", "choose another name", "lambda: 2\nlayer: x = x + mlp(norm(x))"
+    ),
     # numbers
     "not-a-number": Message(
-        "{what} is not a number", "numbers are made of literals, the file's numbers, layer and pi", "x = x ** norm(x)"
+        "{what} is not a number",
+        "numbers are made of literals, the file's numbers, layer and pi",
+        "x = x + mlp(x) if norm(x) > 1 else x",
     ),
     "number-too-large": Message(
         "this number is too large or not finite", "numbers are finite and at most 1e9", "x = 9**9**9 * x"
@@ -63,7 +67,7 @@ MESSAGES: dict[str, Message] = {
     "unknown-number": Message(
         "no number is called {name!r};{near} known: {known}",
         "add it to the file, or give it as --{name}",
-        "x = x + dropout(mlp(x), p=rate)",
+        "x = x + mlp(x) if layer > first else x",
     ),
     "number-cycle": Message(
         "the number {name!r} is defined by itself",

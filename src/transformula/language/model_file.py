@@ -5,6 +5,7 @@ its line, numbers stay as written (`1e-3`), and a key that stands twice, an anch
 from __future__ import annotations
 
 import dataclasses
+import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -265,7 +266,9 @@ class Reader:
             elif isinstance(value, yaml.MappingNode) and any(k.value in STACK_KEYS for k, _ in value.value):
                 stacks.append(self.stack(key, self.mapping(value, key), key_node))
             elif isinstance(value, yaml.ScalarNode) and NAME.match(key) and self.numeric(value):
-                numbers[key] = self.text(value, key, f"number {key}")
+                numbers[key] = self.number(key, key_node, value)
+            elif key in FREE_NUMBERS:
+                raise self.no_number(key, value)
             else:
                 near_numbers = [] if isinstance(value, yaml.MappingNode) else list(FREE_NUMBERS)
                 raise unknown("unknown-key", self.place(key_node), key, [*MODEL_KEYS, *near_numbers])
@@ -284,6 +287,16 @@ class Reader:
     def numeric(self, node: yaml.ScalarNode) -> bool:
         """Whether a text may be a number: it holds no assignment."""
         return bool(node.value.strip()) and not re.search(r"(?<![<>=!])=(?!=)", node.value)
+
+    def number(self, key: str, key_node: yaml.Node, value: yaml.Node) -> Source:
+        """A number of the file. Raises FormulaError for a name that no formula could read."""
+        if keyword.iskeyword(key):
+            raise FormulaError("keyword-name", self.place(key_node), name=key)
+        return self.text(value, key, f"number {key}")
+
+    def no_number(self, key: str, value: yaml.Node) -> FormulaError:
+        what = "is no number" if getattr(value, "value", "") else "is empty"
+        return self.wrong(value, key, what, "write a number, or an expression of the file's numbers")
 
     def hook(self, node: yaml.Node, key: str) -> Any:
         if isinstance(node, yaml.MappingNode):
@@ -311,7 +324,9 @@ class Reader:
             elif key == "causal":
                 here[key] = self.flag(value, key)
             elif isinstance(value, yaml.ScalarNode) and NAME.match(key) and self.numeric(value):
-                numbers[key] = self.text(value, key, f"number {key}")
+                numbers[key] = self.number(key, key_node, value)
+            elif key in FREE_NUMBERS:
+                raise self.no_number(key, value)
             else:
                 raise unknown("unknown-key", self.place(key_node), key, [*STACK_KEYS, *FREE_NUMBERS])
         if any(r[0] == "layer" for r in rows) and any(r[0] == "layers" for r in rows):

@@ -141,7 +141,8 @@ class Names:
         remedy = "a definition sees its parameters, numbers and the words above it"
         if scope.definition is None:
             known += [*self.flow.now, *self.inputs, *self.stack_names, *self.assigned]
-            remedy = "set it before this line"
+            known += [d.name for d in self.definitions[: scope.visible]]
+            remedy = f"set it before this line; a number is added to the file, or given as --{name}"
             if name in self.assigned:
                 remedy = "it is set later: give it a first value in `before`, or read it only in layers where it is set"
         raise unknown("unset", node.place, name, [k for k in known if k != name], title=title, remedy=remedy)

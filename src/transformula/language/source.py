@@ -54,7 +54,7 @@ class Place:
         """The line, and below it the place underlined."""
         row = self.source.line(self.line)
         end = self.end_column if self.end_line == self.line else len(row)
-        start, width = self.column, max(1, end - self.column)
+        start, width = self.column, max(1, min(end, len(row)) - self.column)
         if len(row) > most:
             cut = max(0, min(start - 20, len(row) - most))
             row, start = ("..." if cut else "") + row[cut : cut + most], start - cut + (3 if cut else 0)
