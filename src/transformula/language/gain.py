@@ -44,9 +44,10 @@ class Known:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A value whose size is not known, and why."""
+    """A value whose size is not known, and why. `tiny`: it may be so small that a norm's eps counts."""
 
     why: str
+    tiny: bool = False
 
 
 Size = Known | Unknown
@@ -72,7 +73,7 @@ def added(left: Size, right: Size) -> Size:
     parts = dict(left.parts)
     for direction, number in right.parts.items():
         total = parts.get(direction, 0.0) + number
-        if abs(total) <= TINY * abs(number):
+        if total == 0 or abs(total) < TINY * abs(number):
             parts.pop(direction, None)
         else:
             parts[direction] = total
@@ -264,12 +265,14 @@ class Silence:
         kind = (word.name, options.get("size"))
         if first == ZERO:
             return ZERO
+        if isinstance(first, Unknown) and first.tiny:
+            return first
         if isinstance(first, Unknown):
             # not known how large, but of this size afterwards
             return Known({self.directions.of(("normed", kind, len(self.directions.all)), made_by=kind): size})
         before, eps = self.directions.size(first), options.get("eps", 0)
         if before is not None and before < math.sqrt(1e3 * eps):
-            return Unknown(f"{call.name} of so small a vector that its eps counts")
+            return Unknown(f"{call.name} of so small a vector that its eps counts", tiny=True)
         if first.constant is not None:
             return Unknown(f"{call.name} of a vector that is equal in every channel")
         (direction, number), *others = first.parts.items()

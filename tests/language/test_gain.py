@@ -1,0 +1,109 @@
+"""The gain with silent branches, from the text alone. Built models are held to it in tests/invariants/test_gain.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.language.test_analysis import PRE, entry, reading
+from transformula.language.gain import Gain
+
+
+def gain(formula: str, stream: str = "x", **changes: object) -> Gain:
+    return next(g for g in reading(formula, **changes).gains if g.stream == stream)
+
+
+@pytest.mark.parametrize(
+    ("formula", "factor"),
+    [
+        (PRE, 1),
+        ("y = x + attention(norm(x)); x = x + y + mlp(norm(y))", 4096),
+        ("y = x + attention(norm(x)); x = 0.5 * (x + y) + mlp(norm(y))", 1),
+        ("x = x - attention(norm(x))", 1),
+        ("x = 3 * x - 2 * x + mlp(norm(x))", 1),
+        ("x = x + scalar(0) * attention(x)", 1),
+        ("x = x + vector(0.1) * mlp(norm(x))", 1),
+        ("x = scalar(1.1) * x + mlp(norm(x))", 1.1**12),
+        ("x = (x + mlp(norm(x))) / 2", 2.0**-12),
+        ("x = abs(scalar(-1)) * x + mlp(norm(x))", 1),
+        ("x = tanh(scalar(0)) * x + mlp(norm(x))", 0),
+        ("x = x * dot(x, x) / dot(x, x) + mlp(norm(x))", 1),
+        ("x = x + mlp(norm(x)) - dot(mlp(norm(x)), x) / dot(x, x) * x", 1),
+        ("x = x + droppath(mlp(norm(x)), 0.2) + dropout(attention(norm(x)), 0.1)", 1),
+        ("x = attention(norm(x)); x = mlp(norm(x))", 0),
+    ],
+)
+def test_factor(formula: str, factor: float) -> None:
+    assert gain(formula).factor == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(
+    ("formula", "size"),
+    [
+        ("x = norm(x); y = x + attention(x); y = norm(y); x = x + y + mlp(y)", 2),
+        ("x = norm(x + attention(x)); x = norm(x + mlp(x))", 1),
+        ("x = norm((2 * depth) ** 0.25 * x + attention(x))", 1),
+        ("y = norm(x + attention(x)); x = norm(x + y + mlp(y))", 1),
+        ("x = l2norm(x + mlp(x))", 256**-0.5),
+        ("x = rmsnorm(relu(x + mlp(x)))", 1),
+        ("y = rmsnorm(x + attention(x)); x = rmsnorm(relu(y + mlp(y)))", 1),
+        ("x = norm(x + sinusoids(x) + attention(x))", 1),
+    ],
+)
+@pytest.mark.parametrize("depth", [1, 2, 12])
+def test_a_norm_on_the_stream_ends_compounding(formula: str, size: float, depth: int) -> None:
+    found = gain(formula, depth=depth)
+    assert found.kind == "normed" and found.factor is None
+    assert found.sizes == (pytest.approx(size),) * depth
+
+
+def test_gates_stand_as_they_start() -> None:
+    found = gain("g = gate(x, bias=-2); x = g * mlp(norm(x)) + (1 - g) * x", depth=1)
+    assert found.factor == pytest.approx(1 - 1 / (1 + 2.718281828459045**2))
+
+
+@pytest.mark.parametrize(
+    ("formula", "why"),
+    [
+        ("x = relu(x + mlp(norm(x)))", "relu"),
+        ("x = gru_gate(x, mlp(norm(x)))", "gru_gate"),
+        ("x = dyt(x + mlp(x))", "dyt"),
+        ("x = x * x + mlp(norm(x))", "product"),
+        ("x = x + sinusoids(x) + mlp(norm(x))", "directions"),
+    ],
+)
+def test_what_is_not_known_says_why(formula: str, why: str) -> None:
+    found = gain(formula)
+    assert found.kind == "unknown" and why in found.why and "not predicted" in str(found)
+
+
+def test_history_and_several_streams() -> None:
+    assert {g.stream: g.factor for g in entry("denseformer").gains} == {"x": 1, "h": 1}
+    kinds = {g.stream: (g.kind, g.size) for g in entry("residual").gains}
+    assert kinds == {"x": ("normed", 1), "r": ("compounds", 1)}
+    assert gain("x = x + x[0] + mlp(norm(x))").size == 13
+    assert gain("x = x + x[layer - 1] + mlp(norm(x))").factor == 4096
+    mean = gain("x = attend(x[:]) + mlp(norm(x))", depth=3)
+    assert mean.factor == pytest.approx(1)
+    assert entry("attention-residuals").gains == []
+
+
+def test_partly_normed_is_neither_a_factor_nor_a_size() -> None:
+    found = gain("x = x + norm(x) + mlp(norm(x))")
+    assert found.kind == "mixed" and found.size == pytest.approx(13)
+
+
+def test_a_norm_of_something_tiny_is_not_predicted() -> None:
+    assert gain("x = norm(1e-6 * x + mlp(norm(x)))").kind == "unknown"
+    assert gain("x = norm(1e-1 * x + mlp(norm(x)))").kind == "normed"
+
+
+def test_deep_stacks_do_not_overflow() -> None:
+    found = gain("y = x + attention(norm(x)); x = 1000 * (x + y) + mlp(norm(y))", depth=400)
+    assert "more than a number holds" in str(found) and found.data["size"] is None
+
+
+def test_words_for_a_person() -> None:
+    assert str(gain("y = x + attention(norm(x)); x = x + y + mlp(norm(y))")) == "2 a layer, 4,096 after 12"
+    assert "nothing compounds: it leaves each layer with size 2" in str(gain("x = norm(x); x = 2 * x + mlp(x)"))
+    assert str(gain(PRE)).startswith("1,")
+    assert str(gain("x = mlp(x)")).startswith("0,")
