@@ -52,7 +52,10 @@ def test_unset_names_say_layer_and_nearest() -> None:
 
 
 def test_a_number_may_come_first() -> None:
-    text = "depth: 3\nbefore: |\n  x = embed.words(tokens)\n  s = 0\nlayer: |\n  x = x + attention(x, scores=s)\n  s = attention.scores"
+    text = (
+        "depth: 3\nbefore: |\n  x = embed.words(tokens)\n  s = 0\n"
+        "layer: |\n  x = x + attention(x, scores=s)\n  s = attention.scores"
+    )
     model = checked(text)
     first, second = model.main.layers[:2]
     assert "s" not in first.reads and second.reads["s"].kind == "scores"

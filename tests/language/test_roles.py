@@ -10,16 +10,21 @@ CASES = {
     "pre-norm": ("x = x + attention(norm(x))", ["attention_input_norm", "attention"]),
     "post-norm": ("x = norm(x + attention(x))", ["attention", "attention_sum_norm"]),
     "on the result": ("x = x + norm(attention(x))", ["attention", "attention_output_norm"]),
-    "times the result": ("x = x + vector(1) * mlp(x)", ["vector", "mlp"]),
+    "times the result": ("x = x + vector(1) * mlp(x)", ["mlp_output_vector", "mlp"]),
     "shared norm": ("u = norm(x); x = x + attention(u) + mlp(u)", ["attention_input_norm", "attention", "mlp"]),
     "norm also on the trunk": ("u = norm(x); x = u + attention(u)", ["norm", "attention"]),
-    "equal names count on": ("x = x + mlp(norm(x)); x = x + mlp(norm(x))", ["mlp_input_norm", "mlp", "mlp_2_input_norm", "mlp_2"]),
+    "equal names count on": (
+        "x = x + mlp(norm(x)); x = x + mlp(norm(x))",
+        ["mlp_input_norm", "mlp", "mlp_2_input_norm", "mlp_2"],
+    ),
     "labels": ("x = x + mlp.first(norm(x))", ["first_input_norm", "first"]),
     "through dropout": ("x = norm(x + dropout(mlp(x), 0.1))", ["mlp", "mlp_output_dropout", "mlp_sum_norm"]),
-    "through a function": ("x = x + attention(relu(norm(x)))", ["attention_input_norm", "attention_input_relu", "attention"]),
+    "through a function": (
+        "x = x + attention(relu(norm(x)))",
+        ["attention_input_norm", "attention_input_relu", "attention"],
+    ),
     "before any sublayer": ("x = norm(x)\nx = x + mlp(x)", ["norm", "mlp"]),
 }  # fmt: skip
-CASES["times the result"] = ("x = x + vector(1) * mlp(x)", ["mlp_output_vector", "mlp"])
 
 
 @pytest.mark.parametrize("name", CASES)
