@@ -26,11 +26,34 @@ def test_the_page_and_its_data() -> None:
     }
     assert "pre-norm" in found.data["relatives"]
     json.dumps(found.data)  # plain data
-    assert max(map(len, page.splitlines())) <= 112
+    assert max(map(len, page.splitlines())) <= 100
 
 
 def test_what_is_written_is_not_filled_in() -> None:
     assert explain("gpt2").data["filled_in"] == {}
+
+
+def test_what_is_left_out_is_shown() -> None:
+    page = repr(explain("x = x + dropout(attention(norm(x)))", heads=2))
+    assert "after    nothing   (left out, so this)" in page
+    assert "depth 4, width 256, vocab 256, context 64   (left out, so these)" in page
+    assert "dropout  p = 0, so it does nothing" in page
+    assert "p = 0" not in repr(explain("x = x + dropout(attention(norm(x)))", dropout=0.1))
+    assert "norm     x = rmsnorm(x)" in repr(explain("peri"))
+
+
+def test_the_text_is_a_model_file() -> None:
+    from transformula.language.model_file import read_text
+
+    data = explain("residual").data
+    assert read_text(data["text"]).name == "residual"
+    totals = data["totals"]
+    assert totals["flops_per_token"] > 0 and totals["cache_bytes"] > 0
+
+
+@pytest.mark.parametrize("name", ["gemma3", "mix-ln", "orthogonal", "sandwich-order"])
+def test_the_page_fits_a_terminal(name: str) -> None:
+    assert max(map(len, repr(explain(name)).splitlines())) <= 100
 
 
 def test_size_is_that_of_the_built_model() -> None:
