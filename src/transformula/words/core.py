@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from ..errors import InputError
 from . import cpu
-from .tables import cached_table
+from .tables import cached_table, triangle
 from .word import At
 
 
@@ -67,7 +67,7 @@ def attend(
 
 def _triangle(length: int, window: int, like: Tensor) -> Tensor:
     """(length, length), bool: i sees i - window < j <= i."""
-    return cached_table("window", window, 0, False, length, torch.bool, like.device)[0]
+    return cached_table(triangle, (window,), length, torch.bool, like.device)[0]
 
 
 def _one_type(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

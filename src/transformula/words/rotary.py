@@ -82,12 +82,12 @@ def rotation_tables(like: Tensor, turned: int, base: float, pairs: bool, at: At 
     (batch, 1, length, turned)."""
     length = like.shape[2]
     if at is None:
-        cos, sin = cached_table("rotary", turned, base, pairs, length, like.dtype, like.device)
+        cos, sin = cached_table(rotations, (turned, base, pairs), length, like.dtype, like.device)
         return cos, sin
     key = ("rotary", turned, base, pairs, length, like.dtype, like.device)
     made: tuple[Tensor, Tensor] | None = at.kept.get(key)
     if made is None:
-        cos, sin = cached_table("rotary", turned, base, pairs, at.longest + length, like.dtype, like.device)
+        cos, sin = cached_table(rotations, (turned, base, pairs), at.longest + length, like.dtype, like.device)
         if at.start is not None:
             made = cos[at.start :], sin[at.start :]
         else:

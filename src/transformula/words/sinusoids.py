@@ -58,7 +58,8 @@ class Sinusoids(Word):
 
     def _table(self, length: int, like: Tensor) -> Tensor:
         like = like if like.is_floating_point() else self.like
-        return cached_table("sinusoids", self.size, self.base, self.halves, length, like.dtype, like.device)[0]
+        given = (self.size, self.base, self.halves)
+        return cached_table(waves_table, given, length, like.dtype, like.device)[0]
 
     def _number(self, like: Tensor) -> Tensor:
         like = like if like.is_floating_point() else self.like
@@ -82,6 +83,11 @@ class Sinusoids(Word):
 
     def extra_repr(self) -> str:
         return f"{self.size}, rows={self.rows}, at={self.at}"
+
+
+def waves_table(positions: Tensor, size: int, base: float, halves: bool) -> tuple[Tensor]:
+    """`waves` as a table that is kept."""
+    return (waves(positions, size, base, halves),)
 
 
 def waves(positions: Tensor, size: int, base: float, halves: bool) -> Tensor:
