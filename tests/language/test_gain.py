@@ -68,6 +68,11 @@ def test_gates_stand_as_they_start() -> None:
         ("x = gru_gate(x, mlp(norm(x)))", "gru_gate"),
         ("x = dyt(x + mlp(x))", "dyt"),
         ("x = x * x + mlp(norm(x))", "product"),
+        ("x = x / x + mlp(norm(x))", "quotient"),
+        ("x = scalar(0) * (x / mlp(x))", "quotient"),  # 0 / 0 is not 0
+        ("x = norm(gru_gate(x, mlp(x)))", "gru_gate"),  # it might be 0
+        ("x = norm(relu(-relu(x)) + mlp(x))", "relu"),  # it is 0
+        ("x = norm(x - part(repeat(x, 2), 1, 2))", "may be equal"),
         ("x = x + sinusoids(x) + mlp(norm(x))", "directions"),
     ],
 )

@@ -44,10 +44,17 @@ class Known:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A value whose size is not known, and why. `tiny`: it may be so small that a norm's eps counts."""
+    """A value whose size is not known, and why.
+
+    solid  it is surely neither zero nor so small that a norm's eps counts, so that its norm is known
+    up     some of its channels are surely positive
+    wild   it may not be finite, so that not even zero times it is known
+    """
 
     why: str
-    tiny: bool = False
+    solid: bool = False
+    up: bool = False
+    wild: bool = False
 
 
 Size = Known | Unknown
@@ -61,15 +68,21 @@ def constant(number: float) -> Known:
 
 def scaled(value: Size, factor: float) -> Size:
     """`factor` times a value."""
-    if factor == 0:
-        return ZERO
-    return value if isinstance(value, Unknown) else Known({d: c * factor for d, c in value.parts.items()})
+    if isinstance(value, Unknown):
+        if factor == 0 and not value.wild:
+            return ZERO
+        return value if factor == 1 else Unknown(value.why, wild=value.wild)
+    return Known({d: c * factor for d, c in value.parts.items()}) if factor else ZERO
 
 
 def added(left: Size, right: Size) -> Size:
     """The sum of two values; what cancels is gone."""
-    if isinstance(left, Unknown) or isinstance(right, Unknown):
-        return left if isinstance(left, Unknown) else right
+    unknown = [v for v in (left, right) if isinstance(v, Unknown)]
+    if unknown:
+        if ZERO in (left, right):
+            return unknown[0]
+        return Unknown(unknown[0].why, wild=any(v.wild for v in unknown))
+    assert isinstance(left, Known) and isinstance(right, Known)
     parts = dict(left.parts)
     for direction, number in right.parts.items():
         total = parts.get(direction, 0.0) + number
@@ -98,13 +111,30 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {
 }
 """Functions of each number alone, by the name of their word."""
 
+RISING = ("relu", "gelu", "silu", "tanh")
+"""Those that are positive where their argument is, and may be zero elsewhere."""
+
+WILD = ("log", "sqrt")
+"""Those that are not defined everywhere."""
+
+SMALL = 0.1
+"""From this size on the eps of no norm counts."""
+
 
 @dataclass
 class Direction:
-    """One direction, of root mean square 1. `centred`: its mean is 0. `made_by`: the norm that leaves it as it is."""
+    """One direction, of root mean square 1.
+
+    centred  its mean is 0
+    made_by  the norm that leaves it as it is
+    up       some of its channels are surely positive
+    root     directions of one root may be equal, though made differently
+    """
 
     centred: bool
     made_by: object = None
+    up: bool = False
+    root: int = ONES
 
 
 @dataclass
@@ -114,12 +144,19 @@ class Directions:
     all: list[Direction] = field(default_factory=lambda: [Direction(False)])
     known: dict[object, int] = field(default_factory=dict)
 
-    def of(self, key: object, centred: bool = False, made_by: object = None) -> int:
+    def of(
+        self, key: object, centred: bool = False, made_by: object = None, up: bool = False, root: int | None = None
+    ) -> int:
         """The number of the direction with this key, new if none has it."""
         if key not in self.known:
-            self.known[key] = len(self.all)
-            self.all.append(Direction(centred, made_by))
+            number = self.known[key] = len(self.all)
+            self.all.append(Direction(centred, made_by, up or centred, number if root is None else root))
         return self.known[key]
+
+    def solid(self, value: Known) -> bool:
+        """Whether a sum of several parts is surely not zero: no two of them can be equal."""
+        roots = [self.all[d].root for d in value.parts]
+        return len(set(roots)) == len(roots)
 
     def size(self, value: Size) -> float | None:
         """The root mean square over channels; None if it is not known."""
@@ -197,16 +234,18 @@ class Silence:
                 return added(left, scaled(right, -1))
             case "mul":
                 if ZERO in (left, right):
-                    return ZERO
+                    return added(scaled(left, 0), scaled(right, 0))
                 if fixed is not None:
                     return scaled(left, fixed)
                 if isinstance(left, Known) and left.constant is not None:
                     return scaled(right, left.constant)
-                return Unknown("a product of two streams")
+                return Unknown(
+                    "a product of two streams", wild=any(isinstance(v, Unknown) and v.wild for v in (left, right))
+                )
             case "div":
-                if left == ZERO:
-                    return ZERO
-                return scaled(left, 1 / fixed) if fixed else Unknown("a quotient of two streams")
+                if fixed:
+                    return scaled(left, 1 / fixed)
+                return Unknown("a quotient of two streams", wild=True)
         base = left.constant if isinstance(left, Known) else None
         if (
             base is None
@@ -215,7 +254,7 @@ class Silence:
             or (base == 0 and fixed < 0)
             or (base < 0 and fixed != int(fixed))
         ):
-            return Unknown("a power of a stream")
+            return Unknown("a power of a stream", wild=fixed is None or fixed < 1)
         try:
             return constant(base**fixed)
         except OverflowError:
@@ -229,6 +268,9 @@ class Silence:
             return ZERO
         streams = [self.of(a) for a in value.args[: len(call.streams)]]
         first = streams[0] if streams else ZERO
+        wild = next((s for s in streams if isinstance(s, Unknown) and s.wild), None)
+        if wild is not None:
+            return wild
         if word.kind == "norm" and rule != "unknown":
             return self.normed(call, first)
         match rule:
@@ -265,22 +307,26 @@ class Silence:
         kind = (word.name, options.get("size"))
         if first == ZERO:
             return ZERO
-        if isinstance(first, Unknown) and first.tiny:
-            return first
         if isinstance(first, Unknown):
-            # not known how large, but of this size afterwards
-            return Known({self.directions.of(("normed", kind, len(self.directions.all)), made_by=kind): size})
+            if not first.solid:
+                return first
+            made = self.directions.of(("normed", kind, len(self.directions.all)), made_by=kind, up=first.up)
+            return Known({made: size})
         before, eps = self.directions.size(first), options.get("eps", 0)
         if before is not None and before < math.sqrt(1e3 * eps):
-            return Unknown(f"{call.name} of so small a vector that its eps counts", tiny=True)
+            return Unknown(f"{call.name} of so small a vector that its eps counts")
         if first.constant is not None:
             return Unknown(f"{call.name} of a vector that is equal in every channel")
+        if not self.directions.solid(first):
+            return Unknown(f"{call.name} of a sum of parts that may be equal")
         (direction, number), *others = first.parts.items()
         here = self.directions.all[direction]
         if not others and ((here.centred and not sliced) or here.made_by == kind):
             return Known({direction: math.copysign(size, number)})
         shape = tuple(sorted((d, round(c / number, 12)) for d, c in first.parts.items()))
-        made = self.directions.of(("normed", kind, shape), made_by=kind)
+        root = here.root if not others else self.directions.of(("root", shape))
+        up = not others and here.up and number > 0
+        made = self.directions.of(("normed", kind, shape, number > 0), made_by=kind, up=up, root=root)
         return Known({made: math.copysign(size, number)})
 
     def turned(self, value: Value, first: Size) -> Size:
@@ -294,7 +340,11 @@ class Silence:
         if value.width < value.args[0].width:
             return Unknown(f"{call.name} takes some of the channels")
         options = tuple(sorted((k, str(v)) for k, v in call.options.items()))
-        return Known({self.directions.of((call.word.name, options, d)): c for d, c in first.parts.items()})
+        parts: dict[int, float] = {}
+        for direction, number in first.parts.items():
+            root = self.directions.all[direction].root
+            parts[self.directions.of((call.word.name, options, direction), root=root)] = number
+        return Known(parts)
 
     def function(self, call: Call, first: Size) -> Size:
         """A function of each number alone: known where all channels are equal."""
@@ -302,11 +352,27 @@ class Silence:
         if call.word.name == "softmax" and number is not None:
             return constant(1 / value_width(call))
         if number is None or call.word.name not in FUNCTIONS:
-            return Unknown(f"{call.name} of a stream: its size depends on the values")
+            return self.unknown_function(call, first)
         try:
             return constant(FUNCTIONS[call.word.name](number))
         except (ValueError, OverflowError):
-            return Unknown(f"{call.name} of {number:g}")
+            return Unknown(f"{call.name} of {number:g}", wild=True)
+
+    def unknown_function(self, call: Call, first: Size) -> Unknown:
+        """What is known of a function of a stream: whether it is surely not zero."""
+        name = call.word.name
+        why = f"{call.name} of a stream: its size depends on the values"
+        if name in WILD or name not in FUNCTIONS:
+            return Unknown(why, wild=name in WILD)
+        if isinstance(first, Unknown):
+            solid, up = first.solid and (first.up or name not in RISING), first.up
+        else:
+            (direction, number), *others = first.parts.items()
+            size = self.directions.size(first)
+            up = not others and number > 0 and self.directions.all[direction].up
+            up |= not others and self.directions.all[direction].centred
+            solid = size is not None and size >= SMALL and (up or name not in RISING)
+        return Unknown(why, solid=solid, up=solid and (up or name != "tanh"))
 
     def inner(self, value: Value, streams: Sequence[Size]) -> Size:
         """The sum over channels of a product, of one direction with itself or of what is 0."""
