@@ -72,7 +72,7 @@ def test_gates_stand_as_they_start() -> None:
         ("x = scalar(0) * (x / mlp(x))", "quotient"),  # 0 / 0 is not 0
         ("x = norm(gru_gate(x, mlp(x)))", "gru_gate"),  # it might be 0
         ("x = norm(relu(-relu(x)) + mlp(x))", "relu"),  # it is 0
-        ("x = norm(x - part(repeat(x, 2), 1, 2))", "may be equal"),
+        ("x = norm(x - rotary(x) + mlp(x))", "may be equal"),
         ("x = x + sinusoids(x) + mlp(norm(x))", "directions"),
     ],
 )
