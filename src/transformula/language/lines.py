@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .gain import ZERO, Silence, Unknown
 from .graph import OPERATIONS, Section, Value
+from .silence import ZERO, Silence, Unknown
 from .source import Place
 from .trunk import has_sublayer, line_of, own_place
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .canonical import section_rows
-from .gain import Gain, Silence, gain_of, run_silent
-from .gain import Unknown as UnknownSize
+from .gain import Gain, gain_of, run_silent
 from .graph import Architecture, Section, Stack, Value
 from .lines import LineReading, read_lines, spans
 from .reach import Order, Reach, order_of, reach_of
+from .silence import Silence, Unknown
 from .trunk import Norming, Trunk, lines_of, norming, streams_of, trunk_of
 
 
@@ -118,7 +118,7 @@ def read_stack(stack: Stack, architecture: Architecture) -> StackReading:
     gains = []
     for name in streams:
         last = silence.state.get(name)
-        why = last.why if isinstance(last, UnknownSize) else "its parts point in directions that are not compared"
+        why = last.why if isinstance(last, Unknown) else "its parts point in directions that are not compared"
         gains.append(gain_of(name, [s.get(name) for s in one], [s.get(name) for s in two], why))
     read = {v.name for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}
     setters: dict[str, list[int]] = {}

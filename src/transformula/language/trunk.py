@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .gain import Known, Silence, Size
 from .graph import Section, Stack, Value
+from .silence import Known, Silence, Size
 from .source import Place
 
 SUMS = ("add", "sub")

@@ -13,13 +13,14 @@ from typing import Any
 
 from . import rewrite
 from .check import check
-from .gain import Gain, Silence, number
+from .gain import Gain, number
 from .graph import Architecture, Section, Value
 from .lines import is_branch, text_of
 from .messages import FormulaError
 from .model_file import ModelText
 from .parser import parse
 from .reading import Layers, StackReading, read_stack
+from .silence import Silence
 from .source import Source
 from .syntax import Call as CallNode
 from .syntax import Name, walk
