@@ -48,6 +48,13 @@ class Transformer(Formula):
         return text
 
     @property
+    def formula_hash(self) -> str:
+        """What the model is, in 16 digits: the hash of its canonical form."""
+        from ..language.canonical import formula_hash
+
+        return formula_hash(self.architecture)
+
+    @property
     def inputs(self) -> list[str]:
         """Names of what the model is called with, in order."""
         return list(flow(self.architecture)[1])

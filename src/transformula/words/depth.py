@@ -89,7 +89,9 @@ class Attend(Word):
         fill(self.query, 0)
 
     def forward(self, *entries: Tensor) -> Tensor:
-        scores = torch.stack([(rms_norm(e, None, self.eps) * self.query).sum(-1) for e in entries], -1)
+        # an entry without rows of its own (sinusoids) is one for the whole batch
+        each = [(rms_norm(e, None, self.eps) * self.query).sum(-1) for e in entries]
+        scores = torch.stack(torch.broadcast_tensors(*each), -1)
         weights = torch.softmax(scores, -1).unsqueeze(-2)
         total = entries[0] * weights[..., 0]
         for n, entry in enumerate(entries[1:], 1):
