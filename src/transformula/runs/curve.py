@@ -15,7 +15,7 @@ SMOOTH = 0.98
 
 def smoothed(values: Sequence[float], weight: float = SMOOTH) -> list[float]:
     """Exponential mean, corrected for its start. Values that are not numbers are passed over."""
-    weight = min(weight, max(0.0, 1 - 20 / (len(values) + 1)))
+    weight = min(weight, max(0.0, 1 - 60 / (len(values) + 1)))
     result, total, norm = [], 0.0, 0.0
     for value in values:
         if value == value:
@@ -47,21 +47,24 @@ def draw_curve(
     if validation:
         steps, losses = zip(*validation, strict=True)
         axes.plot(steps, losses, color="black", linewidth=1.6, marker="o", markersize=3.5, label="validation")
-    for i, (name, value) in enumerate(sorted(baselines.items(), key=lambda item: -item[1])):
-        axes.axhline(value, color="0.25", linewidth=0.9, linestyle=["--", ":", "-."][i % 3])
-        axes.annotate(name, (0.995, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)
     seen = [v for _, v in validation] + list(baselines.values())
     seen += smoothed([v for _, v in training])[len(training) // 20 :]
     if seen:
         low, high = min(seen), max(seen)
         margin = 0.06 * (high - low) or 0.1
         axes.set_ylim(low - margin, high + margin)
+        apart, above = 0.05 * (high - low + 2 * margin), float("inf")
+        for i, (name, value) in enumerate(sorted(baselines.items(), key=lambda item: -item[1])):
+            axes.axhline(value, color="0.25", linewidth=0.9, linestyle=["--", ":", "-."][i % 3])
+            # names stand in the margin, pushed apart where their lines lie close together
+            above = min(value, above - apart)
+            axes.annotate(name, (1.01, above), xycoords=("axes fraction", "data"), ha="left", va="center", fontsize=8)
     axes.set_xlabel("step")
     axes.set_ylabel(f"loss ({unit})")
     if title:
         axes.set_title(title, fontsize=9, loc="left")
-    if training or validation:  # above the axes, where no line can cross it
-        axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, fontsize=9, borderpad=0)
+    if training or validation:  # losses fall: this corner is free
+        axes.legend(frameon=False, loc="upper right", fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     written = []
     for kind in ("svg", "png"):
