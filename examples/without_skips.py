@@ -1,6 +1,6 @@
 """What a skip is for: the same twelve layers with and without one, at equal budget, over three seeds.
 
-    python examples/without_skips.py                 # about ten minutes on two cores
+    python examples/without_skips.py                 # about five minutes on two cores
     python examples/without_skips.py --steps 50      # a first look
     python examples/without_skips.py --keep          # also rewrites the figures in the docs
 
@@ -39,7 +39,7 @@ def loss_of(formula: str, seed: int, steps: int, folder: Path) -> float:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=600, help="of 16 x 128 bytes, for every run (default 600)")
+    parser.add_argument("--steps", type=int, default=300, help="of 16 x 128 bytes, for every run (default 300)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each (default 3)")
     parser.add_argument("--keep", action="store_true", help="write the figures into benchmarks/results and the docs")
     given = parser.parse_args()
