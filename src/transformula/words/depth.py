@@ -91,7 +91,7 @@ class Attend(Word):
     def forward(self, *entries: Tensor) -> Tensor:
         # an entry without rows of its own (sinusoids) is one for the whole batch
         each = [(rms_norm(e, None, self.eps) * self.query).sum(-1) for e in entries]
-        scores = torch.stack(torch.broadcast_tensors(*each), -1)
+        scores = torch.stack(torch.broadcast_tensors(*each), -1)  # type: ignore[no-untyped-call]
         weights = torch.softmax(scores, -1).unsqueeze(-2)
         total = entries[0] * weights[..., 0]
         for n, entry in enumerate(entries[1:], 1):
