@@ -48,9 +48,9 @@ def main() -> int:
     said = {}
     for name, formula in (("without skips", WITHOUT), ("with skips", WITH)):
         data = Model(formula, **SIZES).explain().data
-        gain = data["analysis"]["gain"]
-        said[name] = {"gain": gain, "warnings": [w["code"] for w in data["analysis"]["warnings"]]}
-        print(f"  {name:14} gain of the skip path: {gain}; warnings: {', '.join(said[name]['warnings']) or 'none'}")
+        gain = data["stacks"][0]["gain"]["x"]["factor"]
+        said[name] = {"gain": gain, "warnings": [w["code"] for w in data["warnings"]]}
+        print(f"  {name:14} gain of the skip path: {gain:g}; warnings: {', '.join(said[name]['warnings']) or 'none'}")
 
     folder = Path(tempfile.mkdtemp(prefix="without-skips-"))
     losses: dict[str, list[float]] = {"without skips": [], "with skips": []}
@@ -58,7 +58,7 @@ def main() -> int:
     try:
         for seed in range(1, given.seeds + 1):
             for name, formula in (("without skips", WITHOUT), ("with skips", WITH)):
-                losses[name].append(loss_of(formula, seed, given.steps, folder / f"{name[:4]}-{seed}".replace(" ", "")))
+                losses[name].append(loss_of(formula, seed, given.steps, folder / f"{name.split()[0]}-{seed}"))
                 print(f"  seed {seed}, {name:14} {losses[name][-1]:.3f} nats a byte", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
