@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..training.settings import TrainingSettings
 
 TASK = "language-modelling"
-OWN_KEYS = ("task", "model", "init_from", "use")
-"""Keys of a run's configuration besides settings."""
 
 
 class Run:

@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..errors import nearest
 from .definitions import Definition, check_second, read_definition
 from .graph import Architecture, Section, Stack
 from .liveness import trim
 from .messages import FormulaError
-from .model_file import FREE_NUMBERS, ModelText, StackText
+from .model_file import FREE_NUMBERS, MODEL_KEYS, ModelText, StackText
 from .names import Scope
 from .numbers import evaluate, resolve
 from .parser import parse, parse_expression
@@ -55,7 +56,7 @@ class Checker(WordCalls):
         architecture = Architecture(text.name, self.stacks, output, self.numbers, text.hooks, text)
         self.check_unread(architecture)
         trim(architecture, self.flow)
-        name_modules(architecture, self)
+        name_modules(architecture)
         return architecture
 
     def read_definitions(self) -> list[Definition]:
@@ -248,14 +249,20 @@ class Checker(WordCalls):
                     section.leaves[name] = scope.names[name]
         return section
 
+    @staticmethod
+    def unused(name: str, source: Source) -> FormulaError:
+        """A number that nothing reads: perhaps a key misspelt."""
+        near = nearest(name, [*FREE_NUMBERS, *MODEL_KEYS, "dropout"])
+        return FormulaError("number-unused", Place(source, 1, 0, 1, max(1, len(source.text))), name=name, near=near)
+
     def check_unread(self, architecture: Architecture) -> None:
         for name, source in self.text.numbers.items():
             if name not in self.used and name not in FREE_NUMBERS:
-                raise FormulaError("number-unused", Place(source, 1, 0, 1, max(1, len(source.text))), name=name)
+                raise self.unused(name, source)
         for stack in self.text.stacks:
             for name, source in stack.numbers.items():
                 if name not in self.used and name not in FREE_NUMBERS:
-                    raise FormulaError("number-unused", Place(source, 1, 0, 1, max(1, len(source.text))), name=name)
+                    raise self.unused(name, source)
         lines: dict[tuple[str, int, int], Line | tuple[Place, str, Any]] = {}
         for section in architecture.sections():
             if section.where != "output":

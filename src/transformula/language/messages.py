@@ -75,7 +75,7 @@ MESSAGES: dict[str, Message] = {
         "width: 2 * heads\nheads: width // 2\nlayer: x = x + mlp(x)",
     ),
     "number-unused": Message(
-        "nothing reads the number {name!r}",
+        "nothing reads the number {name!r};{near}",
         "take it out, or use it in a formula",
         "rank: 8\nlayer: x = x + mlp(norm(x))",
     ),

@@ -20,7 +20,6 @@ from .source import Place, Source
 
 LANGUAGE = 1
 
-FORMULAS = ("before", "layer", "after", "output")
 STACK_KEYS = ("before", "layer", "layers", "order", "after", "share", "causal")
 HOOKS = ("init", "calibrate", "after_step", "schedule", "policy", "carry")
 MODEL_KEYS = ("language", "name", "about", "words", "output", "inputs", *STACK_KEYS, *HOOKS)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from .graph import Section, Value
-from .source import Place, Source
+from .source import Place
 from .syntax import (
     Binary,
     Call,
@@ -281,8 +281,3 @@ def _calls(node: Node) -> list[Call]:
 def places_of(values: Iterable[Value]) -> frozenset[Spot]:
     """Where these values stand in their formula."""
     return frozenset(spot(own_place(v)) for v in values)
-
-
-def as_source(text: str, like: Source) -> Source:
-    """A changed text under the name of the one it was made from."""
-    return Source(like.name, text)

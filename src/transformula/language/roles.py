@@ -213,7 +213,7 @@ def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) 
     return units
 
 
-def name_modules(architecture: Architecture, checker: Any) -> None:
+def name_modules(architecture: Architecture) -> None:
     """Fill `role` and `path` of every call of the model, those inside templates included."""
     weights: dict[str, tuple[Call, dict[str, Any]]] = {}
     for stack in [*architecture.stacks, None]:
