@@ -161,13 +161,13 @@ class Attention(Word):
         made = inner or {}
         self.query_norm, self.key_norm = made.get("query_norm"), made.get("key_norm")
         self.value_norm = made.get("value_norm")
-        self.full = qk_norm == "full"
+        self.normed, self.full = bool(made), qk_norm == "full"
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         for name in ("query", "key", "value", "output"):
             getattr(self, name).initial_values(generator_for, name)
 
-    def _split(self, x: Tensor, heads: int, norm: nn.Module | None) -> Tensor:
+    def _normed(self, x: Tensor, heads: int, norm: nn.Module | None) -> Tensor:
         """(batch, length, heads * size) to (batch, heads, length, size), normed."""
         if norm is not None and self.full:
             x, norm = norm(x), None
@@ -176,20 +176,26 @@ class Attention(Word):
 
     def _heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by heads, normed and turned."""
-        q = self._split(self.query(q), self.heads, self.query_norm)
-        k = self._split(self.key(k), self.kv_heads, self.key_norm)
-        v = self._split(self.value(v), self.kv_heads, self.value_norm)
+        kv_heads, size = self.kv_heads, self.size
+        batch, length, _ = q.shape
+        keys = length if k is q else k.shape[1]
+        own: dict[str, Any] = self._modules  # PyTorch's look-up by attribute is slower: it shows at length 1
+        q, k, v = own["query"](q), own["key"](k), own["value"](v)
+        if self.normed:
+            q = self._normed(q, self.heads, self.query_norm)
+            k = self._normed(k, kv_heads, self.key_norm)
+            v = self._normed(v, kv_heads, self.value_norm)
+        else:
+            q = q.view(batch, length, self.heads, size).transpose(1, 2)
+            k = k.view(batch, keys, kv_heads, size).transpose(1, 2)
+            v = v.view(batch, keys, kv_heads, size).transpose(1, 2)
         if self.turned:
             tables = rotation_tables(q, self.turned, self.rotary, self.rotary_pairs, at)
             q = rotate(q, tables, self.turned, self.rotary_pairs)
-            if k.shape[2] != q.shape[2]:  # over another sequence, whose positions count from its own start
+            if keys != length:  # over another sequence, whose positions count from its own start
                 tables = rotation_tables(k, self.turned, self.rotary, self.rotary_pairs, at)
             k = rotate(k, tables, self.turned, self.rotary_pairs)
         return q, k, v
-
-    def _result(self, y: Tensor) -> Tensor:
-        result: Tensor = self.output(y.transpose(1, 2).flatten(2))
-        return result
 
     def forward(
         self,
@@ -201,7 +207,8 @@ class Attention(Word):
         taps: tuple[str, ...] = (),
     ) -> Any:
         """x, or q, k and v; with `taps` the result is followed by the values they name: (y, q, ...)."""
-        not_built("attention", scores=scores)
+        if scores is not None:
+            not_built("attention", scores=scores)
         q, k, v = self._heads(x, x if k is None else k, x if v is None else v, None)
         y, made = attend(
             q,
@@ -214,7 +221,7 @@ class Attention(Word):
             dropout=self.dropout if self.training else 0,
             keep_scores="scores" in taps,
         )
-        result = self._result(y)
+        result = self.output(y.transpose(1, 2).flatten(2))
         return (result, *_chosen(taps, q, k, v, made)) if taps else result
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache:
@@ -238,7 +245,7 @@ class Attention(Word):
         y, made = state.attend(
             q, k, v, at, scale=self.scale, cap=self.cap, window=self.window, keep_scores="scores" in taps
         )
-        result = self._result(y)
+        result = self.output(y.transpose(1, 2).flatten(2))
         return (result, *_chosen(taps, q, k, v, made)) if taps else result
 
     def extra_repr(self) -> str:

@@ -40,29 +40,23 @@ def attend(
     """(result, scores or None) of one whole pass: q (batch, heads, length, size), k (batch, kv_heads, keys, size), v
     (batch, kv_heads, keys, value size); the result is (batch, heads, length, value size), the scores, before masks,
     (batch, heads, length, keys). `window` (i sees i - window < j <= i) masks what lies ahead, in any stack."""
-    length, keys = q.shape[2], k.shape[2]
+    _, heads, length, _ = q.shape
+    _, kv_heads, keys, _ = k.shape
     if (causal or window) and length != keys:
         raise InputError(f"causal attention needs as many keys as queries; there are {keys} and {length}")
-    # a window wider than the sequence is none; traced code must hold for every length
-    windowed = window > 0 and (not causal or cpu.tracing() or window < keys)
     if cap or keep_scores or not softmax:
         mask = _triangle(length, window or length, q) if causal or window else None
         return _by_scores(q, k, v, mask, scale, cap, dropout, softmax, keep_scores)
-    q, k, v = _one_type(q, k, v)
-    if cpu.use_products(q, keys, dropout):
+    if not q.dtype == k.dtype == v.dtype:
+        q, k, v = _one_type(q, k, v)
+    if torch.is_grad_enabled() and cpu.use_products(q, keys, dropout):
         return cpu.product_attention(q, k, v, scale=scale, causal=causal, window=window, dropout=dropout), None
-    mask = _triangle(length, window, q) if windowed else None
-    y = F.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        attn_mask=mask,
-        dropout_p=dropout,
-        is_causal=causal and mask is None,
-        scale=scale,
-        enable_gqa=q.shape[1] != k.shape[1],
-    )
-    return y, None
+    mask = None
+    # a window wider than the sequence is none; traced code must hold for every length
+    if window and (not causal or cpu.tracing() or window < keys):
+        mask, causal = _triangle(length, window, q), False
+    shared = heads != kv_heads
+    return F.scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared), None
 
 
 def _triangle(length: int, window: int, like: Tensor) -> Tensor:
@@ -72,8 +66,6 @@ def _triangle(length: int, window: int, like: Tensor) -> Tensor:
 
 def _one_type(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """q, k, v in one type: under autocast a norm's result is float32 while its neighbour is bfloat16."""
-    if q.dtype == k.dtype == v.dtype:
-        return q, k, v
     kind = q.device.type
     to = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else v.dtype
     return q.to(to), k.to(to), v.to(to)
@@ -172,7 +164,8 @@ class Cache:
         mask = None if alone else at.mask(length, window, first)
         if cap or keep_scores or not softmax:
             return _by_scores(q, k, v, mask, scale, cap, 0, softmax, keep_scores)
-        q, k, v = _one_type(q, k, v)
+        if not q.dtype == k.dtype == v.dtype:
+            q, k, v = _one_type(q, k, v)
         heads, kv_heads = q.shape[1], k.shape[1]
         if alone:
             if heads == kv_heads:

@@ -29,12 +29,11 @@ class _Norm(Word):
         fill(self.bias, 0)
 
     def norm(self, x: Tensor) -> Tensor:
+        """Of x (..., size)."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.sliced:
-            return self.norm(split(x, -1, self.size)).flatten(-2)
-        return self.norm(x)
+        return self.norm(split(x, -1, self.size)).flatten(-2) if self.sliced else self.norm(x)
 
     def extra_repr(self) -> str:
         return f"{self.size}, eps={self.eps}, weight={self.weight is not None}, bias={self.bias is not None}"
@@ -68,7 +67,11 @@ class LayerNorm(_Norm):
         super().__init__(x, eps, weight, bias, size)
 
     def norm(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, (self.size,), _typed(self.weight, x), _typed(self.bias, x), self.eps)
+        weight: Tensor | None = self.weight
+        bias: Tensor | None = self.bias
+        if weight is not None and weight.dtype != x.dtype or bias is not None and bias.dtype != x.dtype:
+            weight, bias = _typed(weight, x), _typed(bias, x)
+        return F.layer_norm(x, (self.size,), weight, bias, self.eps)
 
 
 @word(
