@@ -136,8 +136,6 @@ def test_all_mistakes_of_a_configuration_at_once(folder: Path, capsys: pytest.Ca
         (["evaluate", "runs/none"], "runs/none"),
     ],
 )
-def test_commands(
-    arguments: list[str], expected: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands(arguments: list[str], expected: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more = SMALL[:-2] if arguments[:1] == ["train"] and len(arguments) > 2 and "--resume" not in arguments else []
     assert expected in said(capsys, folder, *arguments, *more)
