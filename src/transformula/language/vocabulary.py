@@ -70,6 +70,7 @@ class WordRecord:
     equal        streams must have equal widths
     reach        "token", "past" or "all": what of its own sequence a position sees
     back         of reach "past": how many positions back a position sees, as an expression; "" where nothing bounds it
+    padding      the word must know which positions are real (`real=`, see words/word.py)
     positional   the word must know at which position it stands (so decoding hands it `at`)
     parameters   name -> expression: how many numbers it holds (0: it is not there)
     flops        expression: floating-point operations a position forward (matrix products: 2 a multiply-add);
@@ -98,6 +99,7 @@ class WordRecord:
     equal: bool = False
     reach: str = "token"
     back: str = ""
+    padding: bool = False
     positional: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
     flops: str = "0"

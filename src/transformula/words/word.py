@@ -37,6 +37,12 @@ Parameters are made empty; `initial_values` fills them. `forward` takes the stre
 A word without weights and state may instead be a function: a static method `function(streams..., ports and options by
 keyword)`, for words of chance with `training`. `forward` is then not needed.
 
+Padding stands on the right of a sequence. A word whose record says `padding` takes the keyword `real`: (batch,
+positions), bool, which positions of its last stream are real, or None where all are. It is given where it matters: not
+to a word of reach "past" over its own sequence in a causal stack, whose real positions see no padding.
+
+A word may define `losses() -> {name: tensor}`: what its last pass in training adds to the loss.
+
 Decoding. A word of reach "past" has `start` and `step`; a positional one `step(*streams, at=at)`. See `Word` and `At`.
 """
 
