@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from types import FunctionType
+from typing import Any
 
 import torch
 from torch import nn
 
 from ..language.graph import Architecture, Call, Section
 from ..words.word import word_class
-from .codegen import SectionCode, sources_of
+from .codegen import SectionCode, Ways, sources_of
 from .files import PseudoFile
 from .formula import Recipe
 from .init import fill_model
-from .modules import construct, place_module, refuse, spots
+from .modules import Spot, construct, is_function, make_face, place_module, refuse, spots
+from .sequences import decoded, stack_of
 from .transformer import Layer, Transformer
-from .whole import model_code
+from .whole import given_to, layer_path, model_code
+
+Path = tuple[str, ...]
 
 
 def build(
@@ -36,53 +39,106 @@ def build(
     refuse(architecture)
     recipe = Recipe(architecture)
     found = spots(architecture)
-    classes = {path: word_class(spot.call.word) for path, spot in found.items()}
-
-    def class_of(call: Call) -> type:
-        return classes[call.path]
-
-    sections = architecture.sections()
-    plain = {i: function_of(architecture, s, class_of) for i, s in enumerate(sections)}
-    steps = {i: function_of(architecture, s, class_of, step=True) for i, s in enumerate(sections)}
-    recipe.sites = [steps[i][1] for i in range(len(sections))]
-    model = recipe.make(
-        ("model",),
-        Transformer,
-        forward=model_code(architecture, {i: f for i, (f, _) in plain.items()}, step=False),
-        _step=model_code(architecture, {i: f for i, (f, _) in steps.items()}, step=True),
-    )
-    layers = nn.ModuleDict()
-    for index, section in enumerate(sections):
-        if section.where == "layer":
-            layers[str(section.number)] = recipe.make(
-                ("layer", section.number), Layer, forward=plain[index][0], _step=steps[index][0]
-            )
+    borrowed: dict[Path, list[str]] = {}
+    model, layers = generate(architecture, recipe, found, borrowed)
     with torch.device(device) if device is not None else contextlib.nullcontext():
-        for path, spot in found.items():
-            if spot.section.where != "before" and "layers" not in model._modules:
-                place_module(model, ["layers"], layers, "layers")
-            module = construct(recipe, spot.call, spot.causal, spot.place, spot.title)
-            place_module(model, path.split("."), module, path)
-    if model._modules.get("layers") is not layers:
-        place_module(model, ["layers"], layers, "layers")
+        place_all(architecture, recipe, found, model, layers)
+    for where, paths in borrowed.items():
+        layers[where].borrowed = [model.get_submodule(path) for path in paths]
     if dtype is not None:
         model.to(dtype)
     fill_model(model, seed)
     return model
 
 
+def generate(
+    architecture: Architecture, recipe: Recipe, found: dict[str, Spot], borrowed: dict[Path, list[str]]
+) -> tuple[Transformer, dict[Path, Layer]]:
+    """The model and its layers, with their code and without modules. Fills `borrowed`: for each layer the paths of what
+    it calls and another layer has."""
+    layers: dict[Path, Layer] = {}
+    forward: dict[int, Any] = {}
+    step: dict[int, Any] = {}
+    for index, section in enumerate(architecture.sections()):
+        forward[index], _ = function_of(architecture, section, found, borrowed)
+        step[index], sites = function_of(architecture, section, found, borrowed, step=True)
+        recipe.sites.append(sites)
+        if section.where == "layer":
+            path = layer_path(architecture, section)
+            if path not in layers:
+                layers[path] = recipe.make(("layer", *path), Layer, forward=forward[index], _step=step[index])
+            # layers that share weights have one module, whose own code is that of the first
+            made = type(layers[path])
+            forward[index] = (path, "") if made.forward is forward[index] else forward[index]
+            step[index] = (path, "_step") if made._step is step[index] else step[index]
+    methods = {"forward": model_code(architecture, forward, "forward")}
+    if architecture.main.causal:
+        methods["_fixed"] = model_code(architecture, forward, "fixed")
+        methods["_step"] = model_code(architecture, step, "step")
+    return recipe.make(("model",), Transformer, **methods), layers
+
+
+def place_all(
+    architecture: Architecture,
+    recipe: Recipe,
+    found: dict[str, Spot],
+    model: Transformer,
+    layers: dict[Path, Layer],
+) -> None:
+    """Make every module and put it at its path, in order of evaluation."""
+    placed: set[str] = set()
+    for stack in architecture.stacks:
+        prefix = (stack.name,) if stack.name else ()
+        own = {path: layer for path, layer in layers.items() if path[:-2] == prefix}
+        sections = [*stack.sections(), *([architecture.output] if stack is architecture.main else [])]
+        for section in sections:
+            paths = [v.call.path for v in section.calls() if v.call is not None and not is_function(v.call)]
+            lead = ".".join([*prefix, "layers", ""])
+            if own and (section.where != "before" or any(p.startswith(lead) for p in paths)):
+                place_module(model, [*prefix, "layers"], nn.ModuleDict(), lead)
+                for path, layer in own.items():
+                    place_module(model, path, layer, ".".join(path))
+                own = {}
+            for full in paths:
+                if full not in placed:
+                    placed.add(full)
+                    spot = found[full]
+                    causal = spot.causal[id(spot.call)]
+                    module = construct(recipe, spot.call, causal, spot.place, spot.title)
+                    if spot.faces:
+                        module.faces = [make_face(recipe, module, spot, call) for call in spot.faces]
+                    place_module(model, full.split("."), module, full)
+
+
 def function_of(
-    architecture: Architecture, section: Section, class_of: Callable[[Call], type], step: bool = False
+    architecture: Architecture,
+    section: Section,
+    found: dict[str, Spot],
+    borrowed: dict[Path, list[str]],
+    step: bool = False,
 ) -> tuple[FunctionType, list[Call]]:
     """(function, calls that keep a state) of one section."""
-    inside = section.where == "layer"
+    where = layer_path(architecture, section) if section.where == "layer" else ()
+    lead = ".".join([*where, ""]) if where else ""
 
-    def way(call: Call) -> tuple[str, ...]:
-        parts = call.path.split(".")
-        return tuple(parts[2:] if inside else parts)
+    def way(call: Call) -> tuple[str | int, ...]:
+        if call.path.startswith(lead):
+            return tuple(call.path.removeprefix(lead).split("."))
+        known = borrowed.setdefault(where, [])
+        if call.path not in known:
+            known.append(call.path)
+        return (known.index(call.path),)
 
+    ways = Ways(
+        way,
+        lambda call: word_class(found[call.path].call.word),
+        lambda call: found[call.path].face(call),
+        given_to(architecture, section, step),
+        decoded(architecture),
+        stack_of(architecture, section).causal,
+    )
     sources = sources_of(section)
     title = f"{architecture.name}: {sources[0].name}" if sources and architecture.name else section.where
-    code = SectionCode(section, PseudoFile(title, sources), way, class_of, step)
+    code = SectionCode(section, PseudoFile(title, sources), ways, step)
     function = code.generate(section.where)
     return function, code.sites

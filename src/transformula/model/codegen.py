@@ -32,6 +32,7 @@ from ..language.graph import Call, Section, Value
 from ..language.source import Place
 from ..words.word import word_class
 from .files import PseudoFile, Span
+from .sequences import Key, sequence_read, stepped
 
 MOST_NESTED = 20
 """Expressions inside one another before a register is taken: Python's compiler is recursive."""
@@ -55,12 +56,14 @@ class Piece:
 
 
 class Body:
-    """The statements of one function, with its registers and the objects that it uses by name."""
+    """The statements of one function, with its registers and the objects that it uses by name; the last `defaults`
+    parameters are None unless given."""
 
     def __init__(self, parameters: Sequence[str] = ()) -> None:
         self.statements: list[ast.stmt] = []
         self.objects: dict[str, Any] = {}
         self.parameters = list(parameters)
+        self.defaults = 0
         self.free = 0
         self.left: dict[str, int] = {}
 
@@ -118,7 +121,7 @@ class Body:
             args=[ast.arg(p, **span) for p in self.parameters],
             kwonlyargs=[],
             kw_defaults=[],
-            defaults=[],
+            defaults=[ast.Constant(None, **span)] * self.defaults,
         )
         body = self.statements or [ast.Pass(**span)]
         definition = ast.FunctionDef(name, arguments, body, [], **span)
@@ -148,30 +151,45 @@ def load(name: str, span: Span) -> ast.expr:
     return ast.Name(name, ast.Load(), **span)
 
 
-def module_at(path: Sequence[str], span: Span) -> ast.expr:
-    """`self._modules['a']._modules['b']`: PyTorch's own attribute look-up would be slower, and names could collide."""
+def module_at(path: Sequence[str | int], span: Span) -> ast.expr:
+    """`self._modules['a']._modules['b']`: PyTorch's own attribute look-up would be slower, and names could collide. A
+    number first: a module of another layer, `self.borrowed[n]`."""
     tree = load("self", span)
     for part in path:
+        if isinstance(part, int):
+            tree = ast.Subscript(attribute(tree, "borrowed", span), ast.Constant(part, **span), ast.Load(), **span)
+            continue
         tree = ast.Subscript(attribute(tree, "_modules", span), ast.Constant(part, **span), ast.Load(), **span)
     return tree
+
+
+@dataclass
+class Ways:
+    """How the code of a section finds modules and what it is given.
+
+    path      for a call the way to its module from `self`: names, the first perhaps a number (see `module_at`)
+    class_of  the class of the module that stands there
+    face      which of the module's faces the call is: 0 the module itself, n its nth further set of options
+    given     what the section's function is given: the values that each argument is, or none and ("real", sequence)
+    growing   the sequences that decoding writes; causal: whether the section's stack sees the past only
+    """
+
+    path: Callable[[Call], tuple[str | int, ...]]
+    class_of: Callable[[Call], type]
+    face: Callable[[Call], int]
+    given: list[tuple[Key, list[Value]]]
+    growing: set[str]
+    causal: bool = True
 
 
 class SectionCode:
     """Generates one function from a section, or from a template's values.
 
-    paths   for each call, by identity, the way to its module from `self`, and the module's class (the first face)
     step    the variant for decoding: `function(self, ..., states, at)`
     """
 
-    def __init__(
-        self,
-        section: Section,
-        file: PseudoFile,
-        way: Callable[[Call], tuple[str, ...]],
-        class_of: Callable[[Call], type],
-        step: bool = False,
-    ) -> None:
-        self.section, self.file, self.way, self.class_of, self.step = section, file, way, class_of, step
+    def __init__(self, section: Section, file: PseudoFile, ways: Ways, step: bool = False) -> None:
+        self.section, self.file, self.ways, self.step = section, file, ways, step
         self.body = Body(["self"])
         self.registers: dict[int, str] = {}
         self.pieces: dict[int, Piece] = {}
@@ -191,8 +209,12 @@ class SectionCode:
         for value in values:
             if value.op == "tap":
                 self.taps.setdefault(id(value.args[0]), []).append(value)
-        for value in entering(self.section):
-            self.registers[id(value)] = self.body.parameter(self.uses.get(id(value), 0))
+        self.reals: dict[str, str] = {}
+        for key, entered in self.ways.given:
+            register = self.body.parameter(sum(self.uses.get(id(v), 0) for v in entered))
+            self.registers.update((id(v), register) for v in entered)
+            if key[0] == "real":
+                self.reals[key[1]] = register
         if self.step:
             self.body.parameters += ["states", "at"]
         for value in values:
@@ -262,23 +284,30 @@ class SectionCode:
                 keywords.append(ast.keyword("training", attribute(load("self", span), "training", span), **span))
             tree = load(self.body.object(function), span)
         else:
-            module = module_at(self.way(call), span)
-            past, stepped = call.word.reach == "past", self.step and (call.word.positional or call.word.reach == "past")
-            if past and self.step:
+            module = module_at(self.ways.path(call), span)
+            face = self.ways.face(call)
+            if face:
+                faces = attribute(module, "faces", span)
+                module = ast.Subscript(faces, ast.Constant(face - 1, **span), ast.Load(), **span)
+            step = self.step and stepped(value, self.ways.growing)
+            if step and call.word.reach == "past":
                 site = ast.Constant(len(self.sites), **span)
                 self.sites.append(call)
                 keywords.append(
                     ast.keyword("state", ast.Subscript(load("states", span), site, ast.Load(), **span), **span)
                 )
-            if stepped:
+            if step:
                 keywords.append(ast.keyword("at", load("at", span), **span))
-            method = "step" if stepped else "forward"
-            if self.class_of(call) is not made:
+            real = self.reals.get(sequence_read(value, self.ways.causal))
+            if real is not None:
+                keywords.append(ast.keyword("real", load(real, span), **span))
+            method = "step" if step else "forward"
+            if self.ways.class_of(call) is not made:
                 # another face of one module: two words of a family under one label
                 tree = load(self.body.object(getattr(made, method)), span)
                 arguments.insert(0, module)
             else:
-                tree = attribute(module, "step", span) if stepped else module
+                tree = attribute(module, "step", span) if step else module
         if taps:
             names: list[ast.expr] = [ast.Constant(t.name, **span) for t in taps]
             keywords.append(ast.keyword("taps", ast.Tuple(names, ast.Load(), **span), **span))
@@ -313,12 +342,6 @@ def through(value: Value) -> Value:
     while value.call is not None and value.call.word.kind == "chance" and value.call.options.get("p") == 0:
         value = value.args[0]
     return value
-
-
-def entering(section: Section) -> list[Value]:
-    """The values that a section is given, in order: names and inputs, then history."""
-    history = {(v.name, int(v.number)): v for v in section.values if v.op == "history"}
-    return [*section.reads.values(), *(history[pair] for pair in section.history)]
 
 
 def arithmetic(op: str, operands: list[Piece], span: Span) -> Piece:

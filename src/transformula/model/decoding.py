@@ -18,12 +18,20 @@ class Decoding:
     start     that number if all rows agree, else None
     capacity  the most positions that there is room for
     states    for each section of the model, for each of its calls that look at the past, that call's own state
+    fixed     what does not grow and is read at each step: an encoder's result, its real positions
     """
 
     def __init__(
-        self, batch: int, capacity: int, states: list[list[Any]], modules: list[list[Word]], device: torch.device
+        self,
+        batch: int,
+        capacity: int,
+        states: list[list[Any]],
+        modules: list[list[Word]],
+        device: torch.device,
+        fixed: list[Any],
     ) -> None:
         self.batch, self.capacity, self.states, self._modules = batch, capacity, states, modules
+        self.fixed = fixed
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.start: int | None = 0
         self._longest = 0
@@ -63,6 +71,7 @@ class Decoding:
         """Keep these rows, in this order; one may stand twice. rows (batch,), whole."""
         rows = rows.to(self.lengths.device)
         self.lengths = self.lengths[rows]
+        self.fixed = [f[rows] if isinstance(f, Tensor) and f.shape[0] == self.batch else f for f in self.fixed]
         self.batch = len(rows)
         self._agree()
         for states, modules in zip(self.states, self._modules, strict=True):

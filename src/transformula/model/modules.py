@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+import torch
 from torch import nn
 
 from ..errors import InputError
-from ..language.graph import Architecture, Call, Section, Stack, Template, Value
+from ..language.graph import Architecture, Call, Section, Template, Value
 from ..language.numbers import evaluate_text
 from ..language.source import Place
 from ..words.word import Word, word_class
-from .codegen import SectionCode, sources_of
+from .codegen import SectionCode, Ways, sources_of
 from .files import PseudoFile
 from .formula import Formula, Recipe
+from .sequences import across, stack_of
 
 NOT_BUILT = "is not built yet: it can be checked and explained, not run"
 
@@ -38,32 +41,41 @@ class Spot:
     """One module of the model: all calls of one path. `call` is that of the face that is built.
 
     place, line  where that call stands; the line of its section that it belongs to
+    causal       for each call, by identity: whether it sees only the past of its own sequence
+    faces        calls whose options differ from those of the module and of one another, shapes of weights apart
     """
 
     call: Call
     place: Place | None
     line: Place | None
-    causal: bool
     section: Section
     calls: list[Call] = field(default_factory=list)
+    causal: dict[int, bool] = field(default_factory=dict)
+    faces: list[Call] = field(default_factory=list)
 
     @property
     def title(self) -> str:
         """The section, in words."""
         return self.section.title
 
+    def setting(self, call: Call) -> tuple[Any, ...]:
+        """What a face is made with."""
+        options = tuple((k, getattr(v, "name", v)) for k, v in call.options.items())
+        return (call.word.name, options, self.causal[id(call)] if call.word.reach == "past" else True)
+
+    def face(self, call: Call) -> int:
+        """Which face a call is: 0 the module itself."""
+        if call.word is not self.call.word:
+            return 0
+        known = [self.setting(c) for c in (self.call, *self.faces)]
+        return known.index(self.setting(call))
+
 
 def refuse(architecture: Architecture) -> None:
     """Raise InputError for what can be checked and is not built, with its place."""
-    if len(architecture.stacks) > 1:
-        names = ", ".join(s.name for s in architecture.stacks)
-        raise InputError(f"a model of several stacks ({names}) {NOT_BUILT}")
     for hook in architecture.hooks:
         if hook != "init":
             raise InputError(f"the hook `{hook}` {NOT_BUILT}; without that key in the file the model is built")
-    stack = architecture.main
-    if stack.share is not None:
-        raise InputError(f"a stack whose layers share their weights (`share`) {NOT_BUILT}")
     for section in architecture.sections():
         for value in section.calls():
             refuse_call(value, section)
@@ -78,16 +90,6 @@ def refuse_call(value: Value, section: Section) -> None:
 
     if not call.word.built:
         raise no(f"the word {call.word.name!r}")
-    if call.share is not None or any(f.share is not None for f in value.frames):
-        raise no("a module shared between layers (`share=`)")
-    for name, option in call.word.options.items():
-        if option.type == "definition" and call.options.get(name):
-            raise no(f"{call.name}({name}=), a formula over scores,")
-    if "scores" in call.ports:
-        raise no(f"{call.name}(scores=)")
-    sequences = {a.sequence for a in value.args[: len(call.streams)] if a.sequence}
-    if call.word.kind == "positions" and len(sequences) > 1:
-        raise no(f"{call.name} over another sequence")
     for template in call.inner.values():
         for inner in template.values:
             if inner.call is not None:
@@ -95,10 +97,11 @@ def refuse_call(value: Value, section: Section) -> None:
 
 
 def spots(architecture: Architecture) -> dict[str, Spot]:
-    """Every path with its calls, in order of evaluation. Raises InputError where calls of one module differ."""
+    """Every path with its calls, in order of evaluation. Raises InputError where calls of one module differ in what
+    no face can: a definition over scores."""
     found: dict[str, Spot] = {}
     for section in architecture.sections():
-        stack = section_stack(architecture, section)
+        stack = stack_of(architecture, section)
         for value in section.calls():
             call = value.call
             assert call is not None
@@ -106,19 +109,25 @@ def spots(architecture: Architecture) -> dict[str, Spot]:
                 continue
             spot = found.get(call.path)
             if spot is None:
-                found[call.path] = Spot(call, value.place, line_at(section, value), stack.causal, section, [call])
-                continue
-            for other in spot.calls:
-                if other.word is call.word and other.options != call.options:
-                    differing = ", ".join(k for k in call.options if call.options[k] != other.options[k])
-                    raise at_place(
-                        f"calls of one module, {call.path!r}, that differ in {differing}: this {NOT_BUILT}",
-                        value.place,
-                        section.title,
-                    )
+                spot = found[call.path] = Spot(call, value.place, line_at(section, value), section)
             spot.calls.append(call)
+            spot.causal[id(call)] = stack.causal and not across(value)
             if len(sizes(call)) > len(sizes(spot.call)):
                 spot.call = call
+            for name, option in call.word.options.items():
+                if option.type == "definition" and call.word is spot.call.word:
+                    if call.options[name] != spot.call.options[name]:
+                        raise at_place(
+                            f"calls of one module, {call.path!r}, that differ in {name}: this {NOT_BUILT}",
+                            value.place,
+                            section.title,
+                        )
+    for spot in found.values():
+        known = {spot.setting(spot.call)}
+        for call in spot.calls:
+            if call.word is spot.call.word and spot.setting(call) not in known:
+                known.add(spot.setting(call))
+                spot.faces.append(call)
     return found
 
 
@@ -141,11 +150,6 @@ def text_of(place: Place) -> str:
     rows[-1] = rows[-1][: place.end_column]
     rows[0] = rows[0][place.column :]
     return " ".join(" ".join(row.split("#")[0] for row in rows).split())
-
-
-def section_stack(architecture: Architecture, section: Section) -> Stack:
-    """The stack that a section belongs to; the output goes with the last."""
-    return next((s for s in architecture.stacks if section in s.sections()), architecture.main)
 
 
 def sizes(call: Call) -> dict[str, int]:
@@ -191,7 +195,8 @@ def inner_module(
         return tuple(call.path.removeprefix(f"{role}.").split("."))
 
     file = PseudoFile(f"{title}, {role}", sources_of(section, place))
-    forward = SectionCode(section, file, way, lambda call: word_class(call.word)).generate("norm")
+    ways = Ways(way, lambda call: word_class(call.word), lambda call: 0, [(("now", "x"), [template.argument])], set())
+    forward = SectionCode(section, file, ways).generate("norm")
     module = recipe.make((path, role), Formula, forward=forward)
     for value in values:
         call = value.call
@@ -200,6 +205,15 @@ def inner_module(
             inner = construct(recipe, call, True, value.place, title, f"{path}.{call.path}")
             place_module(module, way(call), inner, f"{path}.{call.path}")
     return module
+
+
+def make_face(recipe: Recipe, module: Word, spot: Spot, call: Call) -> Word:
+    """The module with another call's options: it has the module's own tables of parameters and of modules."""
+    with torch.device("meta"):
+        other = construct(recipe, call, spot.causal[id(call)], spot.place, spot.title)
+    tables = {k: v for k, v in vars(module).items() if k.startswith("_") and isinstance(v, dict)}
+    other.__dict__.update(tables)
+    return other
 
 
 def place_module(root: nn.Module, path: Sequence[str], module: nn.Module, full: str) -> None:

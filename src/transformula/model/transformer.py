@@ -16,7 +16,8 @@ from ..words.word import Word
 from .decoding import Decoding
 from .formula import Formula
 from .modules import spots, text_of
-from .whole import flow, leaving
+from .sequences import DECODED, decoded, entering, named
+from .whole import layer_path, leaving, plan_of
 
 
 class Layer(Formula):
@@ -24,17 +25,26 @@ class Layer(Formula):
     then the history; it returns the names that it sets and something later needs, alone or as a tuple."""
 
     _step: Any
+    borrowed: list[nn.Module]
+    """Modules of other layers that this one calls (`share=`): not registered here."""
+
+    def lent(self) -> list[nn.Module]:
+        """What other layers lend, with all inside."""
+        return [m for b in getattr(self, "borrowed", []) for m in b.modules()]
 
 
 class Transformer(Formula):
     """A model: `model(tokens) -> logits`.
 
     tokens (batch, length), whole numbers; logits (batch, length, vocab). A model of several inputs takes them in the
-    order of `inputs`; one of several named outputs returns a mapping. Modules stand where the formula says:
-    `layers["3"].attention`. Make it by `build`.
+    order of `inputs`, or by name; one of several named outputs returns a mapping. `lengths` says how many positions of
+    each row are real, the rest, on the right, being padding, which changes nothing before it: (batch,), or a mapping of
+    such by input where there are several sequences. Modules stand where the formula says: `layers["3"].attention`,
+    `encoder.layers["3"].attention`. Make it by `build`.
     """
 
     _step: Any
+    _fixed: Any
 
     @property
     def architecture(self) -> Architecture:
@@ -57,23 +67,33 @@ class Transformer(Formula):
     @property
     def inputs(self) -> list[str]:
         """Names of what the model is called with, in order."""
-        return list(flow(self.architecture)[1])
+        return list(plan_of(self.architecture).inputs)
 
     @property
     def context_limit(self) -> int | None:
         """The longest sequence that the model's learned positions reach; None where nothing limits it."""
-        limits = []
+        limits, growing = [], decoded(self.architecture)
         for section in self.architecture.sections():
             for value in section.calls():
                 call = value.call
                 assert call is not None
                 # what stands at positions by a table of so many rows
-                if call.word.positional and call.word.parameters and "rows" in call.options:
+                on_it = value.sequence in growing or not growing & {v.sequence for v in section.reads.values()}
+                if on_it and call.word.positional and call.word.parameters and "rows" in call.options:
                     limits.append(int(call.options["rows"] - call.options.get("first", 0)))
         return min(limits, default=None)
 
-    def start(self, batch: int, capacity: int) -> Decoding:
+    @property
+    def given_at_start(self) -> list[str]:
+        """Names of the inputs that decoding is given once, at the start: those of other sequences than the tokens'."""
+        plan = plan_of(self.architecture, decoding=True)
+        return [name for name in plan.inputs if name not in plan.growing]
+
+    def start(self, batch: int, capacity: int, *, lengths: Any = None, **inputs: Tensor) -> Decoding:
         """Begin to decode `batch` rows step by step, with room for `capacity` positions.
+
+        `inputs` are those of other sequences than the tokens' (`source`, `image`), with their `lengths` as in a whole
+        pass: what is made of them alone, such as an encoder's result, is made here, once.
 
         Raises InputError where the formula cannot be decoded: a stack that sees the future, a word without steps.
         """
@@ -82,62 +102,102 @@ class Transformer(Formula):
             raise InputError("only a causal stack can be decoded step by step; this one says `causal: false`")
         if batch < 1 or capacity < 1:
             raise InputError(f"decoding needs at least one row and one position; given: {batch} rows, {capacity}")
+        plan = plan_of(architecture, decoding=True)
+        wanted = [name for name in plan.inputs if name not in plan.growing]
+        if set(inputs) != set(wanted):
+            raise InputError(
+                f"decoding starts with {', '.join(wanted) or 'no inputs'}; given: {', '.join(inputs) or 'none'}"
+            )
+        for name, tensor in inputs.items():
+            if tensor.shape[0] != batch:
+                raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
         like = next((p for p in self.parameters() if p.is_floating_point()), torch.empty(0))
         modules: list[list[Word]] = []
-        for section, calls in zip(architecture.sections(), self._recipe.sites, strict=True):
-            for value in section.calls():
+        grows = {task.index for task in plan.chosen("step")}
+        for index, (section, calls) in enumerate(zip(architecture.sections(), self._recipe.sites, strict=True)):
+            for value in section.calls() if index in grows else ():
                 assert value.call is not None
                 if value.call.word.reach == "all":
                     raise InputError(f"{section.title}: {value.call.name} sees all positions: no decoding step by step")
-            modules.append([self.get_submodule(c.path) for c in calls])  # type: ignore[misc]
+            made = [self.get_submodule(c.path) for c in calls] if index in grows else []
+            modules.append(made)  # type: ignore[arg-type]
         states = [[m.start(batch, capacity, like.dtype, like.device) for m in row] for row in modules]
-        return Decoding(batch, capacity, states, modules, like.device)
+        fixed = self._fixed(*(inputs[name] for name in wanted), lengths) if plan.fixed else []
+        return Decoding(batch, capacity, states, modules, like.device, fixed)
 
-    def step(self, tokens: Tensor, decoding: Decoding, new: Tensor | None = None) -> Any:
+    def step(self, tokens: Tensor, decoding: Decoding, new: Tensor | None = None, **inputs: Tensor) -> Any:
         """Decode one more chunk of every row: what `model(tokens)` would give for these positions.
 
         tokens (batch, length); logits (batch, length, vocab). `new` (batch,) says how many positions of the chunk are
-        real in each row, the rest, on the right, being padding, whose logits mean nothing.
+        real in each row, the rest, on the right, being padding, whose logits mean nothing. `inputs`: others of one
+        number a position, such as `types`.
         """
         if not isinstance(tokens, Tensor) or tokens.dim() != 2:
             raise InputError("a chunk of tokens must be a tensor (batch, length)")
-        result = self._step(tokens, decoding.states, decoding.at(tokens, new))
+        names = plan_of(self.architecture, decoding=True).growing - {DECODED} if inputs else set()
+        if inputs and set(inputs) != names:
+            raise InputError(f"a step is given tokens and {', '.join(sorted(names)) or 'nothing else'}")
+        at = decoding.at(tokens, new)
+        if inputs:
+            result = self._step(tokens=tokens, **inputs, fixed=decoding.fixed, states=decoding.states, at=at)
+        else:
+            result = self._step(tokens, decoding.fixed, decoding.states, at)
         decoding.advance(tokens.shape[1], new)
         return result
 
-    def run_layers(self, entering: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run the layers alone, evaluating: from the values of names (and inputs) on entering to those on leaving.
+    def layer_modules(self) -> Iterator[tuple[Any, Layer]]:
+        """(section, module) of every layer, stack by stack; layers that share weights have one module."""
+        for section in self.architecture.sections():
+            if section.where == "layer":
+                yield section, self.get_submodule(".".join(layer_path(self.architecture, section)))  # type: ignore[misc]
+
+    def run_layers(self, entering_values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run the layers of the last stack alone, evaluating: from the values of names (and inputs) on entering to
+        those on leaving. What another stack made is called by that stack's name.
 
         History 0 is what enters; what `after` and the output read is returned. For invariants such as the gain of the
         skip path. Raises InputError for names that are missing.
         """
-        now: dict[str, Tensor] = dict(entering)
-        past = {(name, 0): value for name, value in now.items()}
+        stack = self.architecture.main
+        now: dict[Any, Any] = {("now", name): value for name, value in entering_values.items()}
+        now |= {(kind, name): value for kind in ("input", "result") for name, value in entering_values.items()}
+        now |= {("past", stack.name, name, 0): value for name, value in entering_values.items()}
         training = self.training
         self.eval()
         try:
-            for section in self.architecture.main.layers:
-                missing = [name for name in section.reads if name not in now]
-                missing += [f"{n}[{at}]" for n, at in section.history if (n, at) not in past]
+            for section, layer in self.layer_modules():
+                if section.stack != stack.name:
+                    continue
+                keys = [k for k, _ in entering(section, stack.causal, False, set())]
+                missing = [named(k) for k in keys if k not in now and k[0] != "real"]
                 if missing:
                     raise InputError(f"{section.title} reads {', '.join(missing)}, which was not given")
                 names = leaving(section)
                 if names:
-                    given = [now[name] for name in section.reads] + [past[pair] for pair in section.history]
-                    made = self.get_submodule(f"layers.{section.number}")(*given)
-                    now.update(zip(names, made if len(names) > 1 else (made,), strict=True))
-                past.update({(name, section.number): value for name, value in now.items()})
+                    made = layer(*(now.get(k) for k in keys))
+                    values = made if len(names) > 1 else (made,)
+                    now.update({("now", n): v for n, v in zip(names, values, strict=True)})
+                now |= {("past", stack.name, k[1], section.number): v for k, v in now.items() if k[0] == "now"}
         finally:
             self.train(training)
         # what nothing reads on leaving was not computed in the last layers
-        wanted = {**self.architecture.main.after.reads, **self.architecture.output.reads}
-        return {name: now[name] for name, value in wanted.items() if value.op == "name" and name in now}
+        wanted = {**stack.after.reads, **self.architecture.output.reads}
+        return {n: now["now", n] for n, v in wanted.items() if v.op == "name" and ("now", n) in now}
+
+    def named_losses(self) -> dict[str, Tensor]:
+        """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""
+        found: dict[str, Tensor] = {}
+        for path, module in self.named_modules():
+            losses = getattr(module, "losses", None) if isinstance(module, Word) else None
+            if losses is not None:
+                found.update({f"{path}.{name}": loss for name, loss in losses().items()})
+        return found
 
     @contextmanager
     def silent(self) -> Iterator[None]:
         """Within it every sublayer of the layers (a call that mixes positions or channels) yields 0."""
         hooks = []
-        for module in self.get_submodule("layers").modules():
+        for module in {m: None for _, layer in self.layer_modules() for m in (*layer.modules(), *layer.lent())}:
             if isinstance(module, Word) and module.record.sublayer:
                 hooks.append(module.register_forward_hook(_zero))
         try:

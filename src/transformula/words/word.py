@@ -53,7 +53,7 @@ import importlib
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -158,6 +158,16 @@ class Word(nn.Module):
     """Base of the modules of all words."""
 
     record: ClassVar[WordRecord]
+
+    faces: list[Word] | tuple[()] = ()
+    """The module with other options, for calls that share it and differ in what shapes no weight: modules that have its
+    tables of parameters as their own, and are not registered."""
+
+    def train(self, mode: bool = True) -> Self:
+        super().train(mode)
+        for face in self.faces:
+            face.training = mode
+        return self
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         """Fill the word's own parameters (those of `inner` modules are not its own).
