@@ -177,24 +177,16 @@ def model_code(architecture: Architecture, functions: dict[int, Any], mode: str)
         if name in IDS:
             call(body, check_ids, [load(registers[value], start), ast.Constant(name, **start)], start)
     if mode != "step" and checked:
-        names = ast.Tuple([ast.Constant(n, **start) for n in checked], ast.Load(), **start)
+        listed = ast.Tuple([ast.Constant(n, **start) for n in checked], ast.Load(), **start)
         given = [load(registers[v], start) for v in checked.values()]
-        call(body, check_lengths, [load("lengths", start), names, *given], start)
+        call(body, check_lengths, [load("lengths", start), listed, *given], start)
     for sequence, value in reals.items():
         described = description(sequence, architecture)
         read = [n for n in dict.fromkeys(inputs_of(described)) if n in inputs]
-        tree = ast.Call(
-            load(body.object(real_positions), start),
-            [
-                load("lengths", start),
-                constant(described, start),
-                constant(tuple(read), start),
-                *(load(registers[inputs[n]], start) for n in read),
-            ],
-            [],
-            **start,
-        )
-        registers[value] = body.assign(Piece(tree), [uses.get(value, 0)], start)[0]
+        told = [load("lengths", start), constant(described, start), constant(tuple(read), start)]
+        told += [load(registers[inputs[n]], start) for n in read]
+        found_real = ast.Call(load(body.object(real_positions), start), told, [], **start)
+        registers[value] = body.assign(Piece(found_real), [uses.get(value, 0)], start)[0]
     for task in tasks:
         section, span = sections[task.index], row_span(rows, task.index)
         arguments: list[ast.expr] = [load(registers[g], span) for g in task.given]
