@@ -1,0 +1,188 @@
+"""Hooks: what a model asks for that is no equation, by name, under the key of a model file that says when it happens.
+
+    calibrate: admin              once, before the first step of training
+    after_step: unit_rows         after the initial values, and after each step of the optimiser
+    policy: layerdrop(p=0.2)      whenever a layer is run
+    schedule: cosine(warmup=0.1)  the learning rate, where the run says nothing else
+
+A hook is a function (a policy: a class) under the decorator `@hook(KEY, NAME)`, in a file of `model/hooks/` or, from
+outside, of a package that whoever runs the program names by `--use`. A file that is loaded only names it: it is looked
+up, and nothing is imported or executed because a file says so. The text is a name, or a call: numbers in the order of
+the hook's options or by their names, over the numbers of the file, and strings.
+
+What each key's hooks are given and give; their options are what is keyword-only in their signatures:
+
+    calibrate   (model, run, *, options) -> str
+                `run()` makes one forward pass over a batch, in training, without gradients; the result is a line that
+                says what was done
+    after_step  (model, *, options) -> None
+                changes parameters in place; no gradient is recorded
+    policy      a class derived from `Policy`: (stack, *, options)
+
+Schedules are those of training, announced there (`training/schedules.py`). `init` is described in `model/init.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from torch import Tensor, nn
+
+from ..errors import InputError, UnknownName, did_you_mean, nearest
+from ..language.graph import Architecture, Stack
+from ..language.messages import FormulaError, unknown
+from ..language.numbers import evaluate
+from ..language.parser import parse_expression
+from ..language.source import Place, Source
+from ..language.syntax import Call, Name
+from ..registry import Registry
+
+HOOKS: dict[str, Registry[Any]] = {
+    key: Registry(f"{key} hook", "transformula.model.hooks") for key in ("calibrate", "after_step", "policy")
+}
+"""The hooks of each key, by name."""
+
+BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+def hook(key: str, name: str) -> Callable[[T], T]:
+    """Announce a hook: `@hook("after_step", "unit_rows")`. Raises UnknownName for a key that has no hooks, InputError
+    for a second hook of one name."""
+    if key not in HOOKS:
+        raise UnknownName("key of hooks", key, HOOKS)
+    return HOOKS[key].register(name)
+
+
+class Policy(nn.Module):
+    """Runs the layers of one stack: base of the hooks of `policy`.
+
+    Made once for each stack, in the order of the file. It may hold parameters (`policy.NAME` in the model), which
+    `initial_values` fills as a word's does. Raise InputError in the constructor for a stack that it cannot run.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__()
+        self.depth = stack.depth
+
+    def initial_values(self, generator_for: Callable[[str], Any]) -> None:
+        """Fill the policy's own parameters; see `words.word.Word`."""
+
+    def forward(
+        self, run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]], entering: Mapping[str, Tensor], layer: int
+    ) -> Mapping[str, Tensor]:
+        """The names that layer `layer` (1 to depth) leaves.
+
+        entering  names that the layer reads -> their values
+        run       runs the layer on such values; the names that it leaves, and something later needs -> their values
+        """
+        return run(entering)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A hook that a model asks for: `asked(*arguments)` calls it with the options that the model's file says."""
+
+    key: str
+    name: str
+    function: Callable[..., Any]
+    options: Mapping[str, Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments, **self.options)
+
+
+def asked(architecture: Architecture | None, key: str) -> Asked | None:
+    """The hook that a model asks for under `key`, None if it asks for none.
+
+    Raises InputError: an unknown name, with the nearest known one; an option that the hook does not have.
+    """
+    if architecture is None or key not in architecture.hooks:
+        return None
+    name, items, options, source = read_hook(architecture, key)
+    try:
+        function = HOOKS[key].get(name)
+    except UnknownName as error:
+        raise InputError(
+            f"{here(source)}: {error.message}. Hooks from outside are known once their package is named: --use PACKAGE",
+            near=error.near,
+        ) from None
+    known = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    return Asked(key, name, function, bound(f"{here(source)}: {name}", [p.name for p in known], items, options, known))
+
+
+def bound(
+    who: str,
+    names: list[str],
+    items: list[Any],
+    options: dict[str, Any],
+    parameters: list[inspect.Parameter] | None = None,
+) -> dict[str, Any]:
+    """Options by name: `items` in the order of `names`, then those given by name. Raises InputError, naming `who`."""
+    if len(items) > len(names):
+        raise InputError(f"{who} takes {listed(names)}; {len(items)} values are given")
+    made = dict(zip(names, items, strict=False))
+    for name, value in options.items():
+        if name not in names:
+            near = nearest(name, names)
+            raise InputError(f"{who} has no option {name!r};{did_you_mean(near)} it takes {listed(names)}", near=near)
+        if name in made:
+            raise InputError(f"{who}: {name} is given twice")
+        made[name] = value
+    for parameter in parameters or []:
+        if parameter.default is parameter.empty and parameter.name not in made:
+            raise InputError(f"{who} needs {parameter.name}: write {who.rsplit(' ', 1)[-1]}({parameter.name}=...)")
+    return made
+
+
+def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dict[str, Any], Source]:
+    """(name, values without a name, values by name, text) of a hook's text. Raises InputError for what is no call."""
+    given = architecture.hooks[key]
+    if isinstance(given, Mapping):
+        first = next(iter(given), "name")
+        raise InputError(f"{key}: is a mapping; write a name, or a call: {key}: {first}(option=value)")
+    source = given if isinstance(given, Source) else Source(key, str(given))
+    text = source.text.strip()
+    if BARE.match(text):
+        return text, [], {}, source
+    node = parse_expression(source, strings=True)
+    if not isinstance(node, Call) or node.label:
+        raise InputError(f"{here(source)}: {text!r} names no hook; write a name, or a call such as NAME(0.1)")
+    numbers = architecture.numbers
+
+    def look(name: Name) -> Any:
+        if name.name not in numbers:
+            raise unknown("unknown-number", name.place, name.name, [*numbers])
+        return numbers[name.name]
+
+    items = [evaluate(item, look) for item in node.items]
+    options: dict[str, Any] = {}
+    for option in node.options:
+        if option.name in options:
+            raise FormulaError("option-twice", option.place, word=node.word, name=option.name)
+        options[option.name] = evaluate(option.value, look)
+    return node.word, items, options, source
+
+
+def here(source: Source) -> str:
+    """Where a hook stands, in words: 'gpt2.yaml:9, policy', or 'policy'."""
+    return Place(source, 1, 0, 1, 1).where if source.file else source.name
+
+
+def listed(names: list[str]) -> str:
+    return ", ".join(names) if names else "no options"
+
+
+def number_of(who: str, name: str, value: Any, low: float, high: float, *, open_end: bool = False) -> float:
+    """An option that is a number from low to high. Raises InputError, naming hook and option."""
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not good or not low <= value <= high or (open_end and value == high):
+        raise InputError(
+            f"{who}: {name} is {value!r}, and must be a number from {low:g} to{' below' * open_end} {high:g}"
+        )
+    return float(value)

@@ -1,0 +1,1 @@
+"""One hook a file; see `model/hook.py`."""

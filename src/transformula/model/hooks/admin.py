@@ -1,0 +1,151 @@
+"""`calibrate: admin`: the factors on the skips of a post-norm model, measured (Admin)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ...errors import InputError
+from ..hook import hook
+
+if TYPE_CHECKING:
+    from ...language.graph import Stack, Value
+    from ..transformer import Transformer
+
+
+@hook("calibrate", "admin")
+def admin(model: Transformer, run: Callable[[], Any]) -> str:
+    """Set the factors w of x = norm(w * x + branch) so that every branch weighs as much against what came before it.
+
+        w_1 = 1;   w_(i+1)^2 = Var[w_i x_i] + Var[branch_i]
+
+    over the sublayers of a stack in order of evaluation, each stack from 1: as norms leave a variance of 1, w_i is the
+    root of the sum of the variances of the branches so far. Variances are over all numbers of the batch. Every channel
+    of a factor gets the same number; it is learned after that. One forward pass, in training: a factor is set just
+    before its sublayer is reached, so that what comes later is measured behind the factors that are set.
+
+    Admin: Liu et al. 2020, "Understanding the difficulty of training transformers", 2004.08249. As the authors' code
+    (Transformer-Clinic, `adaptive-profiling` of transformer_layer.py), which writes the factors to a file and reads
+    them in a second program. The factors are the calls of `vector` on the skip, found in the graph.
+    """
+    stacks = [skips(stack) for stack in model.architecture.stacks]
+    found = {skip.factor: skip for stack in stacks for skip in stack}
+    if not found:
+        raise InputError(
+            "calibrate: admin found no factor to set: it looks for layers of the form norm(vector(1) * x + branch)"
+        )
+    with torch.no_grad(), Profile(model, found):
+        run()
+    missed = [path for path, skip in found.items() if not skip.measured]
+    if missed:
+        raise InputError(f"calibrate: admin: the pass over a batch did not reach {', '.join(missed)}")
+    rows = [f"{row[0].value:.3g} to {row[-1].value:.3g}" for row in stacks if row]
+    return f"calibrate: admin set {len(found)} factors on the skip: {', '.join(rows)}"
+
+
+@dataclass(eq=False)
+class Skip:
+    """A place where a sublayer joins: the path of its factor's module, the number that this gets, the places before
+    and after it, whether the pass has come through it."""
+
+    factor: str
+    value: float = 1.0
+    before: Skip | None = None
+    after: Skip | None = None
+    measured: bool = False
+
+
+def skips(stack: Stack) -> list[Skip]:
+    """The factors of a stack, in order of evaluation. Raises InputError for one that several sublayers share."""
+    found: list[Skip] = []
+    for section in stack.layers:
+        for value in section.calls():
+            assert value.call is not None
+            factor = factor_of(value) if value.call.word.kind == "norm" else None
+            if factor is None:
+                continue
+            if any(skip.factor == factor for skip in found):
+                raise InputError(f"calibrate: admin: {factor!r} is the factor of several sublayers; give each its own")
+            found.append(Skip(factor, before=found[-1] if found else None))
+            if len(found) > 1:
+                found[-2].after = found[-1]
+    return found
+
+
+def factor_of(norm: Value) -> str | None:
+    """The path of w in norm(w * x + branch), in either order of the sums and products; None for another form."""
+    total = norm.args[0]
+    for product in total.args if total.op == "add" else ():
+        if product.op != "mul":
+            continue
+        for factor, other in (product.args, product.args[::-1]):
+            if factor.call is not None and factor.call.word.name == "vector" and other.kind == "stream":
+                return factor.call.path
+    return None
+
+
+class Profile(TorchFunctionMode):
+    """While it is entered, sets factors as they are reached and measures the sums that they stand in.
+
+    A factor's module is seen by a hook of PyTorch's; its weight's product, and what is added to that, by what PyTorch
+    is asked to compute: so the pass is the model's own, whatever code runs it.
+    """
+
+    def __init__(self, model: Transformer, found: dict[str, Skip]) -> None:
+        super().__init__()
+        self.model, self.found = model, found
+        self.factors: list[tuple[Tensor, Skip]] = []
+        self.products: list[tuple[Tensor, Skip]] = []
+        self.handles: list[Any] = []
+
+    def __enter__(self) -> Any:
+        for path, skip in self.found.items():
+            module = self.model.get_submodule(path)
+            self.handles.append(module.register_forward_pre_hook(lambda module, _, skip=skip: self.set(module, skip)))
+            self.handles.append(
+                module.register_forward_hook(lambda module, _, made, skip=skip: self.factors.append((made, skip)))
+            )
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *about: Any) -> None:
+        for handle in self.handles:
+            handle.remove()
+        super().__exit__(*about)  # type: ignore[no-untyped-call]
+
+    def set(self, module: Any, skip: Skip) -> None:
+        if skip.before is not None and not skip.before.measured:
+            raise InputError(
+                f"calibrate: admin: the factor {skip.factor!r} is evaluated before the sublayer below it is: give each"
+                " sublayer a line of its own"
+            )
+        module.weight.fill_(skip.value / module.stored)
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        if not isinstance(made, Tensor) or len(args) != 2 or not all(isinstance(a, Tensor) for a in args):
+            return made
+        for known, skip in self.products:
+            if any(a is known for a in args):
+                branch = args[0] if args[1] is known else args[1]
+                if skip.after is not None:
+                    skip.after.value = math.sqrt(variance(known) + variance(branch))
+                skip.measured = True
+                self.products.remove((known, skip))
+                return made
+        for known, skip in self.factors:
+            if any(a is known for a in args):
+                self.products.append((made, skip))
+                self.factors.remove((known, skip))
+                break
+        return made
+
+
+def variance(values: Tensor) -> float:
+    """The variance of all numbers."""
+    return float(values.float().var(correction=0))

@@ -1,0 +1,49 @@
+"""`policy: layerdrop`: whole layers are left out, at random (LayerDrop)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError
+from ...language.graph import Stack
+from ..hook import Policy, hook, number_of
+
+
+@hook("policy", "layerdrop")
+class LayerDrop(Policy):
+    """In training each layer is left out with probability p, for the whole batch at once; evaluation runs all.
+
+        x = x          with probability p
+        x = layer(x)   else; not rescaled
+
+    What is left out costs nothing. A layer that is left out leaves every name as it entered, so all that it leaves must
+    have entered it. The choice is drawn from torch's stream of random numbers on the CPU, once for each layer.
+
+    LayerDrop: Fan et al. 2019, 1909.11556; as fairseq's `LayerDropModuleList`, where p is one number for all layers.
+    """
+
+    def __init__(self, stack: Stack, *, p: float = 0.1) -> None:
+        super().__init__(stack)
+        self.p = number_of("layerdrop", "p", p, 0, 1, open_end=True)
+        for section in stack.layers:
+            entering = {name for name, value in section.reads.items() if value.op == "name" and not value.stack}
+            made = [name for name, value in section.leaves.items() if value.op != "number" and name not in entering]
+            if made:
+                raise InputError(
+                    f"layerdrop: {section.title} leaves {', '.join(made)}, which did not enter it, so it cannot be left"
+                    " out: a layer under this policy only changes names that it reads"
+                )
+
+    def forward(
+        self, run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]], entering: Mapping[str, Tensor], layer: int
+    ) -> Mapping[str, Tensor]:
+        """See Policy."""
+        if self.training and float(torch.rand((), device="cpu")) < self.p:
+            return entering
+        return run(entering)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p:g}"

@@ -1,0 +1,88 @@
+"""after_step: unit_rows: vectors of the stream's width have norm 1, others are left alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.model.helpers import checked
+from transformula.model import Transformer, build
+from transformula.model.hook import Asked, asked
+
+NORMED = """
+words:
+  attention(x): |
+    q = vector.s(1) * l2norm(rotary(linear.query(x, width)), size=width // heads)
+    k = vector.s() * l2norm(rotary(linear.key(x, width)), size=width // heads)
+    y = linear.output(dot_attention(q, k, linear.value(x, width, bias=False)), width)
+before: x = l2norm(embed(tokens))
+layer: |
+  x = l2norm(x + abs(vector(0.05)) * (l2norm(attention(x)) - x))
+  x = l2norm(x + abs(vector(0.05)) * (l2norm(mlp(x)) - x))
+  x = x + lowrank(x, 3)
+output: logits = unembed(x)
+"""
+
+
+def with_hook(text: str, hook: str = "unit_rows") -> tuple[Transformer, Asked]:
+    model = build(checked(text))
+    model.architecture.hooks = {"after_step": hook}
+    found = asked(model.architecture, "after_step")
+    assert found is not None
+    return model, found
+
+
+def norms(model: Transformer, name: str, along: int) -> torch.Tensor:
+    return torch.linalg.vector_norm(model.get_parameter(name), dim=along)
+
+
+def test_rows_and_columns_of_the_width_have_norm_1() -> None:
+    model, step = with_hook(NORMED)
+    biases = {n: p.clone() for n, p in model.named_parameters() if p.dim() < 2}
+    step(model)
+    reading = ["attention.query", "attention.key", "attention.value", "mlp.up"]
+    writing = ["attention.output", "mlp.down"]
+    for layer in (1, 3):
+        for names, along in ((reading, 1), (writing, 0)):
+            for name in names:
+                found = norms(model, f"layers.{layer}.{name}.weight", along)
+                torch.testing.assert_close(found, torch.ones_like(found), rtol=1e-6, atol=1e-6)
+    for name in ("before.embed.weight", "output.unembed.weight"):
+        torch.testing.assert_close(norms(model, name, 1), torch.ones(11), rtol=1e-6, atol=1e-6)
+    for name, before in biases.items():
+        assert torch.equal(before, model.get_parameter(name))
+
+
+def test_it_is_a_projection() -> None:
+    model, step = with_hook(NORMED)
+    step(model)
+    before = {n: p.clone() for n, p in model.named_parameters()}
+    step(model)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter, before[name], rtol=1e-6, atol=1e-7)
+
+
+def test_a_row_of_zeros_stays_and_no_gradient_is_recorded() -> None:
+    model, step = with_hook("x = x + mlp(x)")
+    weight = model.get_parameter("layers.1.mlp.up.weight")
+    with torch.no_grad():
+        weight[0] = 0
+    step(model)
+    assert torch.equal(weight[0], torch.zeros_like(weight[0])) and weight.is_leaf and weight.grad_fn is None
+
+
+def test_which_square_matrices_write_can_be_said() -> None:
+    text = "x = x + linear.last(relu(linear.first(x, width)), width)"
+    model, step = with_hook(text, "unit_rows(columns='*.last.weight')")
+    step(model)
+    for name, along in (("first", 1), ("last", 0)):
+        torch.testing.assert_close(norms(model, f"layers.2.{name}.weight", along), torch.ones(32))
+    model, step = with_hook(text)
+    step(model)
+    torch.testing.assert_close(norms(model, "layers.2.last.weight", 1), torch.ones(32))
+
+
+def test_patterns_are_strings() -> None:
+    model, step = with_hook("x = x + mlp(x)", "unit_rows(3)")
+    with pytest.raises(Exception, match="columns is 3, and must be patterns"):
+        step(model)
