@@ -19,7 +19,8 @@ $(STAMP):
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)" -c constraints.txt
 	$(BIN)/python -m pip install --quiet "$$(grep '^setuptools==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[parquet,torchinfo,dev]'
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[parquet,torchinfo,dev,peers]'
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt timm torchscale
 	@rm -f .venv/set-up-*
 	@touch $@
 

@@ -1,0 +1,146 @@
+"""A case: a reference, a model of ours at the same sizes, and how the weights are carried over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tests.peers.carry import Theirs, Weights, carry, difference, in_double, randomise
+from transformula import gallery
+from transformula.language.check import check
+from transformula.language.model_file import read_text
+from transformula.words import vocabulary
+
+VOCAB, WIDTH, HEADS, CONTEXT, DEPTH = 53, 32, 4, 24, 3
+SIZES: Mapping[str, int] = {"vocab": VOCAB, "width": WIDTH, "heads": HEADS, "context": CONTEXT, "depth": DEPTH}
+"""Small, and all different, so that no two are mistaken for one another."""
+
+LENGTH = 12
+CHUNKS = (5, 1, 3, 1, 1, 1)
+
+TOLERANCE = 1e-9
+
+
+@dataclass
+class Pair:
+    """The two models of a case."""
+
+    theirs: nn.Module
+    text: str
+    """Our model: the name of a gallery entry, or a model file."""
+    weights: Callable[[Theirs], Weights]
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """Sizes besides SIZES."""
+    run: Callable[..., Tensor] | None = None
+    """Their output for the inputs, as a tensor; None: `theirs(*inputs)`."""
+    steps: Callable[[Tensor, tuple[int, ...]], Tensor] | None = None
+    """Their decoding with a cache, in chunks of these lengths; None: they are not asked to decode."""
+    inputs: Callable[[], tuple[Any, ...]] | None = None
+    """What both are called with; None: token ids."""
+    decodes: bool = True
+    """Whether ours is decoded step by step."""
+
+    def ours(self) -> nn.Module:
+        """Our model, with their weights."""
+        from transformula.model import build
+
+        own = self.text not in gallery.names()
+        stated = [f"{key}: {value}\n" for key, value in self.numbers.items() if own and key not in SIZES]
+        text = read_text("".join(stated) + self.text.lstrip("\n")) if own else gallery.load(self.text)
+        known = {key: value for key, value in SIZES.items() if key not in self.numbers}
+        model = build(check(text, vocabulary(), {**known, **self.numbers}), seed=0, dtype=torch.float64).eval()
+        carry(model, self.theirs, self.weights)
+        return model
+
+
+@dataclass(frozen=True)
+class Case:
+    """A reference by name, and what makes the pair."""
+
+    name: str
+    package: str
+    """The distribution that the reference comes from."""
+    reference: str
+    """The class, with the options that matter."""
+    entry: str
+    """The gallery's entry that is compared; empty: a formula that stands in the case."""
+    make: Callable[[], Pair]
+
+    @property
+    def version(self) -> str:
+        """Of the package installed, without the label of its build."""
+        return version(self.package).split("+")[0]
+
+    def compare(self) -> Compared:
+        """Build both, run both. Nothing is trained or downloaded."""
+        with torch.no_grad(), in_double():
+            pair = self.make()
+            pair.theirs.double().eval()
+            randomise(pair.theirs)
+            inputs = pair.inputs() if pair.inputs else (ids(),)
+            theirs = (pair.run or pair.theirs)(*inputs)
+            stepped = None if pair.steps is None else pair.steps(*inputs, CHUNKS)
+        ours = pair.ours()
+        assert not self.entry or pair.text == self.entry
+        with torch.no_grad():
+            whole = ours(*inputs)
+            off = difference(whole, theirs)
+            decoding = None
+            if pair.decodes:
+                decoding = difference(decoded(ours, inputs[0]), theirs if stepped is None else stepped)
+        return Compared(off, decoding, stepped is not None)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What was measured: differences over the largest number."""
+
+    whole: float
+    """Of one pass over all."""
+    decoding: float | None
+    """Of our decoding in chunks, against their decoding, or where they do not decode, their one pass."""
+    they_decoded: bool
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(
+    name: str, package: str, reference: str, entry: str = ""
+) -> Callable[[Callable[[], Pair]], Callable[[], Pair]]:
+    """Announce a case. Its function imports the package when it is called: some take seconds."""
+
+    def announce(make: Callable[[], Pair]) -> Callable[[], Pair]:
+        assert name not in CASES, name
+        CASES[name] = Case(name, package, reference, entry, make)
+        return make
+
+    return announce
+
+
+@cache
+def cases() -> Mapping[str, Case]:
+    """All cases, by name; imports none of their packages."""
+    import importlib
+    from pathlib import Path
+
+    for path in sorted((Path(__file__).parent / "cases").glob("*.py")):
+        importlib.import_module(f"tests.peers.cases.{path.stem}")
+    return CASES
+
+
+def ids(batch: int = 2, length: int = LENGTH, seed: int = 2) -> Tensor:
+    """Random token ids (batch, length)."""
+    return torch.randint(VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def decoded(model: Any, tokens: Tensor) -> Tensor:
+    """Ours in chunks."""
+    decoding = model.start(len(tokens), tokens.shape[1])
+    return torch.cat([model.step(chunk, decoding) for chunk in tokens.split(CHUNKS, 1)], 1)

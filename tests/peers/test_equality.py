@@ -1,0 +1,15 @@
+"""Ours equals published code of others: the same random weights, float64."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.peers.case import TOLERANCE, cases
+
+
+@pytest.mark.parametrize("name", cases())
+def test_equals_the_reference(name: str) -> None:
+    """One pass, and decoding in chunks against theirs; `carry` has asked that all parameters were used."""
+    measured = cases()[name].compare()
+    assert measured.whole <= TOLERANCE
+    assert measured.decoding is None or measured.decoding <= TOLERANCE
