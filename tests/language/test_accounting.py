@@ -85,3 +85,17 @@ def test_the_table_is_what_a_person_reads() -> None:
 def test_amounts_that_are_not_positive_are_refused() -> None:
     with pytest.raises(InputError, match="batch must be at least 1; given: 0"):
         counted(PRE_NORM, batch=0)
+
+
+def test_active_parameters_stand_beside_all_where_they_differ() -> None:
+    """Each position uses its active experts, the shared ones, the router, and everything else."""
+    text = "x = x + experts(x, n=8, active=2, hidden=16, shared=1, bias=False)"
+    made = counted(text, width=8, depth=3, vocab=10, before="x = embed.words(tokens)")
+    row = next(r for r in made.rows if r.section == "layers 1-3")
+    expert = 2 * 8 * 16
+    assert row.costs.parameters == 9 * expert + 8 * 8 and row.costs.active_parameters == 3 * expert + 8 * 8
+    totals = made.data["totals"]
+    assert totals["active_parameters"] == 3 * (3 * expert + 8 * 8) + 80
+    assert row.costs.flops_forward == 2 * (3 * expert + 8 * 8) + 2 * 2 * 8
+    assert "active" in repr(made) and f"{totals['active_parameters']:,} active" in repr(made)
+    assert "active" not in repr(counted(PRE_NORM))

@@ -34,6 +34,8 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("dot_attention", Q, {"softmax": False}),
     *[("mlp", X, o) for o in ({}, {"gated": True}, {"bias": False, "hidden": 7}, {"gated": True, "bias": False})],
     *[("mlp", X, {"activation": a}) for a in ("gelu_tanh", "relu", "silu", "quick_gelu")],
+    *[("experts", X, {"n": 5, "hidden": 6, **o}) for o in ({}, {"gated": True, "shared": 2}, {"active": 4})],
+    *[("experts", X, {"n": 3, "bias": False, **o}) for o in ({}, {"gated": True, "shared": 1}, {"active": 3})],
     ("linear", X, {"size": 5}),
     ("linear", X, {"size": 5, "bias": False}),
     ("lowrank", X, {"rank": 3}),

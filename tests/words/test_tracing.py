@@ -14,6 +14,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("attention", {"rotary": 100, "qk_norm": "head", "kv_heads": 2, "window": 3}),
     ("attention", {"cap": 5, "dropout": 0.1}),
     ("mlp", {"gated": True, "activation": "silu"}),
+    ("experts", {"n": 5, "gated": True, "shared": 2, "hidden": 7}),
+    ("experts", {"n": 4, "active": 1, "renormalise": False, "activation": "relu"}),
     ("rmsnorm", {}),
     ("sinusoids", {}),
     ("positions", {}),

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import gallery
 from ..errors import InputError
-from ..language.accounting import summary
+from ..language.accounting import parameters_in_words, summary
 from ..language.analysis import WIDTH, Analysis, analyse
 from ..language.canonical import formula_hash, wiring_key_of
 from ..language.diagram import draw_text
@@ -64,7 +64,7 @@ class Explanation:
         rows = [self.diagram, "", *self.part_rows(), "", repr(self.analysis).rstrip(), ""]
         totals = self.totals
         size = (
-            f"{totals['parameters']:,} parameters, {totals['parameters_without_embeddings']:,} without embeddings; "
+            f"{parameters_in_words(totals)}; "
             f"{totals['flops_per_token']:,.0f} FLOPs a token, forward and backward; "
             f"cache {totals['cache_bytes']:,.0f} bytes a position; hash {self.hash[:12]}"
         )

@@ -1,6 +1,7 @@
 """What a model costs, from its graph alone: shapes, parameters, FLOPs and memory, for each line of the formula.
 
     parameters  numbers that are learned; a module called twice is counted once, where it is called first
+    active      those of them that one position uses: fewer where each uses a few of many experts
     FLOPs       floating-point operations a token of the matrix products (2 for a multiplication and an addition); the
                 backward pass costs twice the forward pass. Attention is counted at the mean span: the mean number of
                 keys that a query sees, (length + 1) / 2 in a causal stack without a window
@@ -12,7 +13,7 @@ All follow from the words' records; no tensor is made. A test holds the paramete
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,18 +22,28 @@ from .graph import Architecture, Call, Section, Stack, Value
 from .numbers import evaluate_text
 from .source import Place
 
-FIELDS = ("parameters", "embeddings", "flops_forward", "flops_backward", "activation_bytes", "cache_bytes")
+FIELDS = (
+    "parameters",
+    "active_parameters",
+    "embeddings",
+    "flops_forward",
+    "flops_backward",
+    "activation_bytes",
+    "cache_bytes",
+)
 
 
 @dataclass
 class Costs:
     """The costs of one line, of one evaluation of it.
 
-    embeddings is the part of the parameters that stands in tables of inputs; FLOPs are those of a token;
-    activation_bytes those of the whole batch; cache_bytes those of a position of one row.
+    active_parameters is the part of the parameters that one position uses (tables count whole); embeddings the part
+    that stands in tables of inputs; FLOPs are those of a token; activation_bytes those of the whole batch; cache_bytes
+    those of a position of one row.
     """
 
     parameters: int = 0
+    active_parameters: int = 0
     embeddings: int = 0
     flops_forward: float = 0
     flops_backward: float = 0
@@ -98,31 +109,43 @@ class Summary:
         }
 
     def __repr__(self) -> str:
-        head = ["", "result", "parameters", "FLOPs/token", "backward", "activations", "cache/position"]
+        head = ["", "result", "parameters", "active", "FLOPs/token", "backward", "activations", "cache/position"]
         table: list[list[str]] = []
         section = ""
         for row in self.rows:
             if row.section != section:
                 section = row.section
-                table.append([section + (f" (each, {row.count} times)" if row.count > 1 else "")] + [""] * 6)
+                table.append(
+                    [section + (f" (each, {row.count} times)" if row.count > 1 else "")] + [""] * (len(head) - 1)
+                )
             c = row.costs
             table.append([f"  {_shortened(row.line)}", row.shape, *_cells(c)])
         table.append(["whole model", "", *_cells(self.totals)])
-        widths = [max(len(r[i]) for r in [head, *table]) for i in range(7)]
+        if self.totals.active_parameters == self.totals.parameters:
+            head, *table = ([*r[:3], *r[4:]] for r in [head, *table])
+        widths = [max(len(r[i]) for r in [head, *table]) for i in range(len(head))]
         widths[0] = max([len(head[0]), *(len(r[0]) for r in table if any(r[1:]))])
         name = self.name or "model"
         lines = [f"{name}: length {self.length:,}, batch {self.batch:,}, {self.number_bytes} bytes a number"]
         for row_ in [head, *table]:
             cells = [row_[0].ljust(widths[0]), row_[1].ljust(widths[1])]
-            cells += [row_[i].rjust(widths[i]) for i in range(2, 7)]
+            cells += [row_[i].rjust(widths[i]) for i in range(2, len(head))]
             lines.append("  ".join(cells).rstrip())
         totals = self.data["totals"]
         lines.append(
-            f"{totals['parameters']:,} parameters, {totals['parameters_without_embeddings']:,} without embeddings; "
+            f"{parameters_in_words(totals)}; "
             f"{_amount(totals['flops_per_token'])} FLOPs a token, forward and backward; cache of a whole row "
             f"{_bytes(totals['cache_bytes_row'])}"
         )
         return "\n".join(lines)
+
+
+def parameters_in_words(totals: Mapping[str, Any]) -> str:
+    """How many parameters there are: all, those that a position uses where it is not all, those without tables."""
+    said = f"{totals['parameters']:,} parameters, "
+    if totals["active_parameters"] != totals["parameters"]:
+        said += f"{totals['active_parameters']:,} active, "
+    return f"{said}{totals['parameters_without_embeddings']:,} without embeddings"
 
 
 def summary(architecture: Architecture, length: int | None = None, batch: int = 1, number_bytes: int = 4) -> Summary:
@@ -170,6 +193,7 @@ class Counter:
         self.sizes = module_sizes(architecture)
         self.inputs = {c.path for s in architecture.sections() for c in _calls(s) if c.word.kind == "input"}
         self.modules = {path: sum(sizes.values()) for path, sizes in self.sizes.items()}
+        self.active = {path: sum(sizes.values()) for path, sizes in module_sizes(architecture, active=True).items()}
         self.seen: set[str] = set()
 
     def rows(self, section: Section, stack: Stack) -> list[Row]:
@@ -194,7 +218,9 @@ class Counter:
         call = value.call
         if call is None:
             return costs
-        names = {**call.numbers, "length": self.length, "span": self.span(value, stack)}
+        # an option of a word may be called length (a convolution's): the sequence's is `positions` too
+        names = {**call.numbers, "length": self.length, "span": self.span(value, stack), **call.options}
+        names["positions"] = self.length
         costs.flops_forward = evaluate_text(call.word.flops, names)
         costs.flops_backward = 2 * costs.flops_forward
         costs.activation_bytes = evaluate_text(call.word.saved, names) * self.batch * self.length * self.number_bytes
@@ -202,6 +228,7 @@ class Counter:
         if call.path not in self.seen:
             self.seen.add(call.path)
             costs.parameters = self.modules.get(call.path, 0)
+            costs.active_parameters = self.active.get(call.path, 0)
             costs.embeddings = costs.parameters if call.path in self.inputs else 0
         for template in call.inner.values():
             for inner in template.values:
@@ -214,6 +241,7 @@ class Counter:
                 if path not in self.seen:
                     self.seen.add(path)
                     costs.parameters += self.modules.get(path, 0)
+                    costs.active_parameters += self.active.get(path, 0)
         return costs
 
     def bytes_of(self, value: Value) -> float:
@@ -233,22 +261,23 @@ class Counter:
         return float(window * (window + 1) / 2 + (length - window) * window) / length
 
 
-def module_sizes(architecture: Architecture) -> dict[str, dict[str, int]]:
-    """Path of every module -> its own parameters -> how many numbers each holds. A module of two faces has both's."""
+def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, dict[str, int]]:
+    """Path of every module -> its own parameters -> how many numbers each holds, or with `active`, how many of them a
+    position uses. A module of two faces has both's."""
     found: dict[str, dict[str, int]] = {}
     for section in architecture.sections():
         for value in section.calls():
             assert value.call is not None
-            _sizes_into(found, value.call, value.call.path)
+            _sizes_into(found, value.call, value.call.path, active)
             for template in value.call.inner.values():
                 for inner in template.values:
                     if inner.call is not None:
-                        _sizes_into(found, inner.call, f"{value.call.path}.{inner.call.path}")
+                        _sizes_into(found, inner.call, f"{value.call.path}.{inner.call.path}", active)
     return found
 
 
-def _sizes_into(found: dict[str, dict[str, int]], call: Call, path: str) -> None:
-    for name, text in call.word.parameters.items():
+def _sizes_into(found: dict[str, dict[str, int]], call: Call, path: str, active: bool) -> None:
+    for name, text in {**call.word.parameters, **(call.word.active if active else {})}.items():
         size = int(evaluate_text(text, call.numbers))
         if size:
             here = found.setdefault(path, {})
@@ -292,6 +321,7 @@ def _shortened(text: str, most: int = 60) -> str:
 def _cells(costs: Costs) -> list[str]:
     return [
         f"{costs.parameters:,}" if costs.parameters else "",
+        f"{costs.active_parameters:,}" if costs.parameters else "",
         _amount(costs.flops_forward),
         _amount(costs.flops_backward),
         _bytes(costs.activation_bytes),

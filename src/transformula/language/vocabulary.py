@@ -73,6 +73,7 @@ class WordRecord:
     padding      the word must know which positions are real (`real=`, see words/word.py)
     positional   the word must know at which position it stands (so decoding hands it `at`)
     parameters   name -> expression: how many numbers it holds (0: it is not there)
+    active       name -> expression: how many of a parameter's numbers one position uses, where not all (experts)
     flops        expression: floating-point operations a position forward (matrix products: 2 a multiply-add);
                  `span` is the mean number of keys a query sees, `length` the sequence
     state        expression: numbers kept for each past position in step-by-step decoding
@@ -102,6 +103,7 @@ class WordRecord:
     padding: bool = False
     positional: bool = False
     parameters: Mapping[str, str] = field(default_factory=dict)
+    active: Mapping[str, str] = field(default_factory=dict)
     flops: str = "0"
     state: str = "0"
     saved: str = "0"

@@ -288,45 +288,6 @@ def pick() -> None:
 
 
 @word(
-    "experts",
-    streams=("x",),
-    kind="channels",
-    width="x",
-    built=False,
-    options={
-        "n": {"type": "whole", "minimum": 1, "shapes": True, "help": "how many experts"},
-        "active": {"type": "whole", "default": "min(2, n)", "minimum": 1, "help": "how many each position uses"},
-        "hidden": {"type": "whole", "default": "4 * x", "minimum": 1, "shapes": True, "help": "hidden width of one"},
-        "shared": {"type": "whole", "default": 0, "minimum": 0, "shapes": True, "help": "experts that all use"},
-        "gated": {"type": "flag", "default": False, "shapes": True, "help": "whether a second matrix gates the hidden"},
-        "activation": {
-            "type": "choice",
-            "default": "gelu",
-            "choices": ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"],
-            "help": "the function between the matrices",
-        },
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether the experts have biases"},
-    },
-    parameters={
-        "router.weight": "n * x",
-        "gate.weight": "(n + shared) * hidden * x if gated else 0",
-        "gate.bias": "(n + shared) * hidden if gated and bias else 0",
-        "up.weight": "(n + shared) * hidden * x",
-        "up.bias": "(n + shared) * hidden if bias else 0",
-        "down.weight": "(n + shared) * hidden * x",
-        "down.bias": "(n + shared) * x if bias else 0",
-    },
-    checks={"active <= n": "{active} active experts of {n}"},
-    flops="2 * n * x + 2 * x * hidden * (active + shared) * (3 if gated else 2)",
-    saved="x + n + (active + shared) * (x + hidden * (4 if gated else 2))",
-    equation="y = sum over the active experts e of softmax(router x)_e mlp_e(x)",
-    source="Shazeer et al., 1701.06538; Mixtral, 2401.04088",
-)
-def experts() -> None:
-    """A mixture of MLPs; reports the balance of their load as a named loss."""
-
-
-@word(
     "batchnorm",
     streams=("x",),
     kind="norm",

@@ -1,0 +1,285 @@
+"""A mixture of MLPs of which each position uses a few: `experts`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from . import cpu
+from .mlp import ACTIVATIONS
+from .word import Affine, GeneratorFor, Word, empty, fill, fill_normal, spread, word
+
+
+@word(
+    "experts",
+    streams=("x",),
+    kind="channels",
+    width="x",
+    padding=True,
+    options={
+        "n": {"type": "whole", "minimum": 1, "shapes": True, "help": "how many experts are chosen from"},
+        "active": {
+            "type": "whole",
+            "default": "min(2, n)",
+            "minimum": 1,
+            "help": "how many of them each position uses",
+        },
+        "hidden": {"type": "whole", "default": "4 * x", "minimum": 1, "shapes": True, "help": "hidden width of one"},
+        "shared": {"type": "whole", "default": 0, "minimum": 0, "shapes": True, "help": "further ones, used by all"},
+        "gated": {"type": "flag", "default": False, "shapes": True, "help": "whether a second matrix gates the hidden"},
+        "activation": {
+            "type": "choice",
+            "default": "gelu",
+            "choices": ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"],
+            "help": "the function between the matrices",
+        },
+        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether the experts have biases"},
+        "renormalise": {
+            "type": "flag",
+            "default": True,
+            "help": "whether the weights of the active ones sum to 1 (Mixtral) or are shares of all (Switch, DeepSeek)",
+        },
+        "balance": {
+            "type": "number",
+            "default": 0.01,
+            "minimum": 0,
+            "help": "weight of the loss that evens the experts' load in training; 0: none",
+        },
+    },
+    parameters={
+        "router.weight": "n * x",
+        "gate.weight": "n * hidden * x if gated else 0",
+        "gate.bias": "n * hidden if gated and bias else 0",
+        "up.weight": "n * hidden * x",
+        "up.bias": "n * hidden if bias else 0",
+        "down.weight": "n * hidden * x",
+        "down.bias": "n * x if bias else 0",
+        "shared.gate.weight": "shared * hidden * x if gated else 0",
+        "shared.gate.bias": "shared * hidden if gated and bias else 0",
+        "shared.up.weight": "shared * hidden * x",
+        "shared.up.bias": "shared * hidden if bias else 0",
+        "shared.down.weight": "shared * hidden * x",
+        "shared.down.bias": "x if bias and shared else 0",
+    },
+    active={
+        "gate.weight": "active * hidden * x if gated else 0",
+        "gate.bias": "active * hidden if gated and bias else 0",
+        "up.weight": "active * hidden * x",
+        "up.bias": "active * hidden if bias else 0",
+        "down.weight": "active * hidden * x",
+        "down.bias": "active * x if bias else 0",
+    },
+    checks={
+        "active <= n": "{active} active experts of {n}",
+        "active > 1 or n == 1 or not renormalise": "with one active expert its weight, made to sum to 1, is always 1, "
+        "and the router learns nothing from the task: give renormalise=False",
+    },
+    flops="2 * n * x + 2 * active * x + 2 * x * hidden * (active + shared) * (3 if gated else 2)",
+    saved="x + n + active * 2 * x + (active + shared) * hidden * (4 if gated else 2)",
+    equation="y = sum over the active experts e of w_e mlp_e(x) + sum over the shared ones s of mlp_s(x), w = softmax "
+    "of (router x)_e over the active ones",
+    source="Shazeer et al., 1701.06538; Switch, 2101.03961; Mixtral, 2401.04088; shared: DeepSeekMoE, 2401.06066",
+)
+class Experts(Word):
+    """y = sum over the active experts e of w_e mlp_e(x) + sum over the shared experts s of mlp_s(x).
+
+    x and y are (batch, length, x); mlp_e is `mlp`'s equation with weights of its own. Each position chooses the
+    `active` experts with the largest r = router.weight x. Their weights:
+
+        renormalise        w = softmax of r over the chosen: they sum to 1, and equal the chosen ones' shares of the
+                           softmax over all, divided by their sum (Mixtral, Qwen3)
+        not renormalise    w = the chosen ones' shares of the softmax over all n, which sum to less than 1 (Switch,
+                           DeepSeekMoE, OLMoE); with one active expert only so does the router learn from the task
+
+    The softmax is in float32 at least. No position is dropped, however many choose one expert (departing from Switch,
+    whose experts have a capacity), and no noise is added to r (departing from Shazeer et al.).
+
+    Named loss, in training: `balance`, to be added to the task's,
+
+        balance * n * sum over e of f_e p_e
+
+    where f_e is the share of all choices that fell on expert e, and p_e the mean over the real positions of the softmax
+    over all n. It is `balance` where the load is even, up to n times that where all choose the same. (Switch, equation
+    4, for any number of active experts; `transformers` divides by the positions and not by the choices, and so has
+    `active` times as much.) A module that is called several times in a pass tells that of its last call.
+
+    Parameters: router.weight (n, x); up.weight and gate.weight (n, hidden, x), down.weight (n, x, hidden), their biases
+    in one row each, expert after expert; shared.up.weight (shared hidden, x), ...: the shared experts' sum is one mlp
+    of their widths together. Matrices from N(0, 1 / (3 fan_in)), a fan_in of one expert; biases 0.
+
+    Cost: rows are sorted by expert, and each expert multiplies its own: a position pays for `active + shared` experts,
+    in decoding too. Traced code (torch.compile, torch.export) must have shapes that no data decide: there every
+    expert sees every position, n / active times the products.
+    """
+
+    def __init__(
+        self,
+        x: int,
+        n: int,
+        active: int,
+        hidden: int,
+        shared: int = 0,
+        gated: bool = False,
+        activation: str = "gelu",
+        bias: bool = True,
+        renormalise: bool = True,
+        balance: float = 0.01,
+    ) -> None:
+        super().__init__()
+        self.router = Affine(x, n, False)
+        self.gate = Matrices(n, x, hidden, bias) if gated else None
+        self.up = Matrices(n, x, hidden, bias)
+        self.down = Matrices(n, hidden, x, bias)
+        self.shared = Shared(x, shared * hidden, gated, bias) if shared else None
+        self.n, self.active, self.hidden, self.balance = n, active, hidden, balance
+        self.activation, self.renormalise = activation, renormalise
+        self._balance: Tensor | None = None
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        self.router.initial_values(generator_for, "router")
+        for name in ("gate", "up", "down"):
+            matrices: Matrices | None = getattr(self, name)
+            if matrices is not None:
+                fill_normal(matrices.weight, generator_for(f"{name}.weight"), spread(matrices.weight.shape[-1]))
+                fill(matrices.bias, 0)
+        if self.shared is not None:
+            self.shared.initial_values(generator_for, self.hidden)
+
+    def losses(self) -> dict[str, Tensor]:
+        """{"balance": what the last pass in training adds to the loss}; empty before one, and with `balance=0`."""
+        return {} if self._balance is None else {"balance": self._balance}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what a pass has left belongs to its graph: it is neither copied nor pickled
+        return {**self.__dict__, "_balance": None}
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        flat = x.reshape(-1, x.shape[-1])
+        chosen, weights, shares = self.route(flat)
+        if self.training and self.balance:
+            self._balance = self._uneven(chosen, shares, None if real is None else real.reshape(-1))
+        made = self._everywhere if cpu.tracing() or x.is_meta else self._sorted
+        y = made(flat, chosen, weights)
+        if self.shared is not None:
+            y = y + self.shared(flat, ACTIVATIONS[self.activation])
+        return y.reshape(x.shape)
+
+    def route(self, flat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(chosen (rows, active), their weights, the softmax over all (rows, n)) of rows (rows, x)."""
+        logits = self.router(flat)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        best, chosen = logits.topk(self.active, -1)
+        shares = torch.softmax(logits, -1)
+        weights = torch.softmax(best, -1) if self.renormalise else shares.gather(-1, chosen)
+        return chosen, weights, shares
+
+    def _uneven(self, chosen: Tensor, shares: Tensor, real: Tensor | None) -> Tensor:
+        """balance n sum_e f_e p_e, over the real rows."""
+        hits = torch.zeros_like(shares).scatter_(-1, chosen, 1.0)
+        if real is None:
+            share, mean = hits.mean(0) / self.active, shares.mean(0)
+        else:
+            counted = real.to(shares.dtype)
+            rows = counted.sum().clamp(min=1)
+            share, mean = counted @ hits / (rows * self.active), counted @ shares / rows
+        return self.balance * self.n * (share * mean).sum()
+
+    def _sorted(self, flat: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """The active experts' weighted sum: rows in order of their expert, each expert over its own."""
+        choices = chosen.flatten()
+        order = choices.argsort(stable=True)
+        counts = torch.bincount(choices, minlength=self.n).tolist()
+        used = [e for e, count in enumerate(counts) if count]
+        rows = torch.split(flat.index_select(0, order // self.active), [counts[e] for e in used])
+        up, down = self.up.of(used), self.down.of(used)
+        gate = None if self.gate is None else self.gate.of(used)
+        activate = ACTIVATIONS[self.activation]
+        made = []
+        for place, x in enumerate(rows):
+            h = F.linear(x, *up[place])
+            h = activate(h) if gate is None else activate(F.linear(x, *gate[place])) * h
+            made.append(F.linear(h, *down[place]))
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order), device=order.device)
+        if not made:
+            return torch.zeros_like(flat)
+        y = torch.cat(made).index_select(0, back).view(*chosen.shape, -1)
+        # a product of its own for each row: y (rows, active, x)
+        return torch.bmm(weights.to(y.dtype)[:, None], y)[:, 0]
+
+    def _everywhere(self, flat: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """The same sum with every expert over every row, most with weight 0: two products, whose shapes are fixed."""
+        spreads = torch.zeros(flat.shape[0], self.n, dtype=weights.dtype, device=flat.device)
+        spreads = spreads.scatter(-1, chosen, weights)
+        activate = ACTIVATIONS[self.activation]
+        h = F.linear(flat, self.up.weight.flatten(0, 1), self.up.bias)
+        if self.gate is None:
+            h = activate(h)
+        else:
+            h = activate(F.linear(flat, self.gate.weight.flatten(0, 1), self.gate.bias)) * h
+        spreads = spreads.to(h.dtype)
+        h = h.view(flat.shape[0], self.n, self.hidden) * spreads[..., None]
+        # sum over e of down_e h_e
+        y: Tensor = h.flatten(1) @ self.down.weight.transpose(1, 2).flatten(0, 1).to(h.dtype)
+        if self.down.bias is not None:
+            y = y + spreads @ self.down.bias.view(self.n, -1).to(h.dtype)
+        return y
+
+    def extra_repr(self) -> str:
+        return f"active={self.active}, activation={self.activation!r}, renormalise={self.renormalise}"
+
+
+class Matrices(nn.Module):
+    """n matrices with their biases: weight (n, size, x), bias (n size,) or None."""
+
+    def __init__(self, n: int, x: int, size: int, bias: bool) -> None:
+        super().__init__()
+        self.weight = empty(n, size, x)
+        # one row, as biases are to initial values and optimisers
+        self.bias = empty(n * size) if bias else None
+
+    def of(self, used: list[int]) -> list[tuple[Tensor, Tensor | None]]:
+        """(matrix, bias) of each of these experts: views."""
+        n = self.weight.shape[0]
+        bias = None if self.bias is None else self.bias.view(n, -1)
+        if torch.is_grad_enabled():
+            # all at once: the backward pass of one index would make the whole table's gradient, for each expert
+            matrices = self.weight.unbind()
+            biases: Sequence[Tensor | None] = [None] * n if bias is None else bias.unbind()
+            return [(matrices[e], biases[e]) for e in used]
+        return [(self.weight[e], None if bias is None else bias[e]) for e in used]
+
+    def forward(self) -> None:
+        raise NotImplementedError("it holds the experts' matrices; `Experts` multiplies")
+
+    def extra_repr(self) -> str:
+        n, size, x = self.weight.shape
+        return f"n={n}, {x}, {size}, bias={self.bias is not None}"
+
+
+class Shared(nn.Module):
+    """The experts that all positions use, side by side: one mlp whose hidden width is all of theirs."""
+
+    def __init__(self, x: int, hidden: int, gated: bool, bias: bool) -> None:
+        super().__init__()
+        self.gate = Affine(x, hidden, bias) if gated else None
+        self.up = Affine(x, hidden, bias)
+        self.down = Affine(hidden, x, bias)
+
+    def initial_values(self, generator_for: GeneratorFor, one: int) -> None:
+        """Fill; `one` is the hidden width of one expert, by which `down` is drawn: the sum of several is larger."""
+        if self.gate is not None:
+            self.gate.initial_values(generator_for, "shared.gate")
+        self.up.initial_values(generator_for, "shared.up")
+        fill_normal(self.down.weight, generator_for("shared.down.weight"), spread(one))
+        fill(self.down.bias, 0)
+
+    def forward(self, x: Tensor, activate: Callable[[Tensor], Tensor]) -> Tensor:
+        h = self.up(x)
+        h = activate(h) if self.gate is None else activate(self.gate(x)) * h
+        result: Tensor = self.down(h)
+        return result
