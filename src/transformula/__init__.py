@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from . import gallery as gallery
     from .api.model import Model as Model
     from .api.model import explain as explain
+    from .api.model import nearest as nearest
     from .api.model import summary as summary
     from .api.run import Evaluation as Evaluation
     from .api.run import Run as Run
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .errors import TransformulaError as TransformulaError
 
 __version__ = "0.1.0"
-__all__ = ["Model", "Run", "TransformulaError", "evaluate", "explain", "gallery", "summary", "train"]
+__all__ = ["Model", "Run", "TransformulaError", "evaluate", "explain", "gallery", "nearest", "summary", "train"]
 
 
 def __getattr__(name: str) -> Any:

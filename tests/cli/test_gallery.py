@@ -47,6 +47,56 @@ def test_a_misspelt_name_and_a_missing_one(capsys: pytest.CaptureFixture[str]) -
     assert "two names" in printed(capsys, "diff", "pre-norm", status=2)
 
 
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("serch", "did you mean search?"),
+        ("lst", "did you mean list"),
+        ("prenorm", "did you mean: gallery show pre-norm?"),
+        ("b2t", "did you mean: gallery show b2t?"),
+        ("zyzzyva", "known: diff, draw, list, search, show"),
+    ],
+)
+def test_a_misspelt_action(capsys: pytest.CaptureFixture[str], typed: str, wanted: str) -> None:
+    assert wanted in printed(capsys, typed, status=2)
+
+
+POST = "x = norm(x + attention(x)); x = norm(x - mlp(x))"
+
+
+def test_like(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = printed(capsys, "--like", POST, "--count", "3").splitlines()
+    assert [row.split()[1] for row in rows[1:4]] == ["post-norm", "b2t", "hybridnorm"]
+    assert rows[4] == "" and "- post-norm" in rows and "+ yours" in rows and "+ x = norm(x - mlp(x))" in rows
+    assert max(map(len, rows)) <= 100
+    data = json.loads(printed(capsys, "--like", POST, "--json"))
+    assert len(data["neighbours"]) == 5 and data["neighbours"][0]["name"] == "post-norm"
+    assert data["neighbours"][0]["distance"] > 0 and data["difference"]["models"] == ["post-norm", "yours"]
+    path = tmp_path / "like.svg"
+    assert "wrote" in printed(capsys, "--like", POST, "--out", str(path)) and "<svg" in path.read_text(encoding="utf-8")
+    assert printed(capsys, "--like", POST, "--ascii").isascii()
+
+
+def test_like_a_file_and_a_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("layer: x = x + norm(attention(x)); x = x + norm(mlp(x))\nheads: 4\n", encoding="utf-8")
+    assert {row.split()[1] for row in printed(capsys, "--like", str(path)).splitlines()[1:3]} == {"olmo2", "res-post"}
+    first = printed(capsys, "--like", "rezero").splitlines()[1]
+    assert first.split()[:2] == ["0", "skipinit"], "an entry is not near itself"
+    assert json.loads(printed(capsys, "--like", "rezero", "--json"))["neighbours"][0]["differs"] == [
+        "without dropout",
+        "each call has weights of its own",
+    ]
+    assert "did you mean" in printed(capsys, "--like", "x = x + attenion(x)", status=2)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("list", "--like", "b2t"), ("list", "--count", "3"), ("--like", "b2t", "--count", "0")]
+)
+def test_what_does_not_go_with_like(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+    assert "error" in printed(capsys, *arguments, status=2)
+
+
 def test_draw_in_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     shown = printed(capsys, "draw", "pre-norm", "--ascii", "--whole")
     assert shown.isascii() and "[attention]" in shown and "unembed" in shown

@@ -10,6 +10,7 @@ HOMES = {
     "Run": "run",
     "evaluate": "run",
     "explain": "model",
+    "nearest": "model",
     "summary": "model",
     "train": "run",
 }

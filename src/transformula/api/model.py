@@ -1,4 +1,4 @@
-"""`Model`, and what a formula says and costs: `explain`, `summary`."""
+"""`Model`, and what a formula says, costs and resembles: `explain`, `summary`, `nearest`."""
 
 from __future__ import annotations
 
@@ -42,6 +42,21 @@ def summary(
 
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
     return count(architecture, length=length, batch=batch)
+
+
+def nearest(model: str | Path | Model, *, count: int = 5, use: Sequence[str] = (), **changes: Any) -> Any:
+    """The entries of the gallery nearest to a wiring, by edits of its layers' graphs, and what differs from the first.
+
+    count  how many entries
+
+    The result's `repr` is the page that a person reads, `.data` what a program reads. Needs no torch.
+    """
+    from ..inspection import nearest as find
+
+    if count < 1:
+        raise InputError(f"count must be at least 1; given: {count}")
+    architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
+    return find(architecture, known_words(use), count)
 
 
 class Model:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..errors import InputError
+from ..errors import InputError, UnknownName, nearest
 from .explain import USE
 from .options import Given, Parser, prints
 
@@ -17,13 +17,16 @@ Wirings and whole models by name, each with its paper.
   search WORDS       entries whose name, paper or text has these words
   show NAME          the text of an entry
   draw MODEL         its diagram: plain text, or an SVG file with --out
-  diff MODEL MODEL   what differs between two models"""
+  diff MODEL MODEL   what differs between two models
+
+--like MODEL         the entries nearest to a formula, a file or a name, and what differs from the first"""
 
 EXAMPLES = [
     "transformula gallery search norm",
     "transformula gallery show pre-norm",
     "transformula gallery draw pre-norm --out pre-norm.svg",
     "transformula gallery diff pre-norm post-norm",
+    'transformula gallery --like "x = norm(x + attention(x)); x = x + mlp(x)"',
 ]
 
 ACTIONS = {"list": 0, "search": None, "show": 1, "draw": 1, "diff": 2}
@@ -33,9 +36,11 @@ ACTIONS = {"list": 0, "search": None, "show": 1, "draw": 1, "diff": 2}
 def run(arguments: Sequence[str]) -> int:
     """Look into the gallery."""
     parser = Parser("gallery", WHAT, EXAMPLES, "[ACTION] [NAME ...]")
-    parser.add_argument("action", nargs="?", choices=list(ACTIONS), default="list", help="(default: list)")
+    parser.add_argument("action", metavar="ACTION", nargs="?", help=f"{', '.join(ACTIONS)} (default: list)")
     parser.add_argument("names", metavar="NAME", nargs="*", help="what to search, show, draw or compare")
-    parser.add_argument("--out", metavar="FILE", help="where `draw` and `diff` write an SVG")
+    parser.add_argument("--like", metavar="MODEL", help="the nearest entries")
+    parser.add_argument("--count", metavar="N", type=int, help="how many entries --like shows (default: 5)")
+    parser.add_argument("--out", metavar="FILE", help="where `draw`, `diff` and --like write an SVG")
     parser.add_argument("--whole", action="store_true", help="draw what stands before and after the layers too")
     parser.add_argument("--open", metavar="WORD", action="append", default=[], help="draw inside this definition too")
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
@@ -44,11 +49,43 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_model_options()
     given = parser.parse(arguments)
     action, names = given["action"], given["names"]
+    if given["like"] is not None:
+        if action is not None:
+            raise InputError(f"--like takes no action beside it (got {action}); see: {parser.prog} --help")
+        return like(given["like"], given)
+    if given["count"] is not None:
+        raise InputError(f"--count says how many entries --like shows; see: {parser.prog} --help")
+    action = known(action) if action is not None else "list"
     wanted = ACTIONS[action]
     if (wanted is None and not names) or (wanted is not None and len(names) != wanted):
         count = "words" if wanted is None else ("no name", "one name", "two names")[wanted]
         raise InputError(f"gallery {action} takes {count}, and got {len(names)}; see: {parser.prog} --help")
     return int({"list": entries, "search": entries, "show": show, "draw": draw, "diff": diff}[action](names, given))
+
+
+def known(action: str) -> str:
+    """The action, if it is one; a name of the gallery in its place is told how to be shown."""
+    from .. import gallery
+
+    if action in ACTIONS:
+        return action
+    names = [action] if action in gallery.names() else nearest(action, gallery.names(), 1)
+    if names and not nearest(action, ACTIONS):
+        raise InputError(f"unknown action {action!r}; did you mean: gallery show {names[0]}?", near=names)
+    raise UnknownName("action", action, ACTIONS)
+
+
+def like(name: str, given: Given) -> int:
+    """The entries nearest to a model."""
+    from ..api import nearest
+
+    count = 5 if given["count"] is None else given["count"]
+    found = nearest(name, count=count, use=given["use"], **given.model)
+    if given["out"] is not None:
+        return write(given["out"], found.difference.svg())
+    plain = given["ascii"] or not prints("│")
+    print(json.dumps(found.data, indent=1) if given["json"] else found.text(ascii=plain))
+    return 0
 
 
 def entries(words: Sequence[str], given: Given) -> int:

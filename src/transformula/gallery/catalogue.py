@@ -5,22 +5,29 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..language.canonical import formula_hash, wiring_key_of
+from ..language.canonical import formula_hash
 from ..language.check import check
+from ..language.distance import shape_of, unseen
 from ..language.model_file import read_file
 from ..language.vocabulary import Vocabulary
 from .reader import FOLDER, names
 
 
 def make_index(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
-    """Name -> about, wiring key and hash of every entry. Raises FormulaError for an entry that is not a formula."""
+    """Name -> about, wiring key, hash, shape and what the key leaves out, of every entry.
+
+    Raises FormulaError for an entry that is not a formula.
+    """
     made: dict[str, dict[str, Any]] = {}
     for name in names():
         text = read_file(FOLDER / f"{name}.yaml")
+        architecture, shape = check(text, vocabulary), shape_of(text, vocabulary)
         made[name] = {
             "about": dict(text.about),
-            "wiring": wiring_key_of(text, vocabulary),
-            "hash": formula_hash(check(text, vocabulary)),
+            "wiring": shape.key,
+            "hash": formula_hash(architecture),
+            "unseen": unseen(architecture),
+            "shape": shape.data,
         }
     return made
 

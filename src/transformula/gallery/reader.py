@@ -6,6 +6,8 @@ An entry is a model file in `entries/`; its key `about` holds, besides the equat
     kind          one of KINDS
     why           what the wiring does and why, in one or two sentences
     equation      how far the equation was checked: "checked in ...", "from memory", "as the source notes give it"
+    checked_against  published code that the tests run beside the entry, with the same weights, and find equal: package,
+                  version, class (`tests/peers`); several stand apart by "; "
     paper, authors, year, arxiv
     claim         the headline result; claim_source says where it was read, or "from memory"
     sound         for an unsound wiring, the name of the sound one that it is nearest to
@@ -18,14 +20,17 @@ that listing reads one file. An entry that the index lacks is read from its own 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownName
 from ..language.model_file import ModelText, read_file
+
+if TYPE_CHECKING:
+    from ..language.distance import Shape
 
 FOLDER = Path(__file__).parent / "entries"
 INDEX = Path(__file__).parent / "index.json"
@@ -44,7 +49,7 @@ KINDS = (
 """What an entry changes, in the order in which the gallery's page shows them."""
 
 REQUIRED = ("title", "kind", "why", "equation")
-ABOUT = (*REQUIRED, "paper", "authors", "year", "arxiv", "claim", "claim_source", "sound", "cost")
+ABOUT = (*REQUIRED, "checked_against", "paper", "authors", "year", "arxiv", "claim", "claim_source", "sound", "cost")
 """The keys of `about`."""
 
 
@@ -59,6 +64,10 @@ class Entry:
     """Its wiring key: equal for relatives. Empty where the index does not hold the entry yet."""
     hash: str = ""
     """The hash of its canonical form, with its own numbers."""
+    unseen: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """What the wiring key leaves out: "norms", "chance", "shared"."""
+    layers: Sequence[Any] = ()
+    """Its shape as data; empty where the index does not hold the entry yet."""
 
     @property
     def title(self) -> str:
@@ -69,6 +78,13 @@ class Entry:
     def year(self) -> int | None:
         """The year of its paper, None where there is none."""
         return int(self.about["year"]) if "year" in self.about else None
+
+    @cached_property
+    def shape(self) -> Shape | None:
+        """Its wiring, for comparing; None where the index does not hold the entry yet."""
+        from ..language.distance import Shape  # listing needs none of it
+
+        return Shape.read(self.wiring, self.layers) if self.wiring else None
 
     @cached_property
     def text(self) -> ModelText:
@@ -94,7 +110,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def index() -> Mapping[str, Mapping[str, Any]]:
-    """Name -> {"about", "wiring", "hash"}, as committed in `index.json`."""
+    """Name -> {"about", "wiring", "hash", "unseen", "shape"}, as committed in `index.json`."""
     found: dict[str, dict[str, Any]] = json.loads(INDEX.read_text(encoding="utf-8")) if INDEX.is_file() else {}
     return found
 
@@ -107,7 +123,8 @@ def entry(name: str) -> Entry:
     known = index().get(name)
     if known is None:
         return Entry(name, path, read_file(path).about)
-    return Entry(name, path, known["about"], known["wiring"], known["hash"])
+    more = known.get("unseen", {}), known.get("shape", ())
+    return Entry(name, path, known["about"], known["wiring"], known["hash"], *more)
 
 
 def load(name: str) -> ModelText:

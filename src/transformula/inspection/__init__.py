@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Explanation", "explained"]
+HOMES = {"Explanation": "explanation", "explained": "explanation", "Nearest": "neighbours", "nearest": "neighbours"}
+__all__ = ["Explanation", "Nearest", "explained", "nearest"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.explanation"), name)
+    return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)

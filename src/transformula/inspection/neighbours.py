@@ -1,0 +1,118 @@
+"""The gallery's entries nearest to a wiring, by edits of its layers' graphs, and what differs from the first."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from .. import gallery
+from ..language.analysis import WIDTH
+from ..language.canonical import formula_hash
+from ..language.check import check
+from ..language.diagram import difference
+from ..language.diagram.differences import Difference
+from ..language.distance import Shape, distance, shape_of, unseen
+from ..language.graph import Architecture
+from ..language.vocabulary import Vocabulary
+
+YOURS = "yours"
+"""What a wiring without a name is called."""
+
+LAST = ("source notes", "whole model")
+"""Kinds of entries that come after others of the same wiring."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """One entry. `distance` in edits a layer, 0 for the same wiring; `differs`: what the wiring key does not count."""
+
+    name: str
+    title: str
+    distance: float
+    differs: tuple[str, ...] = ()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {"name": self.name, "title": self.title, "distance": self.distance, "differs": list(self.differs)}
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """What `nearest` returns: `neighbours`, nearest first, and the `difference` from the first.
+
+    Its `repr` is the page for a person; `.data` is for programs.
+    """
+
+    architecture: Architecture
+    neighbours: Sequence[Neighbour]
+    first: Architecture
+
+    @cached_property
+    def difference(self) -> Difference:
+        """What differs between the wiring and the nearest entry: equations, parts, edges."""
+        name = self.architecture.name
+        yours = YOURS if not name or name == self.first.name else name
+        return difference(self.first, replace(self.architecture, name=yours))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {"neighbours": [n.data for n in self.neighbours], "difference": self.difference.data}
+
+    def text(self, ascii: bool = False) -> str:
+        """The page; `ascii` draws without other characters."""
+        rows = ["nearest in the gallery, by edits a layer (0: the same wiring)"]
+        width = max(len(n.name) for n in self.neighbours)
+        for n in self.neighbours:
+            said = f"{n.title} ({', '.join(n.differs)})" if n.differs else n.title
+            first = f"  {n.distance:<5.3g} {n.name:<{width}}  "
+            rows += textwrap.wrap(said, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
+        return "\n".join([*rows, "", self.difference.text(ascii)])
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What an entry of the same wiring has that mine has not, or the other way, in words; see `distance.unseen`."""
+    found: list[str] = []
+    norms = list(theirs.get("norms", ()))
+    if norms != list(mine.get("norms", ())) and norms:
+        found.append(f"its norm is {' and '.join(norms)}")
+    for word in theirs.get("chance", ()):
+        if word not in mine.get("chance", ()):
+            found.append(f"with {word}")
+    found += [f"without {word}" for word in mine.get("chance", ()) if word not in theirs.get("chance", ())]
+    for name in theirs.get("shared", ()):
+        if name not in mine.get("shared", ()):
+            found.append("its layers share weights" if name == "layers" else f"one {name} for several calls")
+    for name in mine.get("shared", ()):
+        if name not in theirs.get("shared", ()):
+            found.append(f"{'each layer' if name == 'layers' else 'each call'} has weights of its own")
+    return tuple(found)
+
+
+def neighbours(architecture: Architecture, vocabulary: Vocabulary, shape: Shape | None = None) -> list[Neighbour]:
+    """All entries but the wiring itself, nearest first; among equals those first that differ least otherwise."""
+    text = architecture.text
+    mine, own, hash = shape or shape_of(text, vocabulary), unseen(architecture), formula_hash(architecture)
+    found: list[tuple[tuple[object, ...], Neighbour]] = []
+    for entry in gallery.entries():
+        theirs = entry.shape
+        if theirs is None:  # not in the index yet
+            theirs = shape_of(entry.text, vocabulary)
+        apart = distance(mine, theirs)
+        if entry.name == architecture.name and not apart:
+            continue
+        different = () if apart else differs(own, entry.unseen)
+        order = (apart, entry.hash != hash, len(different), entry.about["kind"] in LAST, entry.name)
+        found.append((order, Neighbour(entry.name, entry.title, apart, different)))
+    return [neighbour for _, neighbour in sorted(found, key=lambda pair: pair[0])]
+
+
+def nearest(architecture: Architecture, vocabulary: Vocabulary, count: int = 5) -> Nearest:
+    """The `count` nearest entries. `vocabulary` is what the model was checked with."""
+    found = neighbours(architecture, vocabulary)[:count]
+    return Nearest(architecture, found, check(gallery.load(found[0].name), vocabulary))

@@ -1,0 +1,64 @@
+"""The nearest entries of the gallery: ranked, with what the wiring key does not count, and what differs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from transformula import Model, gallery, nearest
+from transformula.errors import InputError
+from transformula.inspection.neighbours import differs
+
+
+def test_of_equal_distance_the_one_that_differs_least_comes_first() -> None:
+    found = nearest("x = x + attention(norm(x)); x = x + mlp(norm(x))", count=20).neighbours
+    assert found[0].name == "pre-norm" and not found[0].differs
+    said = {n.name: n.differs for n in found if n.distance == 0}
+    assert said["dyt"] == ("its norm is dyt",) and said["gpt2"] == ("with dropout",)
+    assert [n.distance for n in found] == sorted(n.distance for n in found)
+
+
+def test_a_model_is_taken_too_and_its_own_entry_is_left_out() -> None:
+    found = nearest(Model("post-norm", depth=3, width=32, heads=2))
+    assert found.neighbours[0].distance > 0 and found.data["difference"]["models"][1] == "post-norm"
+    assert all(n.name != "post-norm" for n in nearest("post-norm").neighbours)
+
+
+def test_what_differs_is_said_from_the_side_of_the_entry() -> None:
+    plain = {"norms": ["layernorm"], "chance": [], "shared": []}
+    other = {"norms": ["rmsnorm"], "chance": ["dropout"], "shared": ["layers", "scalar.gain"]}
+    assert differs(plain, plain) == ()
+    assert differs(plain, other) == (
+        "its norm is rmsnorm",
+        "with dropout",
+        "its layers share weights",
+        "one scalar.gain for several calls",
+    )
+    assert differs(other, plain) == (
+        "its norm is layernorm",
+        "without dropout",
+        "each layer has weights of its own",
+        "each call has weights of its own",
+    )
+
+
+def test_an_entry_that_the_index_lacks_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformula.gallery import reader
+
+    known = {name: row for name, row in gallery.index().items() if name != "b2t"}
+    monkeypatch.setattr(reader, "index", lambda: known)
+    assert nearest("y = norm(x + attention(x)); x = norm(x + y + mlp(y))").neighbours[0].name == "b2t"
+
+
+def test_how_many() -> None:
+    assert len(nearest("pre-norm", count=2).neighbours) == 2
+    with pytest.raises(InputError, match="at least 1"):
+        nearest("pre-norm", count=0)
+
+
+def test_no_torch() -> None:
+    program = "import sys; from transformula import nearest; repr(nearest('b2t')); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
