@@ -68,6 +68,14 @@ def test_gain_is_xavier_times_it() -> None:
     assert made["words.weight"] == pytest.approx(128**-0.5 * gain, rel=0.05)
 
 
+def test_gain_of_experts_is_that_of_one_matrix() -> None:
+    text = "x = x + experts(x, n=16, hidden=64)"
+    made = deviations(build(checked(text, width=32, depth=1, init={"*.experts.*": "gain 1"})))
+    for name in ("up", "down"):
+        assert made[f"layers.1.experts.{name}.weight"] == pytest.approx((2 / (32 + 64)) ** 0.5, rel=0.05)
+    assert made["layers.1.experts.router.weight"] == pytest.approx((2 / (32 + 16)) ** 0.5, rel=0.15)
+
+
 def test_only_matrices_are_drawn() -> None:
     model = build(checked(GPT2))
     norm = model.layers["1"].attention_input_norm

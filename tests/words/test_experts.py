@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.words.helpers import VOCABULARY, make, random_weights
-from transformula.language.messages import FormulaError
 from transformula.language.check import check
+from transformula.language.messages import FormulaError
 from transformula.language.model_file import from_formula
 from transformula.words.experts import Experts
 from transformula.words.mlp import ACTIVATIONS

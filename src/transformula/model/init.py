@@ -76,8 +76,16 @@ def read_rules(model: Transformer) -> dict[str, float]:
             if not found:
                 raise nothing_matched(part.strip(), list(matrices), [n for n, _ in model.named_parameters()])
             for name in found:
-                rules[name] = deviation_of(name, matrices[name])
+                rules[name] = deviation_of(*fans(model, name))
     return rules
+
+
+def fans(model: nn.Module, name: str) -> tuple[int, int]:
+    """(fan in, fan out) of a matrix: what its module says where it holds several in one tensor, else by its shape."""
+    owner, _, _ = name.rpartition(".")
+    stated: tuple[int, int] | None = getattr(model.get_submodule(owner), "fans", None)
+    matrix = model.get_parameter(name)
+    return stated or (matrix[0].numel(), matrix.shape[0])
 
 
 def nothing_matched(pattern: str, matrices: list[str], names: list[str]) -> InputError:
@@ -97,8 +105,8 @@ def nothing_matched(pattern: str, matrices: list[str], names: list[str]) -> Inpu
     )
 
 
-def read_value(source: Source, numbers: Mapping[str, Any]) -> Callable[[str, nn.Parameter], float]:
-    """What gives the standard deviation for a matrix. Raises FormulaError for an expression that is none."""
+def read_value(source: Source, numbers: Mapping[str, Any]) -> Callable[[int, int], float]:
+    """What gives the standard deviation for a matrix's (fan in, fan out). Raises FormulaError where it is no number."""
     text = source.text.strip()
     xavier = text.startswith("gain ")
     if xavier:
@@ -112,11 +120,8 @@ def read_value(source: Source, numbers: Mapping[str, Any]) -> Callable[[str, nn.
 
     value = deviation_checked(node, evaluate(node, look), source)
 
-    def deviation(name: str, matrix: nn.Parameter) -> float:
-        if not xavier:
-            return value
-        fan_out, fan_in = matrix.shape[0], matrix[0].numel()
-        return float(value * (2 / (fan_in + fan_out)) ** 0.5)
+    def deviation(fan_in: int, fan_out: int) -> float:
+        return float(value * (2 / (fan_in + fan_out)) ** 0.5) if xavier else value
 
     return deviation
 

@@ -234,10 +234,14 @@ class Experts(Word):
 
 
 class Matrices(nn.Module):
-    """n matrices with their biases: weight (n, size, x), bias (n size,) or None."""
+    """n matrices with their biases: weight (n, size, x), bias (n size,) or None.
+
+    fans  (fan in, fan out) of one, for the `init` hook
+    """
 
     def __init__(self, n: int, x: int, size: int, bias: bool) -> None:
         super().__init__()
+        self.fans = (x, size)
         self.weight = empty(n, size, x)
         # one row, as biases are to initial values and optimisers
         self.bias = empty(n * size) if bias else None
