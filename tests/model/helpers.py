@@ -34,7 +34,7 @@ NOT_BUILT = {
     *("vaswani", "t5", "t5v11", "bart", "pegasus", "clip", "transparent"),  # several stacks
     *("albert", "universal"),  # shared layers
     *("deberta1", "deberta3", "vit", "xlnet", "uvit", "hyper", "mhc", "mudd", "mixtral", "mla"),  # words
-    *("realformer", "xl", "ngpt", "admin"),  # the port of scores; hooks
+    *("realformer", "xl"),  # the port of scores; hooks
 }
 
 

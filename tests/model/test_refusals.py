@@ -22,7 +22,7 @@ BEFORE = "x = embed.words(tokens)"
             "\nwords:\n  near(i, j): m = i - j < 3\nlayer: x = x + attention(x, mask=near)",
             r"attention\(mask=\), a formula over scores, is not built yet",
         ),
-        ("\npolicy: halt\nlayer: x = x + mlp(x)", "the hook `policy` is not built yet"),
+        ("\ncarry: 8\nlayer: x = x + mlp(x)", "the hook `carry` is not built yet"),
         ("x = x + mix(x[:], dynamic=True)", r"layer 1: layer, line 1: mix\(dynamic=True\) is not built yet"),
         (
             "x = x + attention.a(x, window=3)\nx = x + attention.a(x, window=5)",

@@ -14,11 +14,12 @@ from ..words.word import word_class
 from .codegen import SectionCode, Ways, sources_of
 from .files import PseudoFile
 from .formula import Recipe
+from .hook import asked
 from .init import fill_model
 from .modules import Spot, construct, is_function, make_face, place_module, refuse, spots
 from .sequences import decoded, stack_of
 from .transformer import Layer, Transformer
-from .whole import given_to, layer_path, model_code
+from .whole import given_to, layer_path, model_code, policy_path
 
 Path = tuple[str, ...]
 
@@ -43,6 +44,7 @@ def build(
     model, layers = generate(architecture, recipe, found, borrowed)
     with torch.device(device) if device is not None else contextlib.nullcontext():
         place_all(architecture, recipe, found, model, layers)
+        place_policies(architecture, model)
     for where, paths in borrowed.items():
         layers[where].borrowed = [model.get_submodule(path) for path in paths]
     if dtype is not None:
@@ -63,6 +65,7 @@ def generate(
         forward[index], _ = function_of(architecture, section, found, borrowed)
         step[index], sites = function_of(architecture, section, found, borrowed, step=True)
         recipe.sites.append(sites)
+        recipe.functions.append(forward[index])
         if section.where == "layer":
             path = layer_path(architecture, section)
             if path not in layers:
@@ -108,6 +111,14 @@ def place_all(
                     if spot.faces:
                         module.faces = [make_face(recipe, module, spot, call) for call in spot.faces]
                     place_module(model, full.split("."), module, full)
+
+
+def place_policies(architecture: Architecture, model: Transformer) -> None:
+    """Make the policy that each stack runs its layers under, if the model asks for one."""
+    found = asked(architecture, "policy")
+    for stack in architecture.stacks if found is not None else ():
+        path = policy_path(stack)
+        place_module(model, path, found(stack), ".".join(path))  # type: ignore[misc]
 
 
 def function_of(

@@ -116,6 +116,12 @@ def asked(architecture: Architecture | None, key: str) -> Asked | None:
     return Asked(key, name, function, bound(f"{here(source)}: {name}", [p.name for p in known], items, options, known))
 
 
+def check_hooks(architecture: Architecture) -> None:
+    """Raise InputError for a hook that is not known, or not with these options. Schedules are looked up by training."""
+    for key in HOOKS:
+        asked(architecture, key)
+
+
 def bound(
     who: str,
     names: list[str],

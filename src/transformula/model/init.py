@@ -1,4 +1,4 @@
-"""Initial values: each word's own, then the `init` hook's.
+"""Initial values: each word's own, then the `init` hook's, then what `after_step` makes of them.
 
     init:
       "*.weight": 0.02
@@ -28,6 +28,7 @@ from ..language.parser import parse_expression
 from ..language.source import Source
 from ..language.syntax import Name, Node
 from ..words.word import Word, fill_normal
+from .hook import Policy, asked
 
 if TYPE_CHECKING:
     from .transformer import Transformer
@@ -43,13 +44,16 @@ def fill_model(model: Transformer, seed: int) -> None:
     """Give every parameter its initial value."""
     rules = read_rules(model)
     for path, module in model.named_modules():
-        if isinstance(module, Word):
+        if isinstance(module, (Word, Policy)):
             fill_word(module, path, seed)
     for name, deviation in rules.items():
         fill_normal(model.get_parameter(name), generator_of(seed, name), deviation)
+    project = asked(model.architecture, "after_step")
+    if project is not None and not any(p.device.type == "meta" for p in model.parameters()):
+        project(model)
 
 
-def fill_word(module: Word, path: str, seed: int) -> None:
+def fill_word(module: Word | Policy, path: str, seed: int) -> None:
     """The word's own initial values; `path` is its name in the model."""
     if any(p.device.type == "meta" for p in module.parameters()):
         return

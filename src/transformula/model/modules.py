@@ -17,6 +17,7 @@ from ..words.word import Word, word_class
 from .codegen import SectionCode, Ways, sources_of
 from .files import PseudoFile
 from .formula import Formula, Recipe
+from .hook import check_hooks
 from .sequences import across, stack_of
 
 NOT_BUILT = "is not built yet: it can be checked and explained, not run"
@@ -73,9 +74,9 @@ class Spot:
 
 def refuse(architecture: Architecture) -> None:
     """Raise InputError for what can be checked and is not built, with its place."""
-    for hook in architecture.hooks:
-        if hook != "init":
-            raise InputError(f"the hook `{hook}` {NOT_BUILT}; without that key in the file the model is built")
+    if "carry" in architecture.hooks:
+        raise InputError(f"the hook `carry` {NOT_BUILT}; without that key in the file the model is built")
+    check_hooks(architecture)
     for section in architecture.sections():
         for value in section.calls():
             refuse_call(value, section)

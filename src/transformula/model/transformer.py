@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, did_you_mean, nearest
-from ..language.graph import Architecture
+from ..language.graph import Architecture, Section
 from ..language.model_file import ModelText
 from ..words.word import Word
 from .decoding import Decoding
 from .formula import Formula
+from .hook import asked
 from .modules import spots, text_of
 from .sequences import DECODED, decoded, entering, named
 from .whole import layer_path, leaving, plan_of
@@ -145,15 +146,20 @@ class Transformer(Formula):
         decoding.advance(tokens.shape[1], new)
         return result
 
-    def layer_modules(self) -> Iterator[tuple[Any, Layer]]:
-        """(section, module) of every layer, stack by stack; layers that share weights have one module."""
-        for section in self.architecture.sections():
-            if section.where == "layer":
-                yield section, self.get_submodule(".".join(layer_path(self.architecture, section)))  # type: ignore[misc]
+    def layer_modules(self) -> list[Layer]:
+        """The module of every layer, stack by stack; layers that share weights have one."""
+        sections = [s for s in self.architecture.sections() if s.where == "layer"]
+        paths = dict.fromkeys(layer_path(self.architecture, s) for s in sections)
+        return [self.get_submodule(".".join(path)) for path in paths]  # type: ignore[misc]
 
-    def run_layers(self, entering_values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def run_layers(
+        self,
+        entering_values: Mapping[str, Tensor],
+        each: Callable[[Section, dict[str, Tensor]], None] | None = None,
+    ) -> dict[str, Tensor]:
         """Run the layers of the last stack alone, evaluating: from the values of names (and inputs) on entering to
-        those on leaving. What another stack made is called by that stack's name.
+        those on leaving. What another stack made is called by that stack's name. `each` is told what every layer
+        leaves.
 
         History 0 is what enters; what `after` and the output read is returned. For invariants such as the gain of the
         skip path. Raises InputError for names that are missing.
@@ -165,18 +171,23 @@ class Transformer(Formula):
         training = self.training
         self.eval()
         try:
-            for section, layer in self.layer_modules():
-                if section.stack != stack.name:
+            for index, section in enumerate(self.architecture.sections()):
+                if section not in stack.layers:
                     continue
+                layer = self.get_submodule(".".join(layer_path(self.architecture, section)))
                 keys = [k for k, _ in entering(section, stack.causal, False, set())]
                 missing = [named(k) for k in keys if k not in now and k[0] != "real"]
                 if missing:
                     raise InputError(f"{section.title} reads {', '.join(missing)}, which was not given")
                 names = leaving(section)
                 if names:
-                    made = layer(*(now.get(k) for k in keys))
-                    values = made if len(names) > 1 else (made,)
-                    now.update({("now", n): v for n, v in zip(names, values, strict=True)})
+                    given = [now.get(k) for k in keys]
+                    code = self._recipe.functions[index]
+                    made = layer(*given) if type(layer).forward is code else code(layer, *given)
+                    values = dict(zip(names, made if len(names) > 1 else (made,), strict=True))
+                    now.update({("now", name): value for name, value in values.items()})
+                    if each is not None:
+                        each(section, values)
                 now |= {("past", stack.name, k[1], section.number): v for k, v in now.items() if k[0] == "now"}
         finally:
             self.train(training)
@@ -193,11 +204,25 @@ class Transformer(Formula):
                 found.update({f"{path}.{name}": loss for name, loss in losses().items()})
         return found
 
+    def calibrate(self, *inputs: Tensor, **named_inputs: Any) -> str:
+        """Do what the model's `calibrate` hook asks for, over one batch: the inputs as for a call.
+
+        The trainer does it before the first step. Returns a line that says what was done; "" where the model asks for
+        nothing.
+        """
+        found, training = asked(self.architecture, "calibrate"), self.training
+        if found is None:
+            return ""
+        try:
+            return str(found(self.train(), lambda: self(*inputs, **named_inputs)))
+        finally:
+            self.train(training)
+
     @contextmanager
     def silent(self) -> Iterator[None]:
         """Within it every sublayer of the layers (a call that mixes positions or channels) yields 0."""
         hooks = []
-        for module in {m: None for _, layer in self.layer_modules() for m in (*layer.modules(), *layer.lent())}:
+        for module in {m: None for layer in self.layer_modules() for m in (*layer.modules(), *layer.lent())}:
             if isinstance(module, Word) and module.record.sublayer:
                 hooks.append(module.register_forward_hook(_zero))
         try:

@@ -10,7 +10,7 @@ Names and history are local registers between calls of the sections; a value is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..language.graph import Architecture, Section
+from ..language.graph import Architecture, Section, Stack
 from ..language.model_file import INPUTS
 from .codegen import Body, Piece, load, module_at
 from .files import Span, register
@@ -202,6 +202,17 @@ def model_code(architecture: Architecture, functions: dict[int, Any], mode: str)
             function = load(body.object(found), span)
             owner = layer_path(architecture, section) if section.where == "layer" else ()
             arguments.insert(0, module_at(owner, span))
+        if section.where == "layer" and "policy" in architecture.hooks:
+            entering = [k[1] if k[0] == "now" else "" for k, _ in given_to(architecture, section, mode != "forward")]
+            before = len(arguments) - len(entering) - (2 if mode == "step" else 0)
+            entering = [""] * before + entering + [""] * (len(arguments) - before - len(entering))
+            arguments = [
+                module_at(policy_path(stack_of(architecture, section)), span),
+                function,
+                *(constant(c, span) for c in (section.number, tuple(entering), tuple(leaving(section)))),
+                *arguments,
+            ]
+            function = load(body.object(under_policy), span)
         piece = Piece(ast.Call(function, arguments, [], **span), [registers[g] for g in task.given])
         names = body.assign(piece, [uses.get(m, 0) for m in task.made], span)
         registers.update(zip(task.made, names, strict=True))
@@ -240,6 +251,33 @@ def layer_path(architecture: Architecture, section: Section) -> tuple[str, ...]:
     stack = stack_of(architecture, section)
     number = stack.share[section.number - 1] if stack.share is not None else section.number
     return (*((stack.name,) if stack.name else ()), "layers", str(number))
+
+
+def policy_path(stack: Stack) -> tuple[str, ...]:
+    """Where the policy stands that a stack's layers run under, if the model asks for one."""
+    return (*((stack.name,) if stack.name else ()), "policy")
+
+
+def under_policy(
+    policy: Callable[..., Mapping[str, Any]],
+    function: Callable[..., Any],
+    layer: int,
+    names: tuple[str, ...],
+    left: tuple[str, ...],
+    *given: Any,
+) -> Any:
+    """What a layer leaves, run by a policy.
+
+    function  of the layer: `function(*given)` gives the values of the names `left`, alone or as a tuple
+    names     for each argument the name whose value on entering it is; "" for what the policy does not see
+    """
+
+    def run(values: Mapping[str, Any]) -> dict[str, Any]:
+        made = function(*[values[name] if name else one for name, one in zip(names, given, strict=True)])
+        return dict(zip(left, made if len(left) > 1 else (made,), strict=True))
+
+    found = policy(run, {name: one for name, one in zip(names, given, strict=True) if name}, layer)
+    return found[left[0]] if len(left) == 1 else tuple(found[name] for name in left)
 
 
 def row_span(rows: Sequence[str], index: int) -> Span:

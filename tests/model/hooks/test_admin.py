@@ -22,8 +22,7 @@ output: logits = unembed.words(x)
 
 
 def calibrated(text: str = ADMIN, passes: int = 1) -> tuple[Transformer, str, int]:
-    model = build(checked(text), seed=1)
-    model.architecture.hooks = {"calibrate": "admin"}
+    model = build(checked(text, calibrate="admin"), seed=1)
     found = asked(model.architecture, "calibrate")
     assert found is not None
     count = 0
@@ -104,9 +103,35 @@ def test_what_it_cannot_set(layer: str, message: str) -> None:
 
 
 def test_no_pass_is_an_error() -> None:
-    model = build(checked(ADMIN))
-    model.architecture.hooks = {"calibrate": "admin"}
+    model = build(checked(ADMIN, calibrate="admin"))
     found = asked(model.architecture, "calibrate")
     assert found is not None
     with pytest.raises(InputError, match="did not reach layers.1.vector"):
         found(model, lambda: None)
+
+
+def test_calibrate_of_the_model_does_it() -> None:
+    by_hand, said, _ = calibrated()
+    model = build(checked(ADMIN, calibrate="admin"), seed=1).eval()
+    assert model.calibrate(tokens(4, 12)) == said and not model.training
+    assert factors(model) == factors(by_hand)
+    assert build(checked(ADMIN)).calibrate(tokens()) == ""
+
+
+def test_each_stack_begins_with_1() -> None:
+    layer = "x = norm(vector(1) * x + attention(x))"
+    text = f"""
+one:
+  depth: 2
+  before: x = embed.words(tokens)
+  layer: {layer}
+two:
+  depth: 2
+  before: x = one
+  layer: {layer}
+calibrate: admin
+"""
+    model = build(checked(text))
+    assert "4 factors on the skip: 1 to" in model.calibrate(tokens())
+    assert all(model.get_submodule(f"{stack}.layers.1.vector")().eq(1).all() for stack in ("one", "two"))
+    assert not model.get_submodule("two.layers.2.vector")().eq(1).any()

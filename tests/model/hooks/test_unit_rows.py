@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.model.helpers import checked
+from transformula.errors import InputError
 from transformula.model import Transformer, build
 from transformula.model.hook import Asked, asked
 
@@ -25,8 +26,10 @@ output: logits = unembed(x)
 
 
 def with_hook(text: str, hook: str = "unit_rows") -> tuple[Transformer, Asked]:
-    model = build(checked(text))
-    model.architecture.hooks = {"after_step": hook}
+    model = build(checked(text, after_step=hook))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(3)
     found = asked(model.architecture, "after_step")
     assert found is not None
     return model, found
@@ -83,6 +86,11 @@ def test_which_square_matrices_write_can_be_said() -> None:
 
 
 def test_patterns_are_strings() -> None:
-    model, step = with_hook("x = x + mlp(x)", "unit_rows(3)")
-    with pytest.raises(Exception, match="columns is 3, and must be patterns"):
-        step(model)
+    with pytest.raises(InputError, match="columns is 3, and must be patterns"):
+        with_hook("x = x + mlp(x)", "unit_rows(3)")
+
+
+def test_initial_values_have_norm_1_already() -> None:
+    model = build(checked("x = x + mlp(x)", after_step="unit_rows"))
+    torch.testing.assert_close(norms(model, "layers.2.mlp.up.weight", 1), torch.ones(128))
+    build(checked("x = x + mlp(x)", after_step="unit_rows"), device="meta")
