@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.backends import mkldnn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.words.helpers import VOCABULARY, at, generator_for, make
+from transformula.errors import InputError
 from transformula.language.numbers import evaluate_text
 from transformula.words.word import word_class
 
@@ -66,6 +68,16 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("dot", {"a": 32, "b": 32}, {}),
     ("dropout", X, {"p": 0.3}),
     ("droppath", X, {}),
+    *[("conv", X, {"length": 3, **o}) for o in ({}, {"size": 12, "bias": False}, {"depthwise": True}, {"stride": 2})],
+    ("conv", X, {"length": 1}),
+    *[(name, X, options) for name in ("rnn", "gru", "lstm") for options in ({}, {"size": 12})],
+    *[("linear_attention", X, o) for o in ({}, {"heads": 2, "size": 6, "bias": False})],
+    ("mean", X, {}),
+    *[("pick", X, o) for o in ({"n": 2}, {"at": "end"})],
+    *[("batchnorm", X, o) for o in ({}, {"weight": False}, {"bias": False, "eps": 1e-3, "momentum": 0.5})],
+    *[("learned", {}, {"rows": 9, **o}) for o in ({}, {"size": 7})],
+    ("prepend", {"a": 32, "b": 32}, {}),
+    *[("patches", {"image": 1}, {"size": 4, **o}) for o in ({}, {"bias": False}, {"width": 12})],
     *[(f, X, {}) for f in "relu gelu silu tanh sigmoid softplus softmax exp log sqrt abs".split()],
 ]
 IDS = [f"{name}-{'-'.join(widths)}-{n}" for n, (name, widths, _) in enumerate(CASES)]
@@ -78,12 +90,20 @@ def streams_of(
     """Random streams for a word."""
     if name == "embed":
         return [torch.randint(2, (BATCH, length))]
+    if name == "patches":
+        return [torch.rand(BATCH, 3, 8, 2 * length, dtype=dtype)]
     copies = ENTRIES if "entries" in widths else 1
     return [torch.rand(BATCH, length, w, dtype=dtype) + 0.1 for w in widths.values() for _ in range(copies)]
 
 
 def built(name: str, widths: dict[str, int], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return make(name, widths, ENTRIES if "entries" in widths else 0, **options)
+
+
+def with_lengths(name: str, names: dict[str, Any], length: int) -> dict[str, Any]:
+    """The names of an expression of costs, at a length: an option that is called so hides the sequence's."""
+    hidden = {option: names[option] for option in VOCABULARY[name].options}
+    return {**names, "span": length, "length": length, **hidden, "positions": length}
 
 
 def test_every_built_word_is_here() -> None:
@@ -109,7 +129,9 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     result = module(*streams_of(name, widths))
     assert result.shape[-1] == evaluate_text(record.width, names)
     if record.value == "stream":
-        assert result.dim() == 3 and result.shape[1] == (names["rows"] if not widths else LENGTH)
+        lengths = {"mean": 1, "pick": 1, "prepend": 2 * LENGTH}
+        expected = lengths.get(name, LENGTH // names.get("stride", 1))
+        assert result.dim() == 3 and result.shape[1] == (names["rows"] if not widths else expected)
 
 
 @pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
@@ -127,11 +149,11 @@ def test_flops_are_those_stated(name: str, widths: dict[str, int], options: dict
     if options.get("window"):
         return  # fewer products than the square that the counter sees
     module, names = built(name, widths, options)
-    names |= {"span": LENGTH, "length": LENGTH}
-    # PyTorch's own attention on a CPU is not counted; by plain products it is
-    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+    # PyTorch's own attention and LSTM on a CPU are not counted; by plain products they are
+    plain = mkldnn.flags(enabled=False)  # type: ignore[no-untyped-call]
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), plain:
         module(*streams_of(name, widths))
-    stated = evaluate_text(VOCABULARY[name].flops, names) * BATCH * LENGTH
+    stated = evaluate_text(VOCABULARY[name].flops, with_lengths(name, names, LENGTH)) * BATCH * LENGTH
     assert counter.get_total_flops() == stated
 
 
@@ -141,11 +163,15 @@ def test_state_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     if record.reach != "past":
         return
     module, names = built(name, widths, options)
+    if name == "prepend" or names.get("stride", 1) > 1:
+        with pytest.raises(InputError, match="cannot be decoded step by step"):
+            module.start(BATCH, 64, torch.float32, "cpu")
+        return
     state = module.start(BATCH, 64, torch.float32, "cpu")
     module.step(*streams_of(name, widths, length=64), state=state, at=at([0, 0]))
     tensors = state.values() if isinstance(state, dict) else vars(state).values()
     kept = sum(t.numel() for t in tensors if isinstance(t, torch.Tensor))
-    assert kept == BATCH * 64 * evaluate_text(record.state, {**names, "length": 64})
+    assert kept == BATCH * 64 * evaluate_text(record.state, with_lengths(name, names, 64))
 
 
 @pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)

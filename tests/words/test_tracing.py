@@ -21,6 +21,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("positions", {}),
     ("rotary", {}),
     ("shift", {}),
+    ("conv", {"length": 4, "depthwise": True}),
+    ("conv", {"length": 3, "size": 32}),
+    ("rnn", {}),
+    ("gru", {}),
+    ("lstm", {}),
+    ("linear_attention", {}),
     ("gate", {}),
 ]
 

@@ -66,7 +66,7 @@ class WordRecord:
     kind         one of KINDS; `positions` and `channels` are sublayers; `chance` and `function` transparent for roles
     value        what the result is: "stream", "coefficient" or "scores"
     width        expression: the result's width
-    sequence     "first" (that of the first stream), "own" (a new one), "none"
+    sequence     "first" (that of the first stream), "own" (a new one), "none"; or an expression that gives one of them
     equal        streams must have equal widths
     reach        "token", "past" or "all": what of its own sequence a position sees
     back         of reach "past": how many positions back a position sees, as an expression; "" where nothing bounds it
@@ -75,7 +75,8 @@ class WordRecord:
     parameters   name -> expression: how many numbers it holds (0: it is not there)
     active       name -> expression: how many of a parameter's numbers one position uses, where not all (experts)
     flops        expression: floating-point operations a position forward (matrix products: 2 a multiply-add);
-                 `span` is the mean number of keys a query sees, `length` the sequence
+                 `span` is the mean number of keys a query sees, `length` the sequence's (`positions`, too, for words
+                 with an option called length)
     state        expression: numbers kept for each past position in step-by-step decoding
     saved        expression: numbers kept for the backward pass, for each position
     checks       condition -> message shown where it does not hold; {name} is replaced by the value

@@ -150,8 +150,11 @@ class WordCalls(Expressions):
             if inner_width:
                 call.inner[role] = self.template(inner_width, node, scope)
         first = streams[0][1] if streams else None
-        sequence = first.sequence if record.sequence == "first" and first else ""
-        if record.sequence == "own":
+        whose = record.sequence
+        if whose not in ("first", "own", "none"):
+            whose = expression(record, whose, environment, node.place)
+        sequence = first.sequence if whose == "first" and first else ""
+        if whose == "own":
             sequence = f"{name}.{len(scope.section.values)}.{scope.section.title}"
         kind = record.value
         if record.kind in ("function", "shape", "chance") and first and first.kind in ("coefficient", "scores"):

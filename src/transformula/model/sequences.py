@@ -33,7 +33,7 @@ def makers(architecture: Architecture) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for section in architecture.sections():
         for value in section.calls():
-            if value.call is not None and value.call.word.sequence == "own":
+            if value.sequence and all(a.sequence != value.sequence for a in value.args):
                 found.setdefault(value.sequence, value)
     return found
 
@@ -109,6 +109,7 @@ def description(sequence: str, architecture: Architecture) -> Any:
     ("rows", n)             n positions, all real
     ("image", name, size)   the squares of an image, all real
     ("joined", a, b)        those of one, then those of another
+    ("every", n, a)         of each n of those of another the first
     None                    all real, of a length that does not matter
     """
     made = makers(architecture).get(sequence)
@@ -124,6 +125,8 @@ def description(sequence: str, architecture: Architecture) -> Any:
         return ("joined", *(description(a.sequence, architecture) for a in made.args))
     if call.word.name == "patches":
         return ("image", made.args[0].name, int(call.options["size"]))
+    if "stride" in call.options:
+        return ("every", int(call.options["stride"]), description(made.args[0].sequence, architecture))
     return ("rows", int(call.options["rows"])) if "rows" in call.options else None
 
 
@@ -181,6 +184,8 @@ def _real(
         return torch.cat([_real(lengths, part, inputs, batch, device) for part in parts], 1)
     if what == "rows":
         return torch.ones(batch, parts[0], dtype=torch.bool, device=device)
+    if what == "every":
+        return _real(lengths, parts[1], inputs, batch, device)[:, :: parts[0]]
     given = inputs[parts[0]]
     if what == "image":
         squares = (given.shape[-2] // parts[1]) * (given.shape[-1] // parts[1])

@@ -1,0 +1,111 @@
+"""Convolution along the positions: `conv`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..errors import InputError
+from .word import At, GeneratorFor, Word, empty, fill, fill_normal, spread, word
+
+
+@word(
+    "conv",
+    streams=("x",),
+    numbers=("length", "size"),
+    kind="positions",
+    width="size",
+    sequence="'own' if stride > 1 else 'first'",
+    reach="past",
+    back="length - 1",
+    padding=True,
+    options={
+        "length": {"type": "whole", "minimum": 1, "shapes": True, "help": "positions that the kernel spans"},
+        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the result"},
+        "depthwise": {"type": "flag", "default": False, "shapes": True, "help": "each channel by itself"},
+        "stride": {
+            "type": "whole",
+            "default": 1,
+            "minimum": 1,
+            "help": "a result at every so many positions only: above 1 a sequence of its own",
+        },
+        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
+    },
+    parameters={"weight": "length * size * (1 if depthwise else x)", "bias": "size if bias else 0"},
+    checks={"not depthwise or size == x": "depthwise keeps the width: size {size} is not {x}"},
+    flops="2 * length * size * (1 if depthwise else x) / stride",
+    state="(length - 1) * x / positions if stride == 1 else 0",
+    saved="x",
+    equation="y_i = sum over k of W_k x_(i - k) + b, k from 0 to length - 1; centred where the stack sees all",
+    source="LeCun et al. 1989; depthwise and causal: Wu et al., 1901.10430",
+)
+class Conv(Word):
+    """y_i = sum over k = 0 ... length - 1 of W_k x_(stride i + ahead - k) + b, with x 0 outside its real positions.
+
+    ahead is 0 in a causal stack, so that a position sees itself and length - 1 before it; elsewhere length // 2:
+    centred, for an even length one more position ahead than behind. x (batch, positions, x), y (batch, ceil(positions /
+    stride), size). `depthwise=True`: W_k is diagonal.
+
+    weight (size, x, length), depthwise (x, 1, length), from N(0, 1 / (3 fan_in)), fan_in = length * x, or length; W_k
+    is weight[:, :, length - 1 - k], the order of PyTorch's Conv1d. bias (size,), 0.
+
+    Decoding keeps the last length - 1 inputs. A stride above 1 makes a shorter sequence of its own, which cannot be
+    decoded step by step: InputError.
+    """
+
+    def __init__(
+        self,
+        x: int,
+        length: int,
+        size: int,
+        depthwise: bool = False,
+        stride: int = 1,
+        bias: bool = True,
+        causal: bool = True,
+    ) -> None:
+        super().__init__()
+        self.x, self.length, self.stride, self.causal = x, length, stride, causal
+        self.groups = x if depthwise else 1
+        self.weight = empty(size, x // self.groups, length)
+        self.bias = empty(size) if bias else None
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill_normal(self.weight, generator_for("weight"), spread(self.weight[0].numel()))
+        fill(self.bias, 0)
+
+    def _over(self, x: Tensor) -> Tensor:
+        """Of x (batch, positions + length - 1, x), wherever it was widened."""
+        y = F.conv1d(x.transpose(1, 2), self.weight, self.bias, self.stride, groups=self.groups)
+        return y.transpose(1, 2)
+
+    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        if real is not None:
+            x = x.masked_fill(~real[..., None], 0)
+        ahead = 0 if self.causal else self.length // 2
+        return self._over(F.pad(x, (0, 0, self.length - 1 - ahead, ahead)))
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Tensor]:
+        """The length - 1 inputs before the first: zeros."""
+        if self.stride > 1:
+            raise InputError(
+                f"conv(stride={self.stride}) makes a shorter sequence of its own, which cannot be decoded step by "
+                "step; give it to another stack as its memory, or run the whole sequence each time"
+            )
+        return {"last": torch.zeros(batch, self.length - 1, self.x, dtype=dtype, device=device)}
+
+    def step(self, x: Tensor, *, state: Any, at: At) -> Tensor:
+        """The chunk after what stood before it; the state keeps the last real inputs."""
+        both = torch.cat((state["last"], x), 1)
+        if at.new is None:
+            state["last"] = both[:, x.shape[1] :]
+        else:
+            kept = at.new[:, None] + torch.arange(self.length - 1, device=x.device)
+            state["last"] = both.gather(1, kept[..., None].expand(-1, -1, self.x))
+        return self._over(both)
+
+    def extra_repr(self) -> str:
+        size, _, length = self.weight.shape
+        return f"{self.x}, {length}, {size}, groups={self.groups}, stride={self.stride}, causal={self.causal}"

@@ -1,0 +1,44 @@
+"""A sequence that is learned: `learned`."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .word import GeneratorFor, Word, empty, fill_normal, word
+
+
+@word(
+    "learned",
+    streams=((),),
+    numbers=("rows", "size"),
+    kind="input",
+    width="size",
+    sequence="own",
+    options={
+        "rows": {"type": "whole", "minimum": 1, "shapes": True, "help": "how many positions"},
+        "size": {"type": "whole", "default": "width", "minimum": 1, "shapes": True, "help": "width of the result"},
+    },
+    parameters={"weight": "rows * size"},
+    silent="unknown",
+    equation="y = a learned sequence",
+    source="class token: ViT, 2010.11929; latents: Perceiver, 2103.03206",
+)
+class Learned(Word):
+    """y = a learned sequence of `rows` vectors: (1, rows, size), one for the whole batch.
+
+    What it meets widens it: sums and products by broadcasting, `prepend` by itself. weight (rows, size), from
+    N(0, 0.02^2).
+    """
+
+    def __init__(self, rows: int, size: int) -> None:
+        super().__init__()
+        self.weight = empty(rows, size)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill_normal(self.weight, generator_for("weight"), 0.02)
+
+    def forward(self) -> Tensor:
+        return self.weight[None]
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[0]}, {self.weight.shape[1]}"

@@ -1,0 +1,163 @@
+"""Attention without a softmax: `linear_attention`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .word import Affine, At, GeneratorFor, Word, word
+
+CHUNK = 64
+"""Positions that are compared pair by pair; what stands before them is summed up."""
+
+
+@word(
+    "linear_attention",
+    streams=("x",),
+    kind="positions",
+    width="x",
+    reach="past",
+    padding=True,
+    options={
+        "heads": {"type": "whole", "default": "heads", "minimum": 1, "shapes": True, "help": "how many heads"},
+        "size": {"type": "whole", "default": "x / heads", "minimum": 1, "shapes": True, "help": "channels of a head"},
+        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether the four matrices have biases"},
+        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "added to what is divided by"},
+    },
+    parameters={
+        "query.weight": "heads * size * x",
+        "query.bias": "heads * size if bias else 0",
+        "key.weight": "heads * size * x",
+        "key.bias": "heads * size if bias else 0",
+        "value.weight": "heads * size * x",
+        "value.bias": "heads * size if bias else 0",
+        "output.weight": "heads * size * x",
+        "output.bias": "x if bias else 0",
+    },
+    flops="8 * heads * size * x + 4 * heads * size * min(length, size + 64)",
+    state="heads * size * (size + 1) / length",
+    saved="x + 4 * heads * size",
+    equation="y_i = f(q_i) S_i / (f(q_i) z_i + eps), S_i = sum of f(k_j) v_j^T, z_i = sum of f(k_j) over j <= i, "
+    "f(x) = elu(x) + 1",
+    source="Katharopoulos et al., 2006.16236",
+)
+class LinearAttention(Word):
+    """y = W_o o, head by head o_i = f(q_i) S_i / (f(q_i) z_i + eps), with q = W_q x, k = W_k x, v = W_v x.
+
+        S_i = sum over j <= i of f(k_j) v_j^T     (size, size)
+        z_i = sum over j <= i of f(k_j)           (size,)
+        f(x) = elu(x) + 1: x + 1 above 0, e^x below
+
+    x and y (batch, length, x). In a stack that sees all the sums go over every real position. eps keeps what is divided
+    by from 0, as in the authors' code; the paper has none.
+
+    query.weight, key.weight, value.weight (heads * size, x), output.weight (x, heads * size), from N(0, 1 / (3
+    fan_in)); biases 0.
+
+    Causal, positions are compared pair by pair within chunks of 64, and S is made once a chunk; a sequence up to size +
+    64 long is one chunk (which costs no more), and so is any in exported models. Sums are kept in float32 at least.
+    Decoding keeps S and z.
+    """
+
+    def __init__(
+        self, x: int, heads: int, size: int, bias: bool = True, eps: float = 1e-6, causal: bool = True
+    ) -> None:
+        super().__init__()
+        self.heads, self.size, self.eps, self.causal = heads, size, eps, causal
+        self.query = Affine(x, heads * size, bias)
+        self.key = Affine(x, heads * size, bias)
+        self.value = Affine(x, heads * size, bias)
+        self.output = Affine(heads * size, x, bias)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        for name in ("query", "key", "value", "output"):
+            getattr(self, name).initial_values(generator_for, name)
+
+    def _heads(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """f(q), f(k), v, each (batch, heads, length, size); f(k) is 0 where a position is padding."""
+        batch, length, _ = x.shape
+        shape = (batch, length, self.heads, self.size)
+        q, k, v = (m(x).view(shape).transpose(1, 2) for m in (self.query, self.key, self.value))
+        q, k = feature(q), feature(k)
+        return q, k if real is None else k.masked_fill(~real[:, None, :, None], 0), v
+
+    def _result(self, sums: Tensor, weights: Tensor) -> Tensor:
+        """Divided, and through the last matrix."""
+        y = sums / (weights + self.eps).to(sums.dtype)[..., None]
+        result: Tensor = self.output(y.transpose(1, 2).flatten(2))
+        return result
+
+    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        q, k, v = self._heads(x, real)
+        if not self.causal:
+            z = k.sum(2, keepdim=True, dtype=_precise(k))
+            return self._result(q @ (k.transpose(2, 3) @ v), (q * z).sum(-1))
+        # exported code must hold for every length, and so may not count chunks
+        if torch.compiler.is_exporting() or x.shape[1] <= self.size + CHUNK:
+            return self._result(*square(q, k, v))
+        return self._result(*chunked(q, k, v))
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Tensor]:
+        """Nothing summed yet: S (batch, heads, size, size) and z (batch, heads, size)."""
+        shape = (batch, self.heads, self.size)
+        dtype = torch.promote_types(dtype, torch.float32)
+        return {
+            "S": torch.zeros(*shape, self.size, dtype=dtype, device=device),
+            "z": torch.zeros(*shape, dtype=dtype, device=device),
+        }
+
+    def step(self, x: Tensor, *, state: Any, at: At) -> Tensor:
+        """The chunk, over the sums so far and itself; its real positions are added to them."""
+        length = x.shape[1]
+        real = None if at.new is None else torch.arange(length, device=x.device) < at.new[:, None]
+        q, k, v = self._heads(x, real)
+        made, weights = (square if length <= self.size + CHUNK else chunked)(q, k, v)
+        made = made + q @ state["S"].to(q.dtype)
+        weights = weights + (q * state["z"][:, :, None]).sum(-1)
+        state["S"] = state["S"] + k.transpose(2, 3) @ v
+        state["z"] = state["z"] + k.sum(2, dtype=state["z"].dtype)
+        return self._result(made, weights)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, size={self.size}, causal={self.causal}"
+
+
+def _precise(x: Tensor) -> torch.dtype:
+    """The type in which many numbers are summed."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def feature(x: Tensor) -> Tensor:
+    """f(x) = elu(x) + 1, without the loss of digits that 1 + (e^x - 1) has."""
+    return F.relu(x) + torch.exp(x.clamp(max=0))
+
+
+def square(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Every pair: sum over j <= i of (q_i k_j) v_j, (..., length, size), and sum over j <= i of q_i k_j."""
+    scores = (q @ k.transpose(-1, -2)).tril()
+    return scores @ v, scores.sum(-1, dtype=_precise(q))
+
+
+def chunked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """The same by chunks: pairs within one, and sums of all those before it; length * (size + chunk) numbers."""
+    batch, heads, length, size = q.shape
+    chunks = (length + CHUNK - 1) // CHUNK
+    shape = (batch, heads, chunks, CHUNK, size)
+    q, k, v = (F.pad(t, (0, 0, 0, chunks * CHUNK - length)).reshape(shape) for t in (q, k, v))
+    made, weights = square(q, k, v)
+    # what chunks leave, summed over those before each: (batch, heads, chunks, size, size) and (..., chunks, size)
+    of_chunk = k.transpose(-1, -2) @ v
+    before = _sum_before(of_chunk).to(q.dtype)
+    z = _sum_before(k.sum(-2, dtype=_precise(k)))
+    made = made + q @ before
+    weights = weights + (q * z[..., None, :]).sum(-1)
+    return made.flatten(2, 3)[:, :, :length], weights.flatten(2)[:, :, :length]
+
+
+def _sum_before(x: Tensor) -> Tensor:
+    """For each chunk (dimension 2) the sum over those before it, not itself."""
+    sums = x.cumsum(2, dtype=_precise(x))
+    return torch.cat((torch.zeros_like(sums[:, :, :1]), sums[:, :, :-1]), 2)

@@ -1,0 +1,249 @@
+"""Recurrent networks: `rnn`, `gru`, `lstm`. Each runs forward along the positions, in any stack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from .cpu import tracing
+from .word import Affine, At, GeneratorFor, Word, empty, fill, word
+
+State = tuple[Tensor, ...]
+"""What a recurrence carries from one position to the next, each (batch, size); the first is its result there."""
+
+
+class _Recurrent(Word):
+    """What recurrences share: matrices of the input and of the state, one block of `size` rows a gate, and a bias.
+
+    PyTorch's own kernels run them. They keep a second bias, of the state's matrix, which is 0 here. Where torch traces
+    the code (compile, export), those would unroll every position; there `cell` is scanned.
+    """
+
+    gates: ClassVar[int]
+    names: ClassVar[tuple[str, ...]] = ("h",)
+    kernel: ClassVar[Callable[..., Any]]
+
+    def __init__(self, x: int, size: int, causal: bool = True) -> None:
+        super().__init__()
+        self.size = size
+        self.input = Affine(x, self.gates * size, bias=False)
+        self.state = Affine(size, self.gates * size, bias=False)
+        self.bias = empty(self.gates * size)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        self.input.initial_values(generator_for, "input")
+        fill_orthogonal(self.state.weight, generator_for("state.weight"), self.gates)
+        fill(self.bias, 0)
+
+    def cell(self, given: Tensor, *before: Tensor) -> State:
+        """One position: `given` (batch, gates * size) is W x + b, `before` what the last one left."""
+        raise NotImplementedError
+
+    def _weights(self) -> list[Tensor]:
+        """W, U, b and a second bias of 0, as PyTorch's kernels take them."""
+        weights = [self.input.weight, self.state.weight, self.bias, torch.zeros_like(self.bias)]
+        if self.bias.is_cuda:
+            # cuDNN wants them one behind the other
+            flat = torch.cat([w.reshape(-1) for w in weights])
+            parts = torch.split(flat, [w.numel() for w in weights])
+            weights = [part.view_as(w) for part, w in zip(parts, weights, strict=True)]
+        return weights
+
+    def _kernel(self, x: Tensor | PackedSequence, before: State) -> tuple[Any, State]:
+        """(the state at every position, that after the last)."""
+        first = [b[None] for b in before]
+        hidden = first[0] if len(first) == 1 else tuple(first)
+        train = torch.is_grad_enabled() and self.bias.requires_grad
+        settings = (True, 1, 0.0, train, False)  # biases, layers, dropout, training, both ways
+        kernel = type(self).kernel
+        if isinstance(x, PackedSequence):
+            data, *after = kernel(x.data, x.batch_sizes, hidden, self._weights(), *settings)
+            y: Any = PackedSequence(data, x.batch_sizes, x.sorted_indices, x.unsorted_indices)
+        else:
+            y, *after = kernel(x, hidden, self._weights(), *settings, True)
+        return y, tuple(a[0] for a in after)
+
+    def _scan(self, x: Tensor, before: State) -> tuple[Tensor, State]:
+        """The same, in a way that torch can trace for any length."""
+        from torch._higher_order_ops.scan import scan
+
+        def cell(carried: State, given: Tensor) -> tuple[State, Tensor]:
+            after = self.cell(given, *carried)
+            return after, after[0].clone()
+
+        given = F.linear(x, self.input.weight, self.bias).transpose(0, 1)
+        after, y = scan(cell, before, given, dim=0)
+        return y.transpose(0, 1), after
+
+    def _run(self, x: Tensor, before: State) -> tuple[Tensor, State]:
+        return (self._scan if tracing() else self._kernel)(x, before)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.to(self.bias.dtype)
+        return self._run(x, tuple(x.new_zeros(x.shape[0], self.size) for _ in self.names))[0]
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Tensor]:
+        """What stands before the first position: zeros."""
+        return {name: torch.zeros(batch, self.size, dtype=dtype, device=device) for name in self.names}
+
+    def step(self, x: Tensor, *, state: Any, at: At) -> Tensor:
+        """The chunk; the state is that after its last real position, or the old one in rows that have none."""
+        x = x.to(self.bias.dtype)
+        before = tuple(state[name] for name in self.names)
+        if at.new is None:
+            y, after = self._run(x, before)
+        else:
+            y, after = self._ragged(x, before, at.new)
+        state.update(zip(self.names, after, strict=True))
+        return y
+
+    def _ragged(self, x: Tensor, before: State, new: Tensor) -> tuple[Tensor, State]:
+        """Rows of which only the first `new` positions count."""
+        packed = pack_padded_sequence(x, new.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        order, back = packed.sorted_indices, packed.unsorted_indices
+        assert order is not None and back is not None
+        y, after = self._kernel(packed, tuple(b[order] for b in before))
+        y, _ = pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])
+        some = (new > 0)[:, None]
+        return y, tuple(torch.where(some, a[back], b) for a, b in zip(after, before, strict=True))
+
+    def extra_repr(self) -> str:
+        return f"{self.input.weight.shape[1]}, {self.size}"
+
+
+@torch.no_grad()
+def fill_orthogonal(weight: Tensor, generator: torch.Generator, gates: int) -> None:
+    """Draw each gate's (size, size) block from the orthogonal matrices, evenly: what it carries keeps its length."""
+    if weight.device.type == "meta":
+        return
+    size = weight.shape[1]
+    drawn = torch.randn(gates, size, size, generator=generator, device=generator.device, dtype=torch.float32)
+    q, r = torch.linalg.qr(drawn)
+    # the signs make the draw even: Mezzadri, math-ph/0609050
+    q = q * torch.diagonal(r, dim1=1, dim2=2).sign()[:, None]
+    weight.copy_(q.reshape(gates * size, size))
+
+
+@word(
+    "rnn",
+    streams=("x",),
+    numbers=("size",),
+    kind="positions",
+    width="size",
+    reach="past",
+    ordered=True,
+    options={"size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the state"}},
+    parameters={"input.weight": "size * x", "state.weight": "size * size", "bias": "size"},
+    flops="2 * size * (x + size)",
+    state="size / length",
+    saved="x + size",
+    equation="h_i = tanh(W x_i + U h_(i-1) + b)",
+    source="Elman 1990",
+)
+class RNN(_Recurrent):
+    """h_i = tanh(W x_i + U h_(i-1) + b), h_0 = 0; x (batch, length, x) to h (batch, length, size). Forward only.
+
+    input.weight W (size, x), from N(0, 1 / (3 x)); state.weight U (size, size), orthogonal; bias b (size,), 0. As
+    PyTorch's RNN with weight_ih, weight_hh and the sum of both its biases.
+    """
+
+    gates = 1
+    kernel = torch.rnn_tanh
+
+    def cell(self, given: Tensor, *before: Tensor) -> State:
+        return (torch.tanh(given + self.state(before[0])),)
+
+
+@word(
+    "gru",
+    streams=("x",),
+    numbers=("size",),
+    kind="positions",
+    width="size",
+    reach="past",
+    ordered=True,
+    options={"size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the state"}},
+    parameters={"input.weight": "3 * size * x", "state.weight": "3 * size * size", "bias": "3 * size"},
+    flops="6 * size * (x + size)",
+    state="size / length",
+    saved="x + 5 * size",
+    equation="r, z = sigmoid(W x_i + U h_(i-1) + b), n = tanh(W' x_i + b' + r (U' h_(i-1))), "
+    "h_i = (1 - z) n + z h_(i-1)",
+    source="Cho et al., 1406.1078",
+)
+class GRU(_Recurrent):
+    """A gated recurrent unit; x (batch, length, x) to h (batch, length, size), h_0 = 0. Forward only.
+
+        r = sigmoid(W_r x_i + U_r h_(i-1) + b_r)         what to read of the past
+        z = sigmoid(W_z x_i + U_z h_(i-1) + b_z)         what to keep of it
+        n = tanh(W_n x_i + b_n + r * (U_n h_(i-1)))
+        h_i = (1 - z) * n + z * h_(i-1)
+
+    input.weight: W_r, W_z, W_n, each (size, x), from N(0, 1 / (3 x)); state.weight: U_r, U_z, U_n, each (size, size),
+    orthogonal; bias: b_r, b_z, b_n, 0.
+
+    The reset gate r stands after the matrix U_n, which is the form of PyTorch and cuDNN (theirs has one bias more, of
+    U_n, which is 0 here). In the paper it stands before: U_n (r * h_(i-1)), and z and 1 - z change places.
+    """
+
+    gates = 3
+    kernel = torch.gru
+
+    def cell(self, given: Tensor, *before: Tensor) -> State:
+        (h,) = before
+        r, z, n = given.chunk(3, -1)
+        of_r, of_z, of_n = self.state(h).chunk(3, -1)
+        z = torch.sigmoid(z + of_z)
+        n = torch.tanh(n + torch.sigmoid(r + of_r) * of_n)
+        return ((1 - z) * n + z * h,)
+
+
+@word(
+    "lstm",
+    streams=("x",),
+    numbers=("size",),
+    kind="positions",
+    width="size",
+    reach="past",
+    ordered=True,
+    options={"size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the state"}},
+    parameters={"input.weight": "4 * size * x", "state.weight": "4 * size * size", "bias": "4 * size"},
+    flops="8 * size * (x + size)",
+    state="2 * size / length",
+    saved="x + 6 * size",
+    equation="i, f, o = sigmoid(W x_i + U h_(i-1) + b), g = tanh(W' x_i + U' h_(i-1) + b'), c_i = f c_(i-1) + i g, "
+    "h_i = o tanh(c_i)",
+    source="Hochreiter and Schmidhuber 1997; the gate f: Gers et al. 2000",
+)
+class LSTM(_Recurrent):
+    """Long short-term memory; x (batch, length, x) to h (batch, length, size), h_0 = c_0 = 0. Forward only.
+
+        i, f, o = sigmoid(W x_i + U h_(i-1) + b)         each with matrices of its own
+        g = tanh(W_g x_i + U_g h_(i-1) + b_g)
+        c_i = f * c_(i-1) + i * g
+        h_i = o * tanh(c_i)
+
+    input.weight: W_i, W_f, W_g, W_o, each (size, x), from N(0, 1 / (3 x)); state.weight: U_i, U_f, U_g, U_o, each
+    (size, size), orthogonal; bias: b_i, b_f, b_g, b_o: 0, but b_f 1, so that at first it remembers (Jozefowicz et al.
+    2015). As PyTorch's LSTM with weight_ih, weight_hh and the sum of both its biases.
+    """
+
+    gates = 4
+    names = ("h", "c")
+    kernel = torch.lstm
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        super().initial_values(generator_for)
+        with torch.no_grad():
+            self.bias[self.size : 2 * self.size] = 1
+
+    def cell(self, given: Tensor, *before: Tensor) -> State:
+        h, c = before
+        i, f, g, o = (given + self.state(h)).chunk(4, -1)
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
