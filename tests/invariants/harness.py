@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tests.references.plain import Parameters
 from transformula import gallery
 from transformula.language.check import check
-from transformula.language.graph import Architecture
+from transformula.language.graph import Architecture, Section
 from transformula.words import vocabulary
 
 REFERENCES = Path(__file__).parents[1] / "references"
@@ -75,35 +75,94 @@ def tokens(batch: int = 2, length: int = LENGTH, seed: int = 2) -> Tensor:
     return torch.randint(int(SMALL["vocab"]), (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
+def inputs(name: str, batch: int = 2, length: int = LENGTH, seed: int = 2) -> dict[str, Tensor]:
+    """Random values of every input of an entry: `tokens` as above, a `source` of another length, ..."""
+    architecture = small(name)
+    generator = torch.Generator().manual_seed(seed)
+    made: dict[str, Tensor] = {}
+    for name_of in built(name).inputs:
+        rows = [
+            int(v.call.options["rows"])
+            for s in architecture.sections()
+            for v in s.calls()
+            if v.call and v.call.word.name == "embed" and any(a.name == name_of and a.op == "input" for a in v.args)
+        ]
+        if name_of == "tokens":
+            made[name_of] = tokens(batch, length, seed)
+        elif name_of == "image":
+            side = next(
+                int(v.call.options["size"]) for s in architecture.sections() for v in s.calls()
+                if v.call and v.call.word.name == "patches"
+            )  # fmt: skip
+            made[name_of] = torch.randn(batch, 3, 2 * side, 3 * side, dtype=torch.float64, generator=generator)
+        elif name_of == "rank":
+            made[name_of] = torch.stack([torch.randperm(length, generator=generator) for _ in range(batch)])
+        elif name_of == "document":
+            made[name_of] = torch.randint(2, (batch, length), generator=generator).cumsum(1)
+        else:
+            size = (batch, length if name_of in ("types", "targets") else length + 2)
+            made[name_of] = torch.randint(min(rows, default=int(SMALL["vocab"])), size, generator=generator)
+    return made
+
+
+def sees_the_past_only(name: str) -> bool:
+    """Whether the entry can be decoded step by step: its last stack is causal, and reads the tokens."""
+    architecture = small(name)
+    read = {v.name for s in architecture.sections() for v in s.reads.values() if v.op == "input"}
+    return architecture.main.causal and "tokens" in read
+
+
+CAUSAL = [name for name in gallery.names() if sees_the_past_only(name)]
+"""The entries that write text."""
+
+
+def fixed_inputs(name: str, given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those inputs that decoding is given at its start."""
+    return {key: given[key] for key in built(name).given_at_start}
+
+
+def chunk_of(name: str, given: Mapping[str, Tensor], begin: int, end: int) -> dict[str, Tensor]:
+    """Positions begin to end of those that it is given step by step."""
+    return {key: value[:, begin:end] for key, value in given.items() if key not in built(name).given_at_start}
+
+
+def outputs(made: Any) -> list[Tensor]:
+    """What a model returns, as a list."""
+    return list(made.values()) if isinstance(made, Mapping) else [made]
+
+
+def single(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Inputs in float32."""
+    return {key: value.float() if value.is_floating_point() else value for key, value in given.items()}
+
+
+def loss_of(made: Any) -> Tensor:
+    """Some number that depends on every output."""
+    return sum((o.logsumexp(-1).square().mean() for o in outputs(made)), torch.zeros(()))
+
+
 def left_by_silent_layers(name: str, scale: float = 1.0) -> list[dict[str, float]]:
     """For each layer the size (root mean square) of the streams that it leaves, branches silent, entered with `scale`.
 
     All streams enter as one: random, without mean, so that a LayerNorm and an RMSNorm are the identity on it. Weights
     are the initial ones."""
     model = built(name, randomly=False)
+    stack = model.architecture.main
+    other = {s.name for s in model.architecture.stacks if s is not stack}
     x = torch.randn(2, LENGTH, int(SMALL["width"]), dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     x = x - x.mean(-1, keepdim=True)
     x = scale * x / x.square().mean(-1, keepdim=True).sqrt()
-    stack = model.architecture.main
     left: list[dict[str, float]] = []
 
-    def note(names: list[str], made: Any) -> None:
-        values = made if len(names) > 1 else (made,)
-        left.append({key: v.square().mean().sqrt().item() for key, v in zip(names, values, strict=True)})
+    def note(_: Section, made: Mapping[str, Tensor]) -> None:
+        left.append({key: value.square().mean().sqrt().item() for key, value in made.items()})
 
-    hooks = []
-    for section in stack.layers:
-        names = [key for key, value in section.leaves.items() if value.op != "number"]
-        layer = model.get_submodule(f"layers.{section.number}")
-        hooks.append(layer.register_forward_hook(lambda _, given, made, names=names: note(names, made)))
     with torch.no_grad(), model.silent():
-        model.run_layers({key: x for key in {*stack.before.leaves, *stack.before.keeps}})
-    for hook in hooks:
-        hook.remove()
+        model.run_layers({key: x for key in {*stack.before.leaves, *stack.before.keeps, *other}}, note)
     return left
 
 
-def reference(name: str) -> Callable[[Parameters, Tensor, Mapping[str, Any]], Tensor]:
+def reference(name: str) -> Callable[[Parameters, Any, Mapping[str, Any]], Any]:
     """The equation by hand: `logits` of `references/NAME.py`. Missing is a failure that says what to write."""
     path = REFERENCES / f"{name.replace('-', '_')}.py"
     assert path.is_file(), f"write the equation of {name} by hand: tests/references/{path.name}; see plain.py there"
@@ -114,14 +173,29 @@ def reference(name: str) -> Callable[[Parameters, Tensor, Mapping[str, Any]], Te
     return module.logits
 
 
-def close(one: Tensor, other: Tensor, tolerance: float = 1e-9) -> None:
-    """Equal up to `tolerance` times the larger's size."""
+def close(one: Any, other: Any, tolerance: float = 1e-9) -> None:
+    """Equal up to `tolerance` times the larger's size; mappings of outputs too."""
+    if isinstance(one, Mapping):
+        assert one.keys() == other.keys()
+        for key in one:
+            close(one[key], other[key], tolerance)
+        return
     assert one.shape == other.shape
     assert torch.isfinite(one).all() and torch.isfinite(other).all()
     off = (one - other).abs().max().item()
     most = max(one.abs().max().item(), other.abs().max().item())
     assert off <= tolerance * max(most, 1e-300), f"differ by {off:.3g}, the largest number is {most:.3g}"
     assert most > 1e-6, "all numbers are 0: nothing was compared"
+
+
+def same(one: Any, other: Any) -> bool:
+    """Bit for bit."""
+    return all(torch.equal(a, b) for a, b in zip(outputs(one), outputs(other), strict=True))
+
+
+def finite(made: Any) -> bool:
+    """Whether all outputs are numbers."""
+    return all(bool(torch.isfinite(o).all()) for o in outputs(made))
 
 
 def parts(total: int, sizes: Iterator[int]) -> Iterator[tuple[int, int]]:

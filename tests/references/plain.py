@@ -5,7 +5,7 @@ A reference `tests/references/NAME.py` (hyphens become underscores) is the whole
     def logits(p: Parameters, tokens: Tensor, n: Mapping[str, float]) -> Tensor
 
 p       the model's parameters by their names: `p["words.weight"]`; `p("layers.1")` are those below that name
-tokens  (batch, length), whole
+tokens  (batch, length), whole; of an entry with other inputs a mapping of them all by name
 n       the model's numbers: depth, width, heads, ...
 result  (batch, length, vocab)
 

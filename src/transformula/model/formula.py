@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import FunctionType
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -35,12 +36,14 @@ class Recipe:
 
     classes  by key: ("model",), ("layer", number), (path of a word, role inside it)
     sites    for each section the calls that keep a state in decoding, and where their modules stand
+    functions  for each section its code
     """
 
     def __init__(self, architecture: Architecture) -> None:
         self.architecture = architecture
         self.classes: dict[tuple[Any, ...], type[Formula]] = {}
         self.sites: list[list[Call]] = []
+        self.functions: list[FunctionType] = []
 
     def make(self, key: tuple[Any, ...], base: type[F], **functions: Any) -> F:
         """A module of the class that has these functions as its methods."""
