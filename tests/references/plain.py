@@ -16,7 +16,7 @@ It is evaluated in float64 and uses no word of the package, nor PyTorch's module
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -44,9 +44,22 @@ class Parameters:
         return set(self.tensors) - self.read
 
 
-def layers(p: Parameters, n: Mapping[str, float]) -> Iterator[Parameters]:
-    """The parameters of layer 1, 2, ..., depth."""
-    return (p(f"layers.{number}") for number in range(1, int(n["depth"]) + 1))
+def layers(p: Parameters, n: Mapping[str, float], stack: str = "") -> Iterator[Parameters]:
+    """The parameters of layer 1, 2, ..., depth; of a stack, of as many layers as have parameters."""
+    if not stack:
+        return (p(f"layers.{number}") for number in range(1, int(n["depth"]) + 1))
+    numbers = {int(k.split(".")[2]) for k in p.tensors if k.startswith(f"{stack}.layers.")}
+    return (p(f"{stack}.layers.{number}") for number in sorted(numbers))
+
+
+def sinusoids(length: int, width: int) -> Tensor:
+    """(length, width): sin(i / 10000^(2c/width)) in channel 2c, the cosine in 2c + 1."""
+    table = torch.empty(length, width, dtype=torch.float64)
+    for i in range(length):
+        for c in range(width // 2):
+            angle = i * 10000 ** (-2 * c / width)
+            table[i, 2 * c], table[i, 2 * c + 1] = math.sin(angle), math.cos(angle)
+    return table
 
 
 def embed(p: Parameters, tokens: Tensor) -> Tensor:
@@ -137,35 +150,61 @@ def rotary(x: Tensor, heads: int, base: float = 10000) -> Tensor:
     return torch.cat([rotated(head, base) for head in x.chunk(heads, -1)], -1)
 
 
-def core(q: Tensor, k: Tensor, v: Tensor, heads: int, kv_heads: int = 0, window: int = 0) -> Tensor:
-    """softmax(q k^T / sqrt(size)) v head by head; position i sees j <= i, with a window only j > i - window."""
+def core(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    heads: int,
+    kv_heads: int = 0,
+    window: int = 0,
+    causal: bool = True,
+    scale: float = 0,
+    bias: Sequence[Tensor] = (),
+) -> Tensor:
+    """softmax(scale q k^T + bias) v head by head; position i sees j <= i, with a window only j > i - window; all keys
+    where it is not causal. The scale is 1 / sqrt(size) unless given; bias: one (queries, keys) for each head."""
     kv_heads = kv_heads or heads
     qs, ks, vs = q.chunk(heads, -1), k.chunk(kv_heads, -1), v.chunk(kv_heads, -1)
-    length = q.shape[1]
-    seen = torch.tensor([[j <= i and (not window or j > i - window) for j in range(length)] for i in range(length)])
+    rows, columns = range(q.shape[1]), range(k.shape[1])
+    seen = torch.tensor([[not causal or j <= i and (not window or j > i - window) for j in columns] for i in rows])
     made = []
     for h in range(heads):
         shared = h * kv_heads // heads
-        scores = qs[h] @ ks[shared].transpose(-1, -2) / qs[h].shape[-1] ** 0.5
+        scores = qs[h] @ ks[shared].transpose(-1, -2) * (scale or qs[h].shape[-1] ** -0.5)
+        if bias:
+            scores = scores + bias[h]
         weights = torch.exp(scores - scores.max(-1, keepdim=True).values) * seen
         made.append(weights / weights.sum(-1, keepdim=True) @ vs[shared])
     return torch.cat(made, -1)
 
 
-def attention(p: Parameters, x: Tensor, n: Mapping[str, float], base: float = 0, window: int = 0) -> Tensor:
-    """W_o softmax(q k^T / sqrt(size)) v with q = W_q x, k = W_k x, v = W_v x, causal; `base`: rotary positions.
+def attention(
+    p: Parameters,
+    x: Tensor,
+    n: Mapping[str, float],
+    base: float = 0,
+    window: int = 0,
+    causal: bool = True,
+    memory: Tensor | None = None,
+    scale: float = 0,
+    bias: Sequence[Tensor] = (),
+) -> Tensor:
+    """W_o softmax(q k^T / sqrt(size)) v with q = W_q x, k = W_k x, v = W_v x, causal; `base`: rotary positions. Over
+    another sequence k = W_k memory and v = W_v memory, all of it seen.
 
     Norms of queries, keys and values are made where the parameters hold them: RMSNorm by the head, or, as wide as
     all heads, at once.
     """
     heads = int(n["heads"])
-    q, k, v = linear(p("query"), x), linear(p("key"), x), linear(p("value"), x)
+    other = x if memory is None else memory
+    q, k, v = linear(p("query"), x), linear(p("key"), other), linear(p("value"), other)
     size = q.shape[-1] // heads
     q, k, v = (normed(p, name, y, size) for name, y in (("query_norm", q), ("key_norm", k), ("value_norm", v)))
     kv_heads = k.shape[-1] // size
     if base:
         q, k = rotary(q, heads, base), rotary(k, kv_heads, base)
-    return linear(p("output"), core(q, k, v, heads, kv_heads, window))
+    causal = causal and memory is None
+    return linear(p("output"), core(q, k, v, heads, kv_heads, window, causal, scale, bias))
 
 
 def normed(p: Parameters, name: str, x: Tensor, size: int) -> Tensor:
