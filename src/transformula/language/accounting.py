@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import InputError
+from .calls import sizes_of
 from .graph import Architecture, Call, Section, Stack, Value
 from .numbers import evaluate_text
 from .source import Place
@@ -224,7 +225,10 @@ class Counter:
         costs.flops_forward = evaluate_text(call.word.flops, names)
         costs.flops_backward = 2 * costs.flops_forward
         costs.activation_bytes = evaluate_text(call.word.saved, names) * self.batch * self.length * self.number_bytes
-        costs.cache_bytes = evaluate_text(call.word.state, names) * self.number_bytes
+        if not _across(value, call):
+            # what is kept of another sequence does not grow with the past; a formula's inputs are kept as they come
+            inputs = sum(port not in call.word.ports for port in call.ports)
+            costs.cache_bytes = (evaluate_text(call.word.state, names) + inputs) * self.number_bytes
         if call.path not in self.seen:
             self.seen.add(call.path)
             costs.parameters = self.modules.get(call.path, 0)
@@ -252,13 +256,18 @@ class Counter:
         call, length = value.call, self.length
         assert call is not None
         window = call.options.get("window", 0)
-        across = len({a.sequence for a in value.args[: len(call.streams)] if a.sequence}) > 1
-        if call.word.reach != "past" or across or (not stack.causal and not window):
+        if call.word.reach != "past" or _across(value, call) or (not stack.causal and not window):
             return length
         if not window or window >= length:
             return (length + 1) / 2
         # the first `window` queries see 1, 2, ..., window keys, the others `window`
         return float(window * (window + 1) / 2 + (length - window) * window) / length
+
+
+def _across(value: Value, call: Call) -> bool:
+    """Whether a call reads another sequence than its own; a table of distances is none."""
+    sequences = {a.sequence for a in value.args[: len(call.streams)] if a.sequence}
+    return call.word.kind == "positions" and len(sequences) > 1
 
 
 def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, dict[str, int]]:
@@ -277,11 +286,11 @@ def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, 
 
 
 def _sizes_into(found: dict[str, dict[str, int]], call: Call, path: str, active: bool) -> None:
-    for name, text in {**call.word.parameters, **(call.word.active if active else {})}.items():
-        size = int(evaluate_text(text, call.numbers))
+    used = {name: evaluate_text(text, call.numbers) for name, text in call.word.active.items()} if active else {}
+    for name, size in {**sizes_of(call), **used}.items():
         if size:
             here = found.setdefault(path, {})
-            here[name] = max(here.get(name, 0), size)
+            here[name] = max(here.get(name, 0), int(size))
 
 
 def _calls(section: Section) -> Iterator[Call]:

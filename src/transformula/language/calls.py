@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .graph import Call as WordCall
 from .graph import Value
 from .messages import FormulaError
 from .numbers import evaluate_text
+from .score_formula import ScoreFormula
 from .source import Place
 from .syntax import Call
 from .vocabulary import Option, WordRecord
@@ -157,3 +159,12 @@ def expression(word: WordRecord, text: str, names: Mapping[str, Any], place: Pla
         raise FormulaError(
             "option-missing", place, word=word.name, name=missing.args[0], help=f"it is part of {text!r}"
         ) from None
+
+
+def sizes_of(call: WordCall, place: Place | None = None) -> dict[str, Any]:
+    """How many numbers each parameter of a call's own holds, by its name in the word; tables of formulas included."""
+    sizes = {name: expression(call.word, text, call.numbers, place) for name, text in call.word.parameters.items()}
+    for value in call.options.values():
+        if isinstance(value, ScoreFormula):
+            sizes |= value.sizes
+    return sizes

@@ -95,8 +95,7 @@ class Printer:
             return repr(value)
         if isinstance(value, (int, float)):
             return number_text(value)
-        lines = "; ".join(" ".join(line.place.source.text.split()) for line in value.lines[:1])
-        return f"{value.name}({', '.join(value.parameters)}) {{{lines}}}"
+        return str(value)  # a formula over scores, its numbers folded in
 
 
 def section_rows(section: Section, stack: Stack | None) -> list[str]:

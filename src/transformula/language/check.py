@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import nearest
-from .definitions import Definition, check_second, read_definition
+from .definitions import Definition, check_second, read_definition, tells_positions
 from .graph import Architecture, Section, Stack
 from .liveness import trim
 from .messages import FormulaError
@@ -74,7 +74,8 @@ class Checker(WordCalls):
                 ):
                     raise FormulaError("two-things", definition.place, name=definition.name, other=other)
             if definition.second:
-                check_second(definition, set(self.numbers), self.inputs, self.used)
+                numbers = {*self.numbers, *(n for s in self.text.stacks for n in s.numbers)}
+                check_second(definition, numbers, self.inputs, self.used)
             definitions.append(definition)
         return definitions
 
@@ -188,11 +189,16 @@ class Checker(WordCalls):
                     turns = written.get("rotary")
                     if (
                         (record and record.ordered)
-                        or "score" in written
+                        or ("score" in written and self.tells_positions(written["score"]))
                         or (turns is not None and not (isinstance(turns, Number) and turns.value == 0))
                     ):
                         return "x = embed.words(tokens)"
         return "x = embed.words(tokens) + positions(tokens)"
+
+    def tells_positions(self, score: Node) -> bool:
+        """Whether a score formula, as written in a call, tells positions apart; what is not known here may."""
+        named = [d for d in self.definitions if isinstance(score, Name) and d.name == score.name]
+        return not named or tells_positions(named[-1], self.inputs)
 
     def count_calls(self, depth: int, parts: Sequence[Sequence[Line]]) -> None:
         """Refuse what would take more than 100,000 calls before any of them is made."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from .messages import FormulaError
 from .parser import parse, parse_expression
 from .source import Place, Source
-from .syntax import Call, Choice, Line, Name, Node, walk
+from .syntax import Call, Flag, Index, Line, Name, Node, Tap, Text, children, walk
 
 SECOND_LEVEL = ("s", "h", "i", "j")
 """Parameters of a formula over scores: the score, the head, the query's and the key's position."""
@@ -76,15 +76,27 @@ def read_definition(header: str, body: Source, index: int) -> Definition:
     return Definition(name, parameters, defaults, lines, second, index, place)
 
 
-def check_second(definition: Definition, numbers: set[str], inputs: set[str], used: set[str]) -> None:
-    """Check a formula over scores: what it reads, and that it gives `s` or `m`."""
-    known = set(definition.parameters)
+def tells_positions(definition: Definition, inputs: Collection[str]) -> bool:
+    """Whether a formula over scores reads i or j as such, not only what an input gives there."""
+    waiting: list[Node] = [line.value for line in definition.lines]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Name) and node.name in ("i", "j"):
+            return True
+        if not (isinstance(node, Call) and node.word in inputs):
+            waiting += children(node)
+    return False
+
+
+def check_second(definition: Definition, numbers: Collection[str], inputs: Collection[str], used: set[str]) -> None:
+    """Check the names and functions of a formula over scores, before any call binds it (see score_formula.py)."""
+    known = {*definition.parameters, *inputs, "layer", "pi"}
     for line in definition.lines:
         for node in walk(line.value):
             if isinstance(node, Name):
                 if node.name in numbers:
                     used.add(node.name)
-                elif node.name not in known and node.name not in inputs and node.name != "pi":
+                elif node.name not in known:
                     raise FormulaError("second-level", node.place, name=node.name, detail="nothing has that name here")
             elif isinstance(node, Call):
                 fits = (
@@ -96,7 +108,7 @@ def check_second(definition: Definition, numbers: set[str], inputs: set[str], us
                     raise FormulaError(
                         "second-level", node.place, name=node.word, detail="it is not one of its functions"
                     )
-            elif not isinstance(node, Choice) and type(node).__name__ in ("Index", "Tap", "Text", "Flag"):
+            elif isinstance(node, (Index, Tap, Text, Flag)):
                 raise FormulaError(
                     "second-level", node.place, name=node.place.text, detail="only scores and positions are seen here"
                 )

@@ -75,11 +75,11 @@ def reach_of(stack: Stack) -> Reach:
             elif value.op == "history" and not value.stack:
                 far = past.get((value.name, int(value.number)), 0.0)
             call = value.call
-            if call is not None and call.word.reach != "token" and call.word.kind != "input":
+            if call is not None and call.word.reach != "token" and call.word.kind not in ("input", "scores"):
                 sequences = {a.sequence for a in value.args[: len(call.streams)] if a.sequence}
                 others.update(dict.fromkeys(sorted(sequences - {value.sequence} - {""})))
                 own = value.sequence in sequences or not value.sequence
-                if own and len(sequences) == 1 and call.word.kind != "scores":
+                if own and len(sequences) == 1:
                     here = back_of(call)
                     past_only = call.word.reach == "past" and (stack.causal or _looks_back(call, here))
                     reach = max(reach, "past" if past_only else "all", key=REACHES.index)
@@ -180,8 +180,8 @@ def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:
     if word.kind == "scores" and word.ordered:
         return "scores", f"relative scores ({call.name})"
     score = options.get("score")
-    if score:
-        return "scores", f"the score formula {getattr(score, 'name', score)}"
+    if score is not None and getattr(score, "ordered", False):
+        return "scores", f"the score formula {score.name}"
     if word.kind == "positions" and (word.ordered or (word.back and "window" not in options)):
         return "recurrent", call.name
     return "", ""

@@ -259,13 +259,11 @@ def name_inner(call: Call) -> None:
 
 def check_weights(value: Value, weights: dict[str, tuple[Call, dict[str, Any]]]) -> None:
     """One path is one module: its parameters have the same sizes wherever it is called."""
-    from .calls import expression
+    from .calls import sizes_of
 
     call = value.call
     assert call is not None
-    sizes = {
-        name: expression(call.word, text, call.numbers, value.place) for name, text in call.word.parameters.items()
-    }
+    sizes = sizes_of(call, value.place)
     first = weights.setdefault(call.path, (call, sizes))
     for name, size in sizes.items():
         other = first[1].get(name, size)

@@ -10,16 +10,22 @@ from .definitions import Definition
 from .expressions import Expressions
 from .graph import Call, Frame, Section, Template, Value
 from .messages import FormulaError, unknown
+from .model_file import ModelText
 from .names import Scope
 from .numbers import FUNCTIONS, apply_function, evaluate
+from .score_formula import ScoreFormula, bind
 from .source import Place
 from .syntax import Call as CallNode
 from .syntax import Flag, Name, Text
-from .vocabulary import WordRecord
+from .vocabulary import Vocabulary, WordRecord
 
 
 class WordCalls(Expressions):
     """Evaluates calls."""
+
+    def __init__(self, text: ModelText, vocabulary: Vocabulary, output: str) -> None:
+        super().__init__(text, vocabulary, output)
+        self.formulas: dict[ScoreFormula, ScoreFormula] = {}
 
     def call(self, node: CallNode, scope: Scope) -> Any:
         for definition in reversed(self.definitions[: scope.visible]):
@@ -124,6 +130,7 @@ class WordCalls(Expressions):
         earlier: Call | None = found[1] if found is not None and found[0] == name else None
         environment = self.resolve_options(record, name, node, options, streams, earlier, scope)
         resolved = {option: environment.names[option] for option in record.options}
+        ports = self.bind_definitions(record, resolved, streams, ports, node, scope)
         if record.kind == "chance" and resolved.get("p") == 0 and not node.label:
             return streams[0][1]
         width = streams[0][1].width if streams else 1
@@ -142,7 +149,7 @@ class WordCalls(Expressions):
             tuple(port for port, _ in ports),
             environment.names["entries"],
             node.label,
-            numbers={**scope.numbers, **environment.names},
+            numbers={**scope.numbers, **environment.names, **resolved},
             share=share,
         )
         for role, text in record.inner.items():
@@ -180,9 +187,48 @@ class WordCalls(Expressions):
                 if value == 0:
                     continue
                 value = Value("number", kind="number", number=value, place=place)
-            if not isinstance(value, Value):
+            if not isinstance(value, Value) or (port == "scores" and value.kind != "scores"):
                 raise FormulaError("wrong-kind", place, word=f"{name}({port}=)", what=describe(value))
             ports.append((port, value))
+        return ports
+
+    def bind_definitions(
+        self,
+        record: WordRecord,
+        resolved: dict[str, Any],
+        streams: Sequence[tuple[str, Value]],
+        ports: list[tuple[str, Value]],
+        node: CallNode,
+        scope: Scope,
+    ) -> list[tuple[str, Value]]:
+        """Put bound formulas in the place of definitions over scores; the inputs that they read become ports."""
+        ports = list(ports)
+        for key, option in record.options.items():
+            formula = resolved[key]
+            if option.type != "definition" or formula is None:
+                continue
+            queries, keys = (streams[at][1].sequence if streams else "" for at in (0, -1))
+            if isinstance(formula, Definition):
+                formula = bind(
+                    formula,
+                    key,
+                    heads=resolved.get("heads", 1),
+                    numbers=scope.numbers,
+                    inputs=self.inputs,
+                    used=self.used,
+                    causal=self.current.causal and queries == keys,
+                )
+                # one object for all that are equal: equal layers are told by it
+                formula = resolved[key] = self.formulas.setdefault(formula, formula)
+            for name, side in formula.inputs:
+                own, place = self.sequence_of(name), node.place
+                if own != (queries if side == "i" else keys):
+                    where = f"the {'queries' if side == 'i' else 'keys'} here to {queries if side == 'i' else keys!r}"
+                    detail = f"it belongs to the sequence {own!r}, {where}"
+                    raise FormulaError("second-level", place, name=f"{name}({side})", detail=detail)
+                if all(name != port for port, _ in ports):
+                    value = Value("input", kind="input", name=name, sequence=own, place=place)
+                    ports.append((name, self.entering(scope.section, "input", name, value)))
         return ports
 
     def streams_of(
