@@ -3,6 +3,9 @@
 A run is a pure function of its configuration. Batches are a function of (seed, step), dropout of (seed, step) too, so
 that a step can be made again alone, and a run that was killed and resumed ends with the weights of one that was not,
 bit for bit (same machine, same number of threads). Only a limit in minutes lets the clock in.
+
+What is made small is the task's loss and, in training only, the model's named losses (`losses.py`): such as the one by
+which experts share the load. `loss` is everywhere the task's alone, so that it can be compared with validation.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ from . import machine
 from .diagnose import first_not_finite
 from .interrupt import Asked, Interrupts
 from .limits import Limits
+from .losses import by_kind, named_losses, whole_loss
 from .optimiser import Optimiser, optimisers, parameters_of, width_of
 from .precision import Weights, as_device, choose
 from .progress import Progress
@@ -64,6 +68,7 @@ class Position:
     best_scores: dict[str, float] = field(default_factory=dict)
     loss_sum: float = 0.0
     loss_count: int = 0
+    named_sums: dict[str, float] = field(default_factory=dict)
 
 
 def train(
@@ -310,12 +315,13 @@ class Trainer:
         total = max(1, sum(units))
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
-        loss = self._gradients(batches, [n / total for n in units])
+        loss, named = self._gradients(batches, [n / total for n in units])
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.clip or math.inf)
-        if not math.isfinite(loss) or not bool(torch.isfinite(norm)):
+        whole = loss + sum(named.values())
+        if not math.isfinite(whole) or not bool(torch.isfinite(norm)):
             random.setstate(state[0])
             np.random.set_state(state[1])
-            self._stop_not_finite(batches, [n / total for n in units], loss)
+            self._stop_not_finite(batches, [n / total for n in units], whole)
         self.optimiser.step(lr)
         self.weights.publish()
         self.weights.clear()
@@ -323,28 +329,35 @@ class Trainer:
         took = time.monotonic() - begin
         self._step_seconds = took if not self._step_seconds else 0.9 * self._step_seconds + 0.1 * took
         self._step_units = sum(units)
-        self._tell(loss, float(norm), lr)
+        self._tell(loss, named, float(norm), lr)
 
     def _seed(self, micro: int) -> None:
         """Dropout and the like: a function of (seed, step, micro-batch)."""
         key = hashlib.blake2b(f"{self.settings.seed}/{self.position.step}/{micro}".encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(key, "little") >> 1)
 
-    def _gradients(self, batches: list[Any], shares: list[float]) -> float:
-        """Gradients of the mean loss over all micro-batches into the masters; returns that loss."""
+    def _gradients(self, batches: list[Any], shares: list[float]) -> tuple[float, dict[str, float]]:
+        """Gradients of the mean loss over all micro-batches into the masters; returns (the task's, the named ones)."""
         losses: list[Tensor] = []
+        named: dict[str, float] = {}
         self.weights.clear()
         for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
             self._seed(micro)
-            loss = self._loss(batch, share)
-            torch.autograd.backward(loss)
+            loss, added = self._losses(batch, share)
+            torch.autograd.backward(whole_loss(loss, added))
             self.weights.collect()
             losses.append(loss.detach())
-        return float(torch.stack(losses).sum())
+            for name, value in added.items():
+                named[name] = named.get(name, 0.0) + float(value.detach())
+        return float(torch.stack(losses).sum()), named
 
-    def _loss(self, batch: Any, share: float) -> Tensor:
+    def _losses(self, batch: Any, share: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """A micro-batch's share of the task's loss and of each named one."""
         loss: Tensor = self.task.loss(self.weights.model, batch) * share
-        return loss
+        return loss, {name: value * share for name, value in named_losses(self.weights.model).items()}
+
+    def _whole_loss(self, batch: Any, share: float) -> Tensor:
+        return whole_loss(*self._losses(batch, share))
 
     def _stop_not_finite(self, batches: list[Any], shares: list[float], loss: float) -> None:
         """Make the step again, find the place, and stop."""
@@ -352,7 +365,9 @@ class Trainer:
         place = ""
         for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
             self._seed(micro)
-            place = first_not_finite(self.weights.model, partial(self._loss, batch, share), torch.autograd.backward)
+            place = first_not_finite(
+                self.weights.model, partial(self._whole_loss, batch, share), torch.autograd.backward
+            )
             if place:
                 break
             self.weights.collect()
@@ -369,21 +384,26 @@ class Trainer:
             place=place,
         )
 
-    def _tell(self, loss: float, norm: float, lr: float) -> None:
+    def _tell(self, loss: float, named: dict[str, float], norm: float, lr: float) -> None:
         p = self.position
+        for name, value in named.items():
+            p.named_sums[name] = p.named_sums.get(name, 0.0) + value
         p.loss_sum, p.loss_count = p.loss_sum + loss, p.loss_count + 1
         rate = self._step_units / self._step_seconds
         done, seconds = self.progress(), self.seconds
         left = (self.limits.seconds - seconds) if self.limits.seconds and not self.limits.steps else None
         if left is None and done > 0:
             left = seconds * (1 - done) / done
-        self.shown.step(p.step, done, p.loss_sum / p.loss_count, rate, rate * self.flops / self.peak, left, lr)
+        means = {name: total / p.loss_count for name, total in p.named_sums.items()}
+        share = rate * self.flops / self.peak
+        self.shown.step(p.step, done, p.loss_sum / p.loss_count, rate, share, left, lr, by_kind(means))
         if p.step % self.settings.log_every == 0:
             self.run.log.write(
                 "step", step=p.step, units=p.units, seconds=round(seconds, 3), loss=p.loss_sum / p.loss_count,
-                gradient_norm=norm, lr=lr, rate=round(rate, 1), share_of_peak=round(rate * self.flops / self.peak, 4),
+                gradient_norm=norm, lr=lr, rate=round(rate, 1), share_of_peak=round(share, 4),
+                **({"losses": means} if means else {}),
             )  # fmt: skip
-            p.loss_sum, p.loss_count = 0.0, 0
+            p.loss_sum, p.loss_count, p.named_sums = 0.0, 0, {}
 
     # Evaluation, saving, going on.
 

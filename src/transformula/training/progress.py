@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from ..runs.summary import duration
@@ -46,16 +47,20 @@ class Progress:
             print(text, file=self.stream, flush=True)
 
     def step(
-        self, step: int, done: float, loss: float, rate: float, share: float | None, left: float | None, lr: float
-    ) -> None:
-        """After a step. done: share of the run; rate: units a second; share: of the measured peak; left: seconds."""
+        self, step: int, done: float, loss: float, rate: float, share: float | None, left: float | None, lr: float,
+        named: Mapping[str, float] | None = None,
+    ) -> None:  # fmt: skip
+        """After a step. done: share of the run; rate: units a second; share: of the measured peak; left: seconds;
+        named: what the model adds to the loss."""
         if self.quiet:
             return
         now = time.monotonic()
         if self._live is None and now - self._shown < EVERY:
             return
         self._shown = now
-        parts = [f"step {step:,}", f"{100 * done:.0f} %", f"loss {loss:.3f}", f"{rate:,.0f} {self.unit}/s"]
+        parts = [f"step {step:,}", f"{100 * done:.0f} %", f"loss {loss:.3f}"]
+        parts += [f"{name} {value:.3g}" for name, value in (named or {}).items()]
+        parts.append(f"{rate:,.0f} {self.unit}/s")
         if share is not None:
             parts.append(f"{100 * share:.0f} % of peak")
         parts.append(f"lr {lr:.2g}")
