@@ -148,6 +148,17 @@ def plus_one(leaf: Leaf) -> dict[str, Tensor]:
     return each(leaf, lambda tensor: tensor + 1)
 
 
+def biased(leaf: Leaf) -> dict[str, Tensor]:
+    """With a bias of 0, which the reference lacks."""
+    return {**leaf, "bias": leaf["weight"].new_zeros(leaf["weight"].shape[0])}
+
+
+def halves_of_pairs(leaf: Leaf, heads: int) -> dict[str, Tensor]:
+    """Rows of queries or keys that turn by pairs of neighbours, in the order that turns by halves: in each head, first
+    all first ones of the pairs, then all second ones."""
+    return each(leaf, lambda t: t.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2))
+
+
 def renamed(leaf: Leaf, **names: str) -> dict[str, Tensor]:
     """Their names by ours: renamed(leaf, weight="gamma")."""
     return {ours: leaf[theirs] for ours, theirs in names.items()}

@@ -45,6 +45,8 @@ class Pair:
     """What both are called with; None: token ids."""
     decodes: bool = True
     """Whether ours is decoded step by step."""
+    changed: Mapping[str, str] = field(default_factory=dict)
+    """What stands in the entry's text -> what is put in its place, where a constant differs; the note says so."""
 
     def ours(self) -> nn.Module:
         """Our model, with their weights."""
@@ -52,7 +54,11 @@ class Pair:
 
         own = self.text not in gallery.names()
         stated = [f"{key}: {value}\n" for key, value in self.numbers.items() if own and key not in SIZES]
-        text = read_text("".join(stated) + self.text.lstrip("\n")) if own else gallery.load(self.text)
+        source = "".join(stated) + self.text.lstrip("\n") if own else gallery.entry(self.text).source
+        for old, new in self.changed.items():
+            assert old in source, f"{old!r} does not stand in the text of {self.text}"
+            source = source.replace(old, new)
+        text = read_text(source)
         known = {key: value for key, value in SIZES.items() if key not in self.numbers}
         model = build(check(text, vocabulary(), {**known, **self.numbers}), seed=0, dtype=torch.float64).eval()
         carry(model, self.theirs, self.weights)
@@ -71,6 +77,8 @@ class Case:
     entry: str
     """The gallery's entry that is compared; empty: a formula that stands in the case."""
     make: Callable[[], Pair]
+    note: str = ""
+    """What was done so that they could be compared, besides carrying weights."""
 
     @property
     def version(self) -> str:
@@ -112,13 +120,13 @@ CASES: dict[str, Case] = {}
 
 
 def case(
-    name: str, package: str, reference: str, entry: str = ""
+    name: str, package: str, reference: str, entry: str = "", note: str = ""
 ) -> Callable[[Callable[[], Pair]], Callable[[], Pair]]:
     """Announce a case. Its function imports the package when it is called: some take seconds."""
 
     def announce(make: Callable[[], Pair]) -> Callable[[], Pair]:
         assert name not in CASES, name
-        CASES[name] = Case(name, package, reference, entry, make)
+        CASES[name] = Case(name, package, reference, entry, make, note)
         return make
 
     return announce

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.peers.carry import Theirs, Weights
-from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH, Case, Pair, case
+from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH, Pair, case
 
 HIDDEN, KV_HEADS, SIZE, WINDOW = 48, 2, 10, 5
 
@@ -73,4 +73,4 @@ def hub_case(reference: str, entry: str = "", name: str = "") -> Callable[[Calla
     return announce
 
 
-__all__ = ["Case", "GPT", "HIDDEN", "KV_HEADS", "SIZE", "USUAL", "WINDOW", "decoder", "hub_case", "model", "rope"]
+__all__ = ["GPT", "HIDDEN", "KV_HEADS", "SIZE", "USUAL", "WINDOW", "decoder", "hub_case", "model", "rope"]
