@@ -149,19 +149,22 @@ def _run(
     checked = check_model(text, use=use)  # first, before torch is loaded: a mistake in the formula is said at once
     from ..interop.folder import WEIGHTS
     from ..interop.weights import load_tensors, put_tensors
+    from ..model.hook import check_hooks
     from ..runs.folder import RunFolder
     from ..tasks.base import tasks
     from ..training import train as run_training
     from ..training.machine import pick_device
     from ..training.optimiser import optimisers
     from ..training.progress import Progress
-    from ..training.schedules import schedules
+    from ..training.schedules import own_schedule, schedules
 
     # Before anything that takes time: what the trainer would refuse later.
     if not resume and training.out is not None:
         RunFolder(training.out).refuse_if_taken()
     optimisers.get(training.optimiser)
     schedules.get(training.lr_schedule)
+    own_schedule(checked)
+    check_hooks(checked)
     pick_device(training.device)
     set_threads(training.threads)
     made = tasks.get(task_name)
@@ -177,7 +180,9 @@ def _run(
     shown = Progress(task.unit, quiet=quiet)
     tell(shown, architecture, stated, task)
     config = {**data.plain(), **more}
-    result = run_training(task, module, training, training.out, resume=resume, config=config, progress=shown)
+    result = run_training(
+        task, module, training, training.out, resume=resume, config=config, progress=shown, fresh=init_from is None
+    )
     return Run(result, Model._of(architecture, result.model, load_tokenizer(result.folder / "last")))
 
 

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from ..errors import CheckpointError, NotFinite
 from ..interop.folder import WEIGHTS, save_model, text_of
 from ..interop.weights import load_tensors, model_tensors, put_tensors
+from ..model.hook import asked
 from ..runs import streams
 from ..runs.checkpoint import Checkpoint, prune, save_checkpoint
 from ..runs.folder import RunFolder
@@ -42,7 +43,7 @@ from .precision import Weights, as_device, choose
 from .progress import Progress
 from .report import conclude
 from .result import RunResult, main_scores
-from .schedules import Shape, factor, schedules
+from .schedules import Shape, factor, schedules, with_own_schedule
 from .settings import STEPS, TrainingSettings
 
 SAVED_EVERY = 600.0
@@ -81,6 +82,7 @@ def train(
     config: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
     quiet: bool = False,
+    fresh: bool = True,
 ) -> RunResult:
     """Train a model on a task; everything is left in the run's folder.
 
@@ -88,11 +90,12 @@ def train(
     run_folder  by default `settings.out`, else a new folder under runs/
     resume      go on with the run of that folder; `model` and `task` must be those of its configuration
     config      what else its `config.yaml` should hold, e.g. the settings of the data
+    fresh       the model has its initial weights: a run that begins does what the model's `calibrate` hook asks for
 
     Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName,
     ConfigError.
     """
-    settings = settings or TrainingSettings()
+    settings, said = with_own_schedule(settings or TrainingSettings(), model)
     optimiser_class, _ = optimisers.get(settings.optimiser), schedules.get(settings.lr_schedule)
     run = RunFolder(run_folder or settings.out or _free_folder(model))
     recorded: dict[str, Any] = {}
@@ -111,7 +114,7 @@ def train(
     shown = progress or Progress(task.unit, quiet=quiet)
     try:
         with shown:
-            return _train(task, model, settings, optimiser_class, run, resume, dict(config or {}), shown)
+            return _train(task, model, settings, optimiser_class, run, resume, dict(config or {}), shown, said, fresh)
     finally:
         run.unlock()
         streams.restore(before)
@@ -120,7 +123,7 @@ def train(
 
 def _train(
     task: Any, model: nn.Module, settings: TrainingSettings, optimiser_class: type[Optimiser], run: RunFolder,
-    resume: bool, config: dict[str, Any], shown: Progress,
+    resume: bool, config: dict[str, Any], shown: Progress, said: str, fresh: bool,
 ) -> RunResult:  # fmt: skip
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -150,7 +153,7 @@ def _train(
     shown.say(
         f"{settings.optimiser}, learning rate {resolved.lr:g}"
         + ("" if settings.lr else f" (by default at width {width})")
-        + f", {settings.lr_schedule}; {sum(p.tensor.numel() for p in parameters):,} parameters"
+        + f", {settings.lr_schedule}{said}; {sum(p.tensor.numel() for p in parameters):,} parameters"
     )
     configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
     about = describe_run(task, model, device)
@@ -165,6 +168,8 @@ def _train(
     try:
         if resume:
             trainer.resume()
+        if fresh and trainer.saved < 0:
+            trainer.calibrate(first)
         with Interrupts(lambda text: shown.say(text, warning=True)) as interrupts:
             stopped = trainer.run_until_end(interrupts)
         return conclude(trainer, stopped, interrupted=interrupts.asked, about=about)
@@ -247,6 +252,7 @@ class Trainer:
         self.peak = machine.peak(device, settings.precision)
         self.flops = _flops_per_unit(model)
         self.saved, self.saved_at = -1, time.monotonic()
+        self.after_step = asked(getattr(model, "architecture", None), "after_step")
         self._begin = time.monotonic()
         self._step_seconds = 0.0
         self._step_units = 0
@@ -323,6 +329,8 @@ class Trainer:
             np.random.set_state(state[1])
             self._stop_not_finite(batches, [n / total for n in units], whole)
         self.optimiser.step(lr)
+        if self.after_step is not None:
+            self.after_step(self.weights.master)
         self.weights.publish()
         self.weights.clear()
         p.step, p.units = p.step + 1, p.units + sum(units)
@@ -330,6 +338,19 @@ class Trainer:
         self._step_seconds = took if not self._step_seconds else 0.9 * self._step_seconds + 0.1 * took
         self._step_units = sum(units)
         self._tell(loss, named, float(norm), lr)
+
+    def calibrate(self, batch: Any) -> None:
+        """Do what the model's `calibrate` hook asks for, over the first batch, and say what was done."""
+        master = self.weights.master
+        found = asked(getattr(master, "architecture", None), "calibrate")
+        if found is None:
+            return
+        before = streams.capture()
+        try:
+            self._seed(0)
+            self.shown.say(str(found(master.train(), lambda: self.task.loss(master, batch))))
+        finally:
+            streams.restore(before)
 
     def _seed(self, micro: int) -> None:
         """Dropout and the like: a function of (seed, step, micro-batch)."""

@@ -5,6 +5,10 @@ learning rate. The warm-up is common to all: a straight line from 0 to 1 over th
 
     @schedules.register("triangle")
     def triangle(progress: float, shape: Shape) -> float: ...
+
+A model may have one of its own, by the key `schedule` of its file, which names a schedule and perhaps its shape:
+`cosine`, `linear(warmup=0.1)`, `wsd(decay=0.3, final=0.1)`. What the run says itself (`--lr-schedule`, `--warmup`,
+`--decay`, `--final-lr`, or its configuration) goes first.
 """
 
 from __future__ import annotations
@@ -12,8 +16,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from torch import nn
+
+from ..errors import ConfigError, InputError, UnknownName
+from ..language.graph import Architecture
+from ..model.hook import bound, here, read_hook
 from ..registry import Registry
+from .settings import TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,40 @@ def factor(name: str, progress: float, shape: Shape) -> float:
     if progress < shape.warmup:
         return progress / shape.warmup
     return schedule(progress, shape)
+
+
+def own_schedule(architecture: Architecture | None) -> dict[str, Any]:
+    """The settings that a model's `schedule` says; none if it has no such key. In its text `_` and `-` are one.
+
+    Raises InputError: an unknown schedule, with the nearest; options that it does not have, or out of range.
+    """
+    if architecture is None or "schedule" not in architecture.hooks:
+        return {}
+    name, items, options, source = read_hook(architecture, "schedule")
+    name = name if name in schedules else name.replace("_", "-")
+    try:
+        schedules.get(name)
+    except UnknownName as error:
+        raise InputError(f"{here(source)}: {error.message}", near=error.near) from None
+    given = bound(f"{here(source)}: {name}", ["warmup", "decay", "final"], items, options)
+    said = {"lr_schedule": name, **{"final_lr" if key == "final" else key: value for key, value in given.items()}}
+    try:
+        TrainingSettings.read(said)
+    except ConfigError as error:
+        raise ConfigError(error.mistakes, source=here(source), near=error.near) from None
+    return said
+
+
+def with_own_schedule(settings: TrainingSettings, model: nn.Module) -> tuple[TrainingSettings, str]:
+    """Settings with the model's schedule, where the run says nothing of its own; and what to say of it."""
+    own = own_schedule(getattr(model, "architecture", None))
+    if not own:
+        return settings, ""
+    given = settings.model_fields_set
+    if settings.lr_schedule != own["lr_schedule"] and "lr_schedule" in given:
+        return settings, f" (the run's; the model's own is {own['lr_schedule']})"
+    chosen = {key: value for key, value in own.items() if key not in given}
+    return settings.model_copy(update=chosen), " (the model's own)"
 
 
 @schedules.register("constant")
