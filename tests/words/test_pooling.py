@@ -1,0 +1,110 @@
+"""`mean` and `pick`: one vector for a sequence, of its real positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from tests.words.helpers import make
+from transformula.errors import InputError
+from transformula.language.check import check
+from transformula.language.messages import FormulaError
+from transformula.language.model_file import read_text
+from transformula.model import build
+from transformula.words import vocabulary
+
+LENGTHS = torch.tensor([5, 2, 3])
+REAL = torch.arange(5) < LENGTHS[:, None]
+
+
+def stream() -> torch.Tensor:
+    x = torch.randn(3, 5, 4, dtype=torch.float64)
+    x[~REAL] = torch.nan  # padding holds anything
+    return x
+
+
+def test_mean() -> None:
+    mean, _ = make("mean", {"x": 4})
+    x = stream()
+    made = mean(x, real=REAL)
+    assert made.shape == (3, 1, 4)
+    for row, length in enumerate(LENGTHS.tolist()):
+        torch.testing.assert_close(made[row, 0], sum(x[row, i] for i in range(length)) / length)
+    torch.testing.assert_close(mean(x[:1])[0, 0], x[0].sum(0) / 5)
+    nothing = mean(x, real=torch.zeros(3, 5, dtype=torch.bool))
+    assert torch.equal(nothing, torch.zeros(3, 1, 4, dtype=torch.float64))
+
+
+def test_pick() -> None:
+    x = stream()
+    second, _ = make("pick", {"x": 4}, n=2)
+    end, _ = make("pick", {"x": 4}, at="end")
+    assert torch.equal(second(x, real=REAL), x[:, 1:2])
+    assert torch.equal(end(x[:1]), x[:1, 4:])
+    assert torch.equal(end(x, real=REAL)[:, 0], torch.stack([x[0, 4], x[1, 1], x[2, 2]]))
+    third, _ = make("pick", {"x": 4}, n=3)
+    with pytest.raises(InputError, match=r"pick\(x, 3\): there is no position 3 in a sequence of 2"):
+        third(x, real=REAL)
+    with pytest.raises(InputError, match="no position 3 in a sequence of 1"):
+        third(x[:, :1])
+
+
+@pytest.mark.parametrize(("name", "options"), [("mean", {}), ("pick", {"n": 2}), ("pick", {"at": "end"})])
+def test_one_graph(name: str, options: dict[str, Any]) -> None:
+    module, _ = make(name, {"x": 4}, **options)
+    torch.compiler.reset()
+    compiled = torch.compile(module, fullgraph=True, backend="aot_eager")
+    x = stream()
+    torch.testing.assert_close(compiled(x, real=REAL), module(x, real=REAL))
+    length = torch.export.Dim("length", min=3, max=50)
+    shapes = {"x": {1: length}, "real": {1: length}}
+    exported = torch.export.export(module, (x,), {"real": REAL}, dynamic_shapes=shapes)
+    longer = torch.randn(3, 9, 4, dtype=torch.float64)
+    real = torch.arange(9) < torch.tensor([9, 4, 2])[:, None]
+    torch.testing.assert_close(exported.module()(longer, real=real), module(longer, real=real))
+
+
+MODEL = """
+name: pooled
+width: 8
+depth: 1
+heads: 2
+causal: {causal}
+before: x = embed(tokens) + positions(tokens)
+layer: |
+  x = x + {layer}
+  x = x + mlp(norm(x))
+output: logits = linear({output}, 5)
+"""
+
+
+def model(output: str, layer: str = "linear_attention(norm(x))", causal: str = "false") -> Any:
+    text = MODEL.format(causal=causal, layer=layer, output=output)
+    return build(check(read_text(text), vocabulary()), dtype=torch.float64).eval()
+
+
+@pytest.mark.parametrize("output", ["mean(norm(x))", "pick(x, 1)", 'pick(x, at="end")'])
+def test_a_classifier_does_not_see_padding(output: str) -> None:
+    made, ids = model(output), torch.randint(9, (3, 6))
+    together = made(ids, lengths=torch.tensor([6, 2, 4]))
+    assert together.shape == (3, 1, 5)
+    for row, length in enumerate([6, 2, 4]):
+        torch.testing.assert_close(together[row], made(ids[row : row + 1, :length])[0])
+
+
+def test_what_is_seen_by_all_is_added_to_every_position() -> None:
+    made, ids = model("x", "linear(mean(norm(x)), width)"), torch.randint(9, (2, 6))
+    assert made(ids).shape == (2, 6, 5)
+
+
+def test_in_a_causal_stack() -> None:
+    with pytest.raises(FormulaError, match="mean sees all positions, and this stack is causal"):
+        model("x", "mean(norm(x))", causal="true")
+    with pytest.raises(InputError, match="mean sees all positions: no decoding step by step"):
+        model("mean(x)", causal="true").start(1, 5)
+    with pytest.raises(FormulaError, match="a position or at=, not both"):
+        model('pick(x, 1, at="end")')
+    with pytest.raises(FormulaError, match="it needs a position"):
+        model("pick(x)")
