@@ -223,3 +223,81 @@ def weighted(weights: Tensor, entries: list[Tensor]) -> Tensor:
     for weight, value in zip(weights, entries, strict=True):
         total = total + weight * value
     return total
+
+
+def turned(x: Tensor, heads: int, part: float, pairs: bool = False) -> Tensor:
+    """The first `part` of every head turned; `pairs`: channels 2c and 2c + 1 together, not c and c + half."""
+    made = []
+    for head in x.chunk(heads, -1):
+        count = int(part * head.shape[-1])
+        first = head[..., :count]
+        if pairs:
+            mixed = rotated(torch.cat([first[..., 0::2], first[..., 1::2]], -1), 10000)
+            first = torch.stack(mixed.chunk(2, -1), -1).flatten(-2)
+        else:
+            first = rotated(first, 10000)
+        made += [first, head[..., count:]]
+    return torch.cat(made, -1)
+
+
+def partly(p: Parameters, x: Tensor, heads: int, part: float, pairs: bool = False) -> Tensor:
+    """Attention with rotary positions on a part of each head."""
+    q, k = (turned(linear(p(name), x), heads, part, pairs) for name in ("query", "key"))
+    return linear(p("output"), core(q, k, linear(p("value"), x), heads))
+
+
+def encoder_layer(
+    p: Parameters, x: Tensor, n: Mapping[str, float], eps: float = 1e-5, activation: Callable[[Tensor], Tensor] = gelu
+) -> Tensor:
+    """Post-norm, every position seeing all: x = norm(x + attention(x)); x = norm(x + mlp(x))."""
+    x = layer_norm(p("attention_sum_norm"), x + attention(p("attention"), x, n, causal=False), eps)
+    return layer_norm(p("mlp_sum_norm"), x + mlp(p("mlp"), x, activation), eps)
+
+
+def filled_in(p: Parameters, x: Tensor, eps: float = 1e-5) -> Tensor:
+    """The output of BERT and its kin: a matrix, GELU, a norm, the words, a bias for each word."""
+    h = layer_norm(p("output.words_input_norm"), gelu(linear(p("output.linear"), x)), eps)
+    return unembed(p, h) + p["output.vector.weight"]
+
+
+def experts(
+    p: Parameters,
+    x: Tensor,
+    active: int,
+    activation: Callable[[Tensor], Tensor] = gelu,
+    renormalise: bool = True,
+    shared: int = 0,
+) -> Tensor:
+    """Position by position: the `active` experts of the largest scores W_r x, each an MLP, weighed by their shares of
+    the softmax over all, divided by the sum of these where `renormalise`; and `shared` experts, side by side in one
+    matrix, each with weight 1."""
+    n, hidden = p["up.weight"].shape[:2]
+
+    def one(v: Tensor, at: Parameters, rows: dict[str, Tensor], e: int) -> Tensor:
+        def product(name: str, v: Tensor, size: int) -> Tensor:
+            y = rows[name] @ v
+            return y + at[f"{name}.bias"][e * size : (e + 1) * size] if f"{name}.bias" in at else y
+
+        h = product("up", v, hidden)
+        h = activation(product("gate", v, hidden)) * h if "gate.weight" in at else activation(h)
+        return product("down", h, len(v))
+
+    names = [name for name in ("gate", "up", "down") if f"{name}.weight" in p]
+    result = torch.zeros_like(x)
+    for b in range(x.shape[0]):
+        for i in range(x.shape[1]):
+            v = x[b, i]
+            scores = p["router.weight"] @ v
+            shares = torch.exp(scores - scores.max())
+            shares = shares / shares.sum()
+            chosen = sorted(range(n), key=lambda e: -float(shares[e]))[:active]
+            total = sum(shares[e] for e in chosen) if renormalise else 1
+            for e in chosen:
+                rows = {name: p[f"{name}.weight"][e] for name in names}
+                result[b, i] += shares[e] / total * one(v, p, rows, e)
+            for s in range(shared):
+                slot, common = slice(s * hidden, (s + 1) * hidden), p("shared")
+                assert "up.bias" not in common
+                rows = {k: w[:, slot] if k == "down" else w[slot] for k in names for w in [common[f"{k}.weight"]]}
+                result[b, i] += one(v, common, rows, s)
+    return result
