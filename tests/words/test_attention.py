@@ -147,15 +147,12 @@ def test_dropout_of_weights_is_in_training_only() -> None:
     assert not torch.equal(module(x), module(x))
 
 
-def test_what_is_not_built_yet_says_so() -> None:
-    with pytest.raises(InputError, match=r"attention over another sequence.*not built yet"):
-        make("attention", {"x": 32, "memory": 32})
-    with pytest.raises(InputError, match="with score= is not built yet"):
-        make("attention", {"x": 32}, score="alibi")
-    with pytest.raises(InputError, match="with mask= is not built yet"):
-        make("dot_attention", {"q": 32, "k": 32, "v": 32}, mask="same")
+def test_what_cannot_be_is_said() -> None:
     module, _ = make("attention", {"x": 32})
-    with pytest.raises(InputError, match="port scores= is not built yet"):
-        module(torch.randn(1, 3, 32), scores=torch.zeros(1, 4, 3, 3))
+    with pytest.raises(InputError, match="scores of 3 heads are given to attention of 4 heads"):
+        module(torch.randn(1, 5, 32), scores=torch.zeros(1, 3, 5, 5))
+    core, _ = make("dot_attention", {"q": 32, "k": 32, "v": 32})
+    with pytest.raises(InputError, match="as many keys as queries"):
+        core(torch.randn(1, 5, 32), torch.randn(1, 6, 32), torch.randn(1, 6, 32))
     with pytest.raises(InputError, match="13 of a head's"):
         make("attention", {"x": 64}, heads=2, rotary=100, rotary_part=0.4)

@@ -10,14 +10,16 @@ import torch
 from torch import nn
 
 from ..errors import InputError
+from ..language.calls import sizes_of
 from ..language.graph import Architecture, Call, Section, Template, Value
-from ..language.numbers import evaluate_text
+from ..language.score_formula import ScoreFormula
 from ..language.source import Place
 from ..words.word import Word, word_class
 from .codegen import SectionCode, Ways, sources_of
 from .files import PseudoFile
 from .formula import Formula, Recipe
 from .hook import check_hooks
+from .second_level import second_level
 from .sequences import across, stack_of
 
 NOT_BUILT = "is not built yet: it can be checked and explained, not run"
@@ -61,8 +63,11 @@ class Spot:
 
     def setting(self, call: Call) -> tuple[Any, ...]:
         """What a face is made with."""
-        options = tuple((k, getattr(v, "name", v)) for k, v in call.options.items())
-        return (call.word.name, options, self.causal[id(call)] if call.word.reach == "past" else True)
+        return (
+            call.word.name,
+            tuple(call.options.items()),
+            self.causal[id(call)] if call.word.reach == "past" else True,
+        )
 
     def face(self, call: Call) -> int:
         """Which face a call is: 0 the module itself."""
@@ -99,7 +104,7 @@ def refuse_call(value: Value, section: Section) -> None:
 
 def spots(architecture: Architecture) -> dict[str, Spot]:
     """Every path with its calls, in order of evaluation. Raises InputError where calls of one module differ in what
-    no face can: a definition over scores."""
+    no face can: the learned tables of a formula over scores."""
     found: dict[str, Spot] = {}
     for section in architecture.sections():
         stack = stack_of(architecture, section)
@@ -115,14 +120,15 @@ def spots(architecture: Architecture) -> dict[str, Spot]:
             spot.causal[id(call)] = stack.causal and not across(value)
             if len(sizes(call)) > len(sizes(spot.call)):
                 spot.call = call
-            for name, option in call.word.options.items():
-                if option.type == "definition" and call.word is spot.call.word:
-                    if call.options[name] != spot.call.options[name]:
-                        raise at_place(
-                            f"calls of one module, {call.path!r}, that differ in {name}: this {NOT_BUILT}",
-                            value.place,
-                            section.title,
-                        )
+            for name, formula in call.options.items():
+                other = spot.call.options.get(name, formula)
+                if formula != other and any(isinstance(f, ScoreFormula) and f.tables for f in (formula, other)):
+                    raise at_place(
+                        f"calls of one module, {call.path!r}, have different tables in their formulas {name}=; give "
+                        "them labels of their own",
+                        value.place,
+                        section.title,
+                    )
     for spot in found.values():
         known = {spot.setting(spot.call)}
         for call in spot.calls:
@@ -155,8 +161,7 @@ def text_of(place: Place) -> str:
 
 def sizes(call: Call) -> dict[str, int]:
     """How many numbers each parameter of a call's own holds, those of none left out."""
-    made = {name: int(evaluate_text(text, call.numbers)) for name, text in call.word.parameters.items()}
-    return {name: size for name, size in made.items() if size}
+    return {name: int(size) for name, size in sizes_of(call).items() if size}
 
 
 def construct(recipe: Recipe, call: Call, causal: bool, place: Place | None, title: str, full: str = "") -> Word:
@@ -169,7 +174,7 @@ def construct(recipe: Recipe, call: Call, causal: bool, place: Place | None, tit
                 given |= {"entries": call.numbers["entries"], "entry": call.numbers["entry"]}
             else:
                 given[stream] = call.numbers[stream] if stream in call.streams else None
-    given |= call.options
+    given |= {name: second_level(value) for name, value in call.options.items()}
     if word.inner:
         given["inner"] = {
             role: inner_module(recipe, template, full or call.path, role, place, title)

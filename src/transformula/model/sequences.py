@@ -48,8 +48,10 @@ def decoded(architecture: Architecture) -> set[str]:
 
 
 def across(value: Value) -> bool:
-    """Whether a call's streams belong to several sequences."""
+    """Whether a call's streams belong to several sequences; a table of distances, of which scores are made, is none."""
     assert value.call is not None
+    if value.call.word.kind == "scores":
+        return False
     return len({a.sequence for a in value.args[: len(value.call.streams)] if a.sequence}) > 1
 
 

@@ -8,9 +8,34 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .core import Cache, attend, not_built
+from .core import Cache, Memory, attend, attend_memory, of_one_batch
 from .rotary import rotate, rotation_tables, turned_channels
+from .scores import Formula, More
 from .word import Affine, At, GeneratorFor, Word, split, word
+
+
+class WithFormulas(Word):
+    """A word with a score and a mask formula. Those with tables are modules of it; the others are no part of what is
+    stored, so that faces of one module may differ in them."""
+
+    def __init__(self, score: Formula | None, mask: Formula | None) -> None:
+        super().__init__()
+        self.formulas = (score or None, mask or None)
+        self.special = self.formulas != (None, None)
+        if isinstance(score, nn.Module) and next(score.parameters(), None) is not None:
+            self.add_module("score", score)
+            self.formulas = (None, mask or None)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        tables: Any = self._modules.get("score")
+        if tables is not None:
+            tables.initial_values()
+
+    def more(self, scores: Tensor | None, real: Tensor | None, inputs: dict[str, Tensor]) -> More:
+        """What a call has besides queries, keys and values."""
+        score, mask = self.formulas
+        own: Any = self._modules.get("score", score)
+        return More(scores, own, mask, real, inputs)
 
 
 @word(
@@ -22,6 +47,7 @@ from .word import Affine, At, GeneratorFor, Word, split, word
     reach="past",
     back="window - 1 if window > 0 else length",
     positional=True,
+    padding=True,
     options={
         "heads": {"type": "whole", "default": "heads", "minimum": 1, "shapes": True, "help": "how many heads"},
         "kv_heads": {
@@ -103,17 +129,22 @@ from .word import Affine, At, GeneratorFor, Word, split, word
     equation="y = W_o softmax(scale q k^T) v, with q = W_q x, k = W_k x, v = W_v x, head by head",
     source="Vaswani et al. 2017; kv_heads: Ainslie et al., 2305.13245; qk_norm: 2302.05442; cap: Gemma 2, 2408.00118",
 )
-class Attention(Word):
+class Attention(WithFormulas):
     """y = W_o softmax(scale q k^T) v, head by head, with q = W_q x, k = W_k x, v = W_v x.
 
-    x (batch, length, x), or q, k, v each (batch, length, its width); y as x, or as q. Inside, q is (batch, heads,
-    length, size), k and v (batch, kv_heads, length, size). In order: projections, norms of q, k, v (`inner`, made
-    by the file's `norm`), rotary, scale, cap, masks, softmax, dropout of the weights.
+    x (batch, length, x); or x and memory (batch, keys, memory), another sequence that is the k and the v; or q, k, v
+    each (batch, length, its width). y as x, or as q. Inside, q is (batch, heads, length, size), k and v (batch,
+    kv_heads, keys, size). In order: projections, norms of q, k, v (`inner`, made by the file's `norm`), rotary, scale,
+    cap, the port `scores` added, the score formula, masks (causal, window, mask formula, padding), softmax, dropout of
+    the weights. A query that sees nothing gets the output's bias. Rotary positions of another sequence count from its
+    own start.
 
-    query.weight (heads * size, x), key.weight and value.weight (kv_heads * size, x), output.weight (x, heads * size),
-    from N(0, 1 / (3 fan_in)); biases 0. Taps: q, k (after norm and rotary), v, and scores (before masks).
+    query.weight (heads * size, x), key.weight and value.weight (kv_heads * size, x or memory), output.weight (x,
+    heads * size), from N(0, 1 / (3 fan_in)); biases 0. Tables of the score formula: score.table (rows, columns), 0.
+    Taps: q, k (after norm and rotary), v, and scores (before masks).
 
-    Over another sequence (x, memory), with score=, mask= or the port scores= it is not built yet: InputError.
+    causal=False: all of another sequence is seen, whose keys and values decoding makes once; or it is a stack that sees
+    the future, and is not decoded.
     """
 
     def __init__(
@@ -137,13 +168,12 @@ class Attention(Word):
         scale: float = 0,
         bias: bool = True,
         dropout: float = 0,
-        score: str = "",
-        mask: str = "",
+        score: Formula | None = None,
+        mask: Formula | None = None,
         inner: dict[str, nn.Module] | None = None,
         causal: bool = True,
     ) -> None:
-        super().__init__()
-        not_built("attention", memory=memory, score=score, mask=mask)
+        super().__init__(score, mask)
         width = x or q
         if width is None:
             raise InputError("attention needs the width of x, or those of q, k and v")
@@ -155,8 +185,8 @@ class Attention(Word):
         self.turned = turned_channels(self.size, rotary_part) if rotary else 0
         self.qk_norm = qk_norm
         self.query = Affine(width, heads * self.size, bias)
-        self.key = Affine(k or width, self.kv_heads * self.size, bias)
-        self.value = Affine(v or width, self.kv_heads * self.size, bias)
+        self.key = Affine(memory or k or width, self.kv_heads * self.size, bias)
+        self.value = Affine(memory or v or width, self.kv_heads * self.size, bias)
         self.output = Affine(heads * self.size, width, bias)
         made = inner or {}
         self.query_norm, self.key_norm = made.get("query_norm"), made.get("key_norm")
@@ -164,6 +194,7 @@ class Attention(Word):
         self.normed, self.full = bool(made), qk_norm == "full"
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
+        super().initial_values(generator_for)
         for name in ("query", "key", "value", "output"):
             getattr(self, name).initial_values(generator_for, name)
 
@@ -175,10 +206,9 @@ class Attention(Word):
         return (x if norm is None else norm(x)).transpose(1, 2)
 
     def _heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values by heads, normed and turned."""
+        """Queries, keys and values of one sequence by heads, normed and turned."""
         kv_heads, size = self.kv_heads, self.size
         batch, length, _ = q.shape
-        keys = length if k is q else k.shape[1]
         own: dict[str, Any] = self._modules  # PyTorch's look-up by attribute is slower: it shows at length 1
         q, k, v = own["query"](q), own["key"](k), own["value"](v)
         if self.normed:
@@ -187,15 +217,23 @@ class Attention(Word):
             v = self._normed(v, kv_heads, self.value_norm)
         else:
             q = q.view(batch, length, self.heads, size).transpose(1, 2)
-            k = k.view(batch, keys, kv_heads, size).transpose(1, 2)
-            v = v.view(batch, keys, kv_heads, size).transpose(1, 2)
+            k = k.view(batch, length, kv_heads, size).transpose(1, 2)
+            v = v.view(batch, length, kv_heads, size).transpose(1, 2)
         if self.turned:
             tables = rotation_tables(q, self.turned, self.rotary, self.rotary_pairs, at)
             q = rotate(q, tables, self.turned, self.rotary_pairs)
-            if keys != length:  # over another sequence, whose positions count from its own start
-                tables = rotation_tables(k, self.turned, self.rotary, self.rotary_pairs, at)
             k = rotate(k, tables, self.turned, self.rotary_pairs)
         return q, k, v
+
+    def _one(self, name: str, x: Tensor, at: At | None, turn: bool = True) -> Tensor:
+        """Queries ("query"), keys or values alone, by heads, normed and, but for values, turned."""
+        x = self._modules[name](x)  # type: ignore[misc]
+        heads = self.heads if name == "query" else self.kv_heads
+        x = self._normed(x, heads, self._modules.get(f"{name}_norm"))
+        if self.turned and turn:
+            tables = rotation_tables(x, self.turned, self.rotary, self.rotary_pairs, at)
+            x = rotate(x, tables, self.turned, self.rotary_pairs)
+        return x
 
     def forward(
         self,
@@ -204,12 +242,25 @@ class Attention(Word):
         v: Tensor | None = None,
         *,
         scores: Tensor | None = None,
+        real: Tensor | None = None,
         taps: tuple[str, ...] = (),
+        **inputs: Tensor,
     ) -> Any:
-        """x, or q, k and v; with `taps` the result is followed by the values they name: (y, q, ...)."""
-        if scores is not None:
-            not_built("attention", scores=scores)
-        q, k, v = self._heads(x, x if k is None else k, x if v is None else v, None)
+        """x, or x and memory, or q, k and v; with `taps` the result is followed by the values they name: (y, q, ...).
+
+        scores (1 or batch, 1 or heads, length, keys); real (batch, keys), bool; inputs, each (batch, length or keys),
+        are those that the formulas read."""
+        if k is None:
+            k = v = x
+        elif v is None:
+            v = k
+        given = self.special or scores is not None or real is not None
+        more = self.more(scores, real, inputs) if given else None
+        if self.causal or (k.shape[1] == x.shape[1] and k.shape[0] == x.shape[0]):
+            q, k, v = self._heads(x, k, v, None)
+        else:
+            q, k, v = self._one("query", x, None), self._one("key", k, None), self._one("value", v, None, False)
+            q, k, v = of_one_batch(q, k, v)
         y, made = attend(
             q,
             k,
@@ -220,13 +271,14 @@ class Attention(Word):
             window=self.window,
             dropout=self.dropout if self.training else 0,
             keep_scores="scores" in taps,
+            more=more,
         )
         result = self.output(y.transpose(1, 2).flatten(2))
         return (result, *_chosen(taps, q, k, v, made)) if taps else result
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache:
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache | Memory:
         """No keys and values yet; room is made as they come."""
-        return Cache(capacity)
+        return Cache(capacity) if self.causal else Memory()
 
     def step(
         self,
@@ -234,17 +286,32 @@ class Attention(Word):
         k: Tensor | None = None,
         v: Tensor | None = None,
         *,
-        state: Cache,
+        state: Any,
         at: At,
         scores: Tensor | None = None,
+        real: Tensor | None = None,
         taps: tuple[str, ...] = (),
+        **inputs: Tensor,
     ) -> Any:
-        """The chunk's queries over all keys so far, its own included, which `state` keeps."""
-        not_built("attention", scores=scores)
-        q, k, v = self._heads(x, x if k is None else k, x if v is None else v, at)
-        y, made = state.attend(
-            q, k, v, at, scale=self.scale, cap=self.cap, window=self.window, keep_scores="scores" in taps
-        )
+        """The chunk's queries over all keys so far, its own included, which `state` keeps; or over all of another
+        sequence, of which `state` keeps the keys and values of the first step."""
+        if k is None:
+            k = v = x
+        elif v is None:
+            v = k
+        given = self.special or scores is not None or real is not None
+        more = self.more(scores, real, inputs) if given else None
+        common: dict[str, Any] = {"scale": self.scale, "cap": self.cap, "window": self.window, "more": more}
+        if self.causal:
+            q, k, v = self._heads(x, k, v, at)
+            y, made = state.attend(q, k, v, at, keep_scores="scores" in taps, **common)
+        else:
+            q = self._one("query", x, at)
+            if state.keys is None:
+                q, k, v = of_one_batch(q, self._one("key", k, None), self._one("value", v, None, False))
+                state.keys, state.values = k, v
+            k, v = state.keys, state.values
+            y, made = attend_memory(q, k, v, at, keep_scores="scores" in taps, **common)
         result = self.output(y.transpose(1, 2).flatten(2))
         return (result, *_chosen(taps, q, k, v, made)) if taps else result
 
@@ -266,6 +333,7 @@ def _chosen(taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor, scores: Tens
     width="v * q // k",
     reach="past",
     back="window - 1 if window > 0 else length",
+    padding=True,
     options={
         "heads": {"type": "whole", "default": "heads", "minimum": 1, "help": "how many heads of queries"},
         "scale": {"type": "number", "default": "(q / heads) ** -0.5", "minimum": 0, "help": "factor of the scores"},
@@ -297,14 +365,13 @@ def _chosen(taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor, scores: Tens
     equation="y = softmax(scale q k^T) v, head by head",
     source="Vaswani et al. 2017",
 )
-class DotAttention(Word):
+class DotAttention(WithFormulas):
     """y = softmax(scale q k^T) v, head by head: attention without weights, for other attentions.
 
     q (batch, length, q), k (batch, keys, k), v (batch, keys, v) to (batch, length, v q / k). Each head of queries has
     q / heads channels, and so has each head of keys; fewer heads of keys are shared (k < q), and a head of values may
-    be of another size. `softmax=False`: the scores, 0 where masked, are the weights. Tap: scores (before masks).
-
-    With score=, mask= or the port scores= it is not built yet: InputError.
+    be of another size. `softmax=False`: the scores, 0 where masked, are the weights. The rest is as in `attention`.
+    Tap: scores (before masks). Tables of the score formula: score.table (rows, columns), 0.
     """
 
     def __init__(
@@ -318,32 +385,46 @@ class DotAttention(Word):
         window: int = 0,
         cap: float = 0,
         dropout: float = 0,
-        score: str = "",
-        mask: str = "",
+        score: Formula | None = None,
+        mask: Formula | None = None,
         causal: bool = True,
     ) -> None:
-        super().__init__()
-        not_built("dot_attention", score=score, mask=mask)
+        super().__init__(score, mask)
         self.heads, self.size = heads, q // heads
         self.kv_heads = k // self.size
         self.scale = scale or self.size**-0.5
         self.softmax, self.window, self.cap, self.dropout, self.causal = softmax, window, cap, dropout, causal
 
-    def _split(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _split(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
         q = split(q, self.heads, self.size).transpose(1, 2)
         k = split(k, self.kv_heads, self.size).transpose(1, 2)
-        return q, k, split(v, self.kv_heads, -1).transpose(1, 2)
+        v = split(v, self.kv_heads, -1).transpose(1, 2)
+        return (q, k, v) if q.shape[0] == k.shape[0] == v.shape[0] else of_one_batch(q, k, v)
 
     def _result(self, y: Tensor, made: Tensor | None, taps: tuple[str, ...]) -> Any:
         y = y.transpose(1, 2).flatten(2)
         return (y, made) if taps else y
 
     def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, *, scores: Tensor | None = None, taps: tuple[str, ...] = ()
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        scores: Tensor | None = None,
+        real: Tensor | None = None,
+        taps: tuple[str, ...] = (),
+        **inputs: Tensor,
     ) -> Any:
-        not_built("dot_attention", scores=scores)
+        """scores (1 or batch, 1 or heads, length, keys); real (batch, keys), bool; inputs, each (batch, length or
+        keys), are those that the formulas read."""
+        given = self.special or scores is not None or real is not None
+        more = self.more(scores, real, inputs) if given else None
+        q, k, v = self._split(q, k, v)
         y, made = attend(
-            *self._split(q, k, v),
+            q,
+            k,
+            v,
             scale=self.scale,
             cap=self.cap,
             causal=self.causal,
@@ -351,12 +432,13 @@ class DotAttention(Word):
             dropout=self.dropout if self.training else 0,
             softmax=self.softmax,
             keep_scores=bool(taps),
+            more=more,
         )
         return self._result(y, made, taps)
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache:
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache | Memory:
         """No keys and values yet; room is made as they come."""
-        return Cache(capacity)
+        return Cache(capacity) if self.causal else Memory()
 
     def step(
         self,
@@ -364,21 +446,30 @@ class DotAttention(Word):
         k: Tensor,
         v: Tensor,
         *,
-        state: Cache,
+        state: Any,
         at: At,
         scores: Tensor | None = None,
+        real: Tensor | None = None,
         taps: tuple[str, ...] = (),
+        **inputs: Tensor,
     ) -> Any:
-        """The chunk's queries over all keys so far, its own included, which `state` keeps."""
-        not_built("dot_attention", scores=scores)
-        y, made = state.attend(
-            *self._split(q, k, v),
+        """The chunk's queries over all keys so far, its own included, which `state` keeps; or over all of another
+        sequence, which is given whole each time."""
+        given = self.special or scores is not None or real is not None
+        more = self.more(scores, real, inputs) if given else None
+        q, k, v = self._split(q, k, v)
+        over = state.attend if self.causal else attend_memory
+        y, made = over(
+            q,
+            k,
+            v,
             at,
             scale=self.scale,
             cap=self.cap,
             window=self.window,
             softmax=self.softmax,
             keep_scores=bool(taps),
+            more=more,
         )
         return self._result(y, made, taps)
 

@@ -44,18 +44,37 @@ def use_products(q: Tensor, keys: int, dropout: float) -> bool:
     return dropout > 0 or (q.dtype == torch.bfloat16 and keys <= LONGEST)
 
 
-def product_attention(
-    q: Tensor, k: Tensor, v: Tensor, *, scale: float, causal: bool = True, window: int = 0, dropout: float = 0
-) -> Tensor:
-    """softmax(scale q k^T) v: q (batch, heads, length, size), k (batch, kv_heads, keys, size), v (batch, kv_heads,
-    keys, value size) to (batch, heads, length, value size).
+def use_products_for(bias: Tensor | None) -> bool:
+    """Whether attention with this bias goes by `product_attention`: one that is learned, on a CPU, where PyTorch's own
+    would make the whole square several times over."""
+    if bias is None or not bias.requires_grad or not torch.is_grad_enabled() or bias.device.type != "cpu":
+        return False
+    return bias.dtype in (torch.bfloat16, torch.float32) and not tracing()
 
-    heads is a multiple of kv_heads. Causal: i sees j <= i (length = keys); window: and j > i - window. Queries go in
-    blocks, each over the keys that it can see, so that little more than half of a causal square is made. The weights
-    are kept for the backward pass: length * keys / 2 numbers a head, twice with dropout, whose p is taken to the
-    nearest 1/256. Once differentiable.
+
+def product_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    causal: bool = True,
+    window: int = 0,
+    dropout: float = 0,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """softmax(scale q k^T + bias) v: q (batch, heads, length, size), k (batch, kv_heads, keys, size), v (batch,
+    kv_heads, keys, value size) to (batch, heads, length, value size).
+
+    heads is a multiple of kv_heads. Causal: i sees j <= i (length = keys); window: and j > i - window. bias broadcasts
+    to (batch, heads, length, keys); -inf hides a key, and every query must see one. Queries go in blocks, each over the
+    keys that it can see, so that little more than half of a causal square is made. The weights are kept for the
+    backward pass: length * keys / 2 numbers a head, twice with dropout, whose p is taken to the nearest 1/256. Once
+    differentiable.
     """
-    result: Tensor = _Products.apply(q, k, v, scale, causal, window, dropout)  # type: ignore[no-untyped-call]
+    if bias is not None:
+        bias = bias.expand(*(1,) * (4 - bias.dim()), *bias.shape)
+    result: Tensor = _Products.apply(q, k, v, bias, scale, causal, window, dropout)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -117,7 +136,15 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, window: int, dropout: float
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor | None,
+        scale: float,
+        causal: bool,
+        window: int,
+        dropout: float,
     ) -> Tensor:
         batch, heads, length, size = q.shape
         kv_heads, keys, value_size = k.shape[1], k.shape[2], v.shape[3]
@@ -125,6 +152,7 @@ class _Products(torch.autograd.Function):
         q = _by_group(q * scale, kv_heads)
         k, v = k.reshape(-1, keys, size), v.reshape(-1, keys, value_size)
         causal = causal or window > 0
+        grouped = None if bias is None else _bias_by_group(bias, kv_heads)
         y = q.new_empty(batch * kv_heads, length * groups, value_size)
         saved: list[Tensor] = []
         spans: list[tuple[slice, slice]] = []
@@ -141,6 +169,8 @@ class _Products(torch.autograd.Function):
                 if corner is None or corner.shape[1] != end - first:
                     corner = _bias(first, end, first, end, groups, True, 0, q)
                 weights[:, :, first:] += corner
+            if grouped is not None:
+                _with_rows(weights, kv_heads, groups).add_(_cut(grouped, first, end, seen))
             weights = torch.softmax(weights, -1)
             saved.append(weights)
             if dropout:
@@ -159,6 +189,9 @@ class _Products(torch.autograd.Function):
             divided,
             dropout,
         )
+        ctx.bias = None
+        if bias is not None and grouped is not None and ctx.needs_input_grad[3]:
+            ctx.bias = bias.shape, grouped.shape
         return _by_head(y, batch, kv_heads, groups)
 
     @staticmethod
@@ -170,6 +203,7 @@ class _Products(torch.autograd.Function):
         if ctx.dropout:
             grad = grad * ctx.divided
         of_q, of_k, of_v = torch.empty_like(q), torch.zeros_like(k), torch.zeros_like(v)
+        of_bias = None if ctx.bias is None else q.new_zeros(ctx.bias[1])
         for n, (rows, seen) in enumerate(ctx.spans):
             of_weights = torch.bmm(grad[:, rows], v[:, seen].transpose(1, 2))
             if ctx.dropout:
@@ -181,12 +215,17 @@ class _Products(torch.autograd.Function):
             else:
                 weights = dropped = saved[n]
                 of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+            if of_bias is not None:
+                here = _cut(of_bias, rows.start // groups, rows.stop // groups, seen)
+                here += _with_rows(of_scores, kv_heads, groups).sum_to_size(here.shape)
             of_v[:, seen].baddbmm_(dropped.transpose(1, 2), grad[:, rows])
             of_k[:, seen].baddbmm_(of_scores.transpose(1, 2), q[:, rows])
             of_q[:, rows] = torch.bmm(of_scores, k[:, seen])
         of_q *= ctx.scale  # q was scaled already where the gradient of k is made
         of_k, of_v = (t.view(batch, kv_heads, *t.shape[1:]) for t in (of_k, of_v))
-        return _by_head(of_q, batch, kv_heads, groups), of_k, of_v, None, None, None, None
+        if of_bias is not None:
+            of_bias = of_bias.transpose(2, 3).reshape(ctx.bias[0])
+        return _by_head(of_q, batch, kv_heads, groups), of_k, of_v, of_bias, None, None, None, None
 
 
 def _by_group(x: Tensor, kv_heads: int) -> Tensor:
@@ -201,3 +240,22 @@ def _by_head(rows: Tensor, batch: int, kv_heads: int, groups: int) -> Tensor:
     size): so the matrix that comes next need not copy."""
     parts = rows.view(batch, kv_heads, -1, groups, rows.shape[-1]).permute(0, 2, 1, 3, 4)
     return parts.reshape(batch, -1, kv_heads * groups, rows.shape[-1]).transpose(1, 2)
+
+
+def _bias_by_group(bias: Tensor, kv_heads: int) -> Tensor:
+    """(1 or batch, 1 or heads, 1 or length, 1 or keys) to (1 or batch, 1 or kv_heads, 1 or length, 1 or groups, 1 or
+    keys)."""
+    batch, heads, *rest = bias.shape
+    parts = (kv_heads, heads // kv_heads) if heads > 1 else (1, 1)
+    return bias.reshape(batch, *parts, *rest).transpose(2, 3)
+
+
+def _with_rows(weights: Tensor, kv_heads: int, groups: int) -> Tensor:
+    """(batch * kv_heads, length * groups, keys) as (batch, kv_heads, length, groups, keys)."""
+    return weights.view(-1, kv_heads, weights.shape[1] // groups, groups, weights.shape[2])
+
+
+def _cut(grouped: Tensor, first: int, end: int, seen: slice) -> Tensor:
+    """A bias for some positions and keys; what is one for all stays one."""
+    rows = slice(first, end) if grouped.shape[2] > 1 else slice(None)
+    return grouped[:, :, rows, :, seen if grouped.shape[4] > 1 else slice(None)]

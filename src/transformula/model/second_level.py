@@ -1,0 +1,120 @@
+"""A formula over scores as a module: torch operations in the order of its steps, by broadcasting.
+
+    alibi(s, h, i, j): s = s - 2 ** (-8 * h / heads) * (i - j)
+
+`language.score_formula` has checked the text and folded its numbers; here each step is one operation of a closed list.
+Nothing is evaluated as text. Attention calls it; see `words.scores.Formula` for what it asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..language.score_formula import ScoreFormula
+
+OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
+    "+": torch.add,
+    "-": torch.sub,
+    "*": torch.mul,
+    "/": torch.div,
+    "//": torch.floor_divide,
+    "%": torch.remainder,
+    "**": torch.pow,
+    "neg": torch.neg,
+    "min": torch.minimum,
+    "max": torch.maximum,
+    "abs": torch.abs,
+    "exp": torch.exp,
+    "log": torch.log,
+    "sqrt": torch.sqrt,
+    "<": torch.lt,
+    "<=": torch.le,
+    ">": torch.gt,
+    ">=": torch.ge,
+    "==": torch.eq,
+    "!=": torch.ne,
+    "and": torch.logical_and,
+    "or": torch.logical_or,
+    "not": torch.logical_not,
+    "where": torch.where,
+}
+
+
+class SecondLevel(nn.Module):
+    """The new scores, or which keys are seen: (1 or batch, 1 or heads, queries, keys), or what broadcasts to it.
+
+    Every number, position and input is of the dtype of the positions that are given, float32 or float64, so whole
+    numbers are exact up to 2^24. Both sides of a choice are computed.
+
+    A `table(a, b)` is a parameter (rows, columns), "table", "table_2", ...: 0 at first. An argument is rounded down and
+    put within the table.
+    """
+
+    def __init__(self, formula: ScoreFormula) -> None:
+        super().__init__()
+        self.formula = formula
+        self.key = f"{formula.heads} {formula.steps}"
+        self.names, self.longest = formula.names, formula.longest
+        self.adds, self.fixed = formula.adds, formula.fixed
+        for table in formula.tables:
+            self.register_parameter(table.name, nn.Parameter(torch.empty(table.rows, table.columns)))
+
+    def initial_values(self) -> None:
+        """Tables are 0."""
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.zero_()
+
+    def forward(self, s: Tensor | None, i: Tensor, j: Tensor, inputs: Mapping[tuple[str, str], Tensor]) -> Tensor:
+        """s (batch, heads, queries, keys), or None: what is added to it. Positions i (1 or batch, 1, queries, 1), j
+        (1, 1, 1 or queries, keys). `inputs` holds each input at "i", shaped as i, or at "j", shaped as j."""
+        values: list[Any] = []
+        for step in self.formula.steps:
+            args = [values[a] for a in step.args]
+            match step.op:
+                case "number":
+                    made = torch.full((), float(step.value), dtype=i.dtype, device=i.device)
+                case "test":
+                    made = torch.full((), bool(step.value), dtype=torch.bool, device=i.device)
+                case "s":
+                    made = torch.zeros((), dtype=i.dtype, device=i.device) if s is None else s.to(i.dtype)
+                case "h":
+                    heads = torch.arange(1, self.formula.heads + 1, dtype=i.dtype, device=i.device)
+                    made = heads.view(1, -1, 1, 1)
+                case "i":
+                    made = i
+                case "j":
+                    made = j
+                case "input":
+                    side = self.formula.steps[step.args[0]].op
+                    made = inputs[str(step.value), side]
+                case "table":
+                    made = self._read(int(step.value), *args)
+                case op:
+                    made = OPERATIONS[op](*args)
+            values.append(made)
+        result: Tensor = values[-1]
+        return result
+
+    def _read(self, number: int, a: Tensor, b: Tensor) -> Tensor:
+        """The numbers of a table at (a, b)."""
+        table = self.formula.tables[number]
+        rows, columns = (
+            # what is hidden may be anything: infinite, not a number
+            torch.nan_to_num(torch.floor(x)).sub(first).clamp(0, size - 1).long()
+            for x, first, size in ((a, table.row, table.rows), (b, table.column, table.columns))
+        )
+        found: Tensor = getattr(self, table.name)[rows, columns]
+        return found.to(a.dtype)
+
+    def extra_repr(self) -> str:
+        return str(self.formula)
+
+
+def second_level(option: Any) -> Any:
+    """The module of a formula over scores; any other value of an option as it is."""
+    return SecondLevel(option) if isinstance(option, ScoreFormula) else option
