@@ -6,9 +6,12 @@ import pytest
 import torch
 
 from tests.model.helpers import checked
+from transformula import gallery
 from transformula.errors import InputError
+from transformula.language.check import check
 from transformula.model import Transformer, build
 from transformula.model.hook import Asked, asked
+from transformula.words import vocabulary
 
 NORMED = """
 words:
@@ -94,3 +97,20 @@ def test_initial_values_have_norm_1_already() -> None:
     model = build(checked("x = x + mlp(x)", after_step="unit_rows"))
     torch.testing.assert_close(norms(model, "layers.2.mlp.up.weight", 1), torch.ones(128))
     build(checked("x = x + mlp(x)", after_step="unit_rows"), device="meta")
+    for dtype in (torch.float64, torch.bfloat16):
+        model = build(checked("x = x + mlp(x)", after_step="unit_rows"), dtype=dtype)
+        torch.testing.assert_close(norms(model, "words.weight", 1).float(), torch.ones(11), rtol=1e-2, atol=1e-2)
+
+
+def test_ngpt_starts_as_published() -> None:
+    """Scales are kept at 1 / sqrt(width), their values are 1 and 0.05; every matrix is on the sphere."""
+    model = build(check(gallery.load("ngpt"), vocabulary(), {"depth": 1, "width": 64, "heads": 4, "vocab": 11}))
+    scales = ("layers.1.attention.s", "layers.1.rate_a", "layers.1.rate_m", "output.unembed_output_vector")
+    for path, value in zip(scales, (1, 0.05, 0.05, 1), strict=True):
+        made = model.get_submodule(path)()
+        torch.testing.assert_close(model.get_parameter(f"{path}.weight"), torch.full_like(made, 1 / 8))
+        torch.testing.assert_close(made, torch.full_like(made, value))
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 2:
+            found = torch.linalg.vector_norm(parameter, dim=0 if "output.weight" in name or "down" in name else 1)
+            torch.testing.assert_close(found, torch.ones_like(found), rtol=1e-6, atol=1e-6)

@@ -20,7 +20,9 @@ class LayerDrop(Policy):
         x = layer(x)   else; not rescaled
 
     What is left out costs nothing. A layer that is left out leaves every name as it entered, so all that it leaves must
-    have entered it. The choice is drawn from torch's stream of random numbers on the CPU, once for each layer.
+    have entered it. The choice is drawn from torch's stream of random numbers on the CPU, once for each layer. Under
+    `torch.compile`, whose code has no such branch, the layer is computed and then chosen or not: nothing is saved, and
+    its gradients are zeros instead of none.
 
     LayerDrop: Fan et al. 2019, 1909.11556; as fairseq's `LayerDropModuleList`, where p is one number for all layers.
     """
@@ -41,9 +43,14 @@ class LayerDrop(Policy):
         self, run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]], entering: Mapping[str, Tensor], layer: int
     ) -> Mapping[str, Tensor]:
         """See Policy."""
-        if self.training and float(torch.rand((), device="cpu")) < self.p:
-            return entering
-        return run(entering)
+        if not self.training:
+            return run(entering)
+        if torch.compiler.is_compiling():
+            left = run(entering)
+            first = next(iter(left.values()))
+            out = torch.rand((), device=first.device) < self.p
+            return {name: torch.where(out, entering[name], x) for name, x in left.items()}
+        return entering if float(torch.rand((), device="cpu")) < self.p else run(entering)
 
     def extra_repr(self) -> str:
         return f"p={self.p:g}"

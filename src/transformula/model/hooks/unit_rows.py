@@ -32,7 +32,8 @@ def unit_rows(model: Transformer, *, columns: str = COLUMNS) -> None:
 
     nGPT: Loshchilov et al. 2024, 2410.01131. As in the published code (NVIDIA/ngpt, `normalize_matrices`), which
     normalises queries, keys, values, the MLP's first matrix, embedding and output along dimension 1, the attention's
-    and the MLP's last matrices along dimension 0, before the first step and after each. Norms are taken in float32.
+    and the MLP's last matrices along dimension 0, before the first step and after each. Norms are taken in float32 at
+    least.
     """
     if not isinstance(columns, str):
         raise InputError(f"unit_rows: columns is {columns!r}, and must be patterns of names, such as {COLUMNS!r}")
@@ -43,7 +44,8 @@ def unit_rows(model: Transformer, *, columns: str = COLUMNS) -> None:
             for inner, parameter in module.named_parameters():
                 along = direction(f"{name}.{inner}", parameter, kind, width, patterns)
                 if along is not None and parameter.device.type != "meta":
-                    size = torch.linalg.vector_norm(parameter, dim=along, keepdim=True, dtype=torch.float32)
+                    precise = torch.promote_types(parameter.dtype, torch.float32)
+                    size = torch.linalg.vector_norm(parameter, dim=along, keepdim=True, dtype=precise)
                     parameter.copy_(parameter / size.clamp_min(1e-30))
 
 

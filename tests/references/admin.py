@@ -1,0 +1,20 @@
+"""x = norm(w x + sublayer(x)), w for each channel, with ReLU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from tests.references.plain import Parameters, attention, embed_with_positions, layer_norm, layers, mlp, relu, unembed
+
+
+def logits(p: Parameters, tokens: Tensor, n: Mapping[str, float]) -> Tensor:
+    """See plain.py."""
+    x = embed_with_positions(p, tokens)
+    for layer in layers(p, n):
+        skip = layer["vector.weight"] * x
+        x = layer_norm(layer("attention_sum_norm"), skip + attention(layer("attention"), x, n))
+        skip = layer["vector_2.weight"] * x
+        x = layer_norm(layer("mlp_sum_norm"), skip + mlp(layer("mlp"), x, relu))
+    return unembed(p, x)
