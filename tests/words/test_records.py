@@ -27,6 +27,7 @@ ATTENTIONS: list[dict[str, Any]] = [
     {"v_norm": True, "cap": 5, "window": 3, "rotary": 100, "rotary_pairs": True},
 ]
 NORMS: list[dict[str, Any]] = [{}, {"size": 8}, {"weight": False}, {"bias": False}, {"bias": True, "eps": 1e-3}]
+STREAMS: list[dict[str, Any]] = [{}, {"dynamic": False}]
 
 CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("attention", X, options) for options in ATTENTIONS],
@@ -59,7 +60,19 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("vector", {}, {"init": 0.5}),
     ("vector", {}, {"init": 0.5, "size": 4, "stored": 0.1}),
     ("mix", {"entries": 32}, {}),
+    ("mix", {"entries": 32}, {"dynamic": True}),
+    ("mix", {"entries": 32}, {"dynamic": True, "hidden": 12}),
     ("attend", {"entries": 32}, {}),
+    ("expand", X, {"n": 4}),
+    ("collapse", {"X": 128}, {}),
+    ("collapse", {"X": 60}, {"n": 5}),
+    *[("read", {"X": 96}, {"kind": kind, **o}) for kind in ("hc", "mhc", "mhc_lite") for o in STREAMS],
+    *[("write", {"X": 96, "y": 32}, {"kind": kind, **o}) for kind in ("hc", "mhc") for o in STREAMS],
+    ("write", {"X": 96, "y": 32}, {"kind": "mhc_lite"}),
+    *[("read", {"X": 32}, {"kind": "frac", "n": 4, **o}) for o in STREAMS],
+    *[("write", {"X": 32, "y": 32}, {"kind": "frac", "n": 4, **o}) for o in STREAMS],
+    ("read", {"X": 60}, {"n": 5, "first": 7}),
+    ("write", {"X": 60, "y": 12}, {"kind": "mhc", "steps": 3, "eps": 1e-3}),
     ("part", X, {"i": 2, "n": 4}),
     ("join", {"a": 32, "b": 16}, {}),
     ("join", {"a": 32, "b": 16}, {"parts": 4}),

@@ -284,7 +284,9 @@ class WordCalls(Expressions):
                 (k, v if isinstance(v, (bool, int, float, str)) else id(v)) for k, (v, _) in options.items()
             )
             types = tuple(type(v) for v, _ in options.values())
-            known = (record.name, id(self.stack_text), widths, written, types)
+            turns = any(isinstance(o.default, str) and "layer" in o.default for o in record.options.values())
+            layer = scope.numbers.get("layer") if turns else None
+            known = (record.name, id(self.stack_text), widths, written, types, layer)
             if known in self.resolved:
                 environment.names = self.resolved[known]
                 return environment

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from ..errors import InputError
 from .rms import rms_norm
-from .word import GeneratorFor, Word, empty, fill, word
+from .unit_linear import unit_linear
+from .word import Affine, GeneratorFor, Word, empty, fill, word
 
 
 @word(
@@ -17,39 +18,58 @@ from .word import GeneratorFor, Word, empty, fill, word
     width="entry",
     equal=True,
     options={
-        "dynamic": {"type": "flag", "default": False, "shapes": True, "help": "weights from the newest entry too"}
+        "dynamic": {"type": "flag", "default": False, "shapes": True, "help": "weights from the newest entry too"},
+        "hidden": {
+            "type": "whole",
+            "default": "max(1, entries)",
+            "minimum": 1,
+            "shapes": True,
+            "help": "dynamic: rows of W_1",
+        },
+        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "dynamic: of the newest entry's norm"},
     },
     parameters={
         "weight": "entries",
-        "first.weight": "entries * entry if dynamic else 0",
-        "second.weight": "entries * entries if dynamic else 0",
+        "first.weight": "hidden * entry if dynamic else 0",
+        "second.weight": "entries * hidden if dynamic else 0",
     },
     checks={"entries > 0": "mix of nothing: the list is empty here"},
-    flops="2 * entries * (entry + entries) if dynamic else 0",
-    saved="entries * entry",
+    flops="2 * hidden * (entry + entries) if dynamic else 0",
+    saved="entries * entry + (1 + 3 * hidden + entries if dynamic else 0)",
     silent="last",
-    equation="y = sum of w_n e_n, w one-hot on the last at first; dynamic: w + W_2 gelu(W_1 rms(e_last))",
+    equation="y = sum of w_n e_n, w one-hot on the last at first; dynamic: w + W_2 gelu(W_1 e_last / rms(e_last))",
     source="DenseFormer: 2402.02622; dynamic: MUDD, 2502.12170",
 )
 class Mix(Word):
     """y = the learned weighted sum of a list's entries, each (batch, length, entry).
 
-    weight (entries,), 0 and for the last 1: at first y is the newest entry. `dynamic=True` (weights that depend on the
-    newest entry, position by position) is not built yet: InputError.
+    weight (entries,), 0 and for the last 1: at first y is the newest entry. `dynamic=True` (MUDD): position by position
+
+        w = weight + W_2 gelu(W_1 e / rms(e)), e the newest entry
+
+    W_1 (hidden, entry), from N(0, 1 / (3 entry)), W_2 (entries, hidden), 0; rms has no weight. The authors' code has
+    one W_1 for all the mixtures that are made at a place, of as many times `entries` rows: write that as `hidden=`.
     """
 
-    def __init__(self, entries: int, entry: int | None = None, dynamic: bool = False) -> None:
+    def __init__(self, entries: int, entry: int, hidden: int = 0, dynamic: bool = False, eps: float = 1e-6) -> None:
         super().__init__()
-        if dynamic:
-            raise InputError("mix(dynamic=True) is not built yet: it can be checked and explained, not run")
+        self.eps = eps
         self.weight = empty(entries)
+        self.first = Affine(entry, hidden, bias=False) if dynamic else None
+        self.second = Affine(hidden, entries, bias=False) if dynamic else None
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         fill(self.weight[:-1], 0)
         fill(self.weight[-1:], 1)
+        if self.first is not None and self.second is not None:
+            self.first.initial_values(generator_for, "first")
+            fill(self.second.weight, 0)
 
     def forward(self, *entries: Tensor) -> Tensor:
         weights = self.weight.unbind()
+        if self.first is not None and self.second is not None:
+            hidden = F.gelu(unit_linear(entries[-1], self.first.weight, self.eps))
+            weights = F.linear(hidden, self.second.weight, self.weight).unsqueeze(-2).unbind(-1)
         total = entries[0] * weights[0]
         for weight, entry in zip(weights[1:], entries[1:], strict=True):
             # no stack of the entries: at depth L it would copy L streams in each of L layers
@@ -57,7 +77,7 @@ class Mix(Word):
         return total
 
     def extra_repr(self) -> str:
-        return f"{len(self.weight)} entries"
+        return f"{len(self.weight)} entries, dynamic={self.first is not None}"
 
 
 @word(
