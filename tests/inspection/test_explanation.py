@@ -81,3 +81,26 @@ def test_no_torch() -> None:
     data, loaded = done.stdout.split("LOADED")
     assert json.loads(data)["hash"]
     assert not {"torch", "numpy", "pydantic", "rich", "matplotlib"} & set(loaded.split())
+
+
+def test_what_relatives_differ_in_and_the_nearest_where_there_is_none() -> None:
+    page = repr(explain("rezero"))
+    assert "skipinit: without dropout, each call has weights of its own" in page
+    data = explain("skipinit").data
+    assert data["differs"]["rezero"] == ["with dropout", "one scalar.gain for several calls"] and data["nearest"] == {}
+    alone = explain("macaron")
+    assert alone.data["relatives"] == [] and list(alone.data["nearest"])[0] == "depth-mup"
+    assert "nearest in the gallery, by edits a layer: depth-mup 6" in repr(alone)
+
+
+def test_relatives_of_warnings_have_the_gallerys_names() -> None:
+    assert explain(DOUBLED).data["warnings"][0]["relatives"][0]["gallery"] == ["skip-2-half"]
+    assert "the wiring of skip-2-half" in " ".join(repr(explain(DOUBLED)).split())
+
+
+def test_a_line_says_what_matters() -> None:
+    page = repr(explain("highway"))
+    assert "sets f (width 256); a branch\n" in page and "(gates and coefficients as they start)" in page
+    assert "one branch, no skip" in repr(explain("no-skip"))
+    assert "branch norm(attention(norm(x), ...))" in repr(explain("gemma3"))
+    assert "depends on its weights" in repr(explain("gtrxl"))

@@ -34,11 +34,7 @@ def of(formula: str) -> Shape:
 
 def ranked(wanted: Shape) -> list[tuple[float, str]]:
     """The gallery by distance."""
-    found = []
-    for entry in gallery.entries():
-        assert entry.shape is not None
-        found.append((distance(wanted, entry.shape), entry.name))
-    return sorted(found)
+    return sorted((distance(wanted, entry.shape), entry.name) for entry in gallery.indexed())
 
 
 SHAPES = {name: of(formula) for name, formula in WIRINGS.items()}
@@ -177,9 +173,10 @@ def test_random_formulas_keep_the_rules() -> None:
 
 def test_a_hundred_entries_are_ranked_without_waiting() -> None:
     """The wiring with the largest graphs against all others; the limit is many times what it takes."""
-    slowest = max(gallery.entries(), key=lambda entry: sum(len(g) for s in entry.shape.stacks for _, g in s))  # type: ignore[union-attr]
+    entries = gallery.indexed()
+    slowest = max(entries, key=lambda entry: sum(len(graph) for stack in entry.shape.stacks for _, graph in stack))
     start = time.perf_counter()
-    assert slowest.shape is not None and len(ranked(slowest.shape)) == len(gallery.names())
+    assert len(ranked(slowest.shape)) == len(entries)
     assert time.perf_counter() - start < 5
 
 

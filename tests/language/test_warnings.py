@@ -8,10 +8,11 @@ import pytest
 
 from tests.language.test_analysis import PRE, analysed
 from transformula import gallery
+from transformula.language.advice import with_layer, with_part
 from transformula.language.analysis import analyse
 from transformula.language.check import check
 from transformula.language.model_file import from_formula, read_text
-from transformula.language.warnings import TABLE, Warning, with_layer, with_part
+from transformula.language.warning_table import TABLE, Warning
 from transformula.words import vocabulary
 
 SKIP_2 = "x = norm(x); y = x + attention(x); y = norm(y); x = x + y + mlp(y)"
@@ -181,3 +182,49 @@ def test_one_of_several_formulas() -> None:
 def test_a_small_shrinking_gate_is_none() -> None:
     assert [w.code for w in analysed("g = gate(x); x = g * mlp(norm(x)) + (1 - g) * x").warnings] == []
     assert only("x = 0.5 * x + mlp(norm(x))", "gain-compounds").relatives == ()
+
+
+def test_a_relative_is_whole_and_says_what_stays() -> None:
+    """What is called sound has no warning; what else must change with the layer is shown with it."""
+    post = only("x = norm(x + attention(x)); x = norm(x + mlp(x))", "norm-on-trunk", after=None).relatives[0]
+    assert post.parts == {
+        "layer": "x = x + attention(norm(x))\nx = x + mlp(norm(x))",
+        "after": "x = norm(x)",
+    }
+    assert post.left == () and post.wiring == gallery.entry("pre-norm").wiring
+    twice = "y = dropout(x, 0.1) + attention(norm(x)); x = dropout(x, 0.2) + dropout(y, 0.1) + mlp(norm(y))"
+    grown, dropped = only(twice, "gain-compounds"), only(twice, "dropout-on-trunk")
+    assert [r.left for r in grown.relatives] == [("dropout-on-trunk",), ("dropout-on-trunk",), ()]
+    assert grown.relatives[-1].words == "all of it mended"
+    assert layers(grown)[-1] == "y = x + attention(norm(x)); x = 0.5 * (x + y) + mlp(norm(y))"
+    assert [r.left for r in dropped.relatives] == [("gain-compounds",)]
+    shown = repr(analysed(twice))
+    assert "better: layer:" in shown and "still dropout-on-trunk" in shown and "sound: layer:" in shown
+
+
+@pytest.mark.parametrize("name", [e.name for e in gallery.indexed()])
+def test_every_sound_relative_has_no_warning(name: str) -> None:
+    architecture = check(gallery.load(name), vocabulary())
+    for warning in analyse(architecture, vocabulary()).warnings:
+        assert name not in warning.entries, "an entry is no relative of its own"
+        for relative in warning.relatives:
+            assert relative.made is not None
+            again = analyse(check(relative.made, vocabulary()), vocabulary())
+            assert tuple(dict.fromkeys(w.code for w in again.warnings if not w.note)) == relative.left
+
+
+@pytest.mark.parametrize(
+    ("layer", "passed"),
+    [
+        ("x = norm(x + attention(x)); x = norm(x + mlp(x))", "24 norms on the way through 12 layers"),
+        ("x = norm(x + attention(x)); x = x + mlp(x)", "12 norms on the way through 12 layers"),
+        ("y = norm(x + attention(x)); x = norm(x + y + mlp(y))", "12 norms on the way through 12 layers"),
+    ],
+)
+def test_the_norms_on_the_way_are_counted(layer: str, passed: str) -> None:
+    assert only(layer, "norm-on-trunk").what.endswith(passed)
+
+
+def test_norms_that_history_leads_past_are_a_note() -> None:
+    (found,) = analyse(check(gallery.load("dlcl"), vocabulary()), vocabulary()).warnings
+    assert found.note and "passes only 1 of them" in found.more

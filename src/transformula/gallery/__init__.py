@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from .reader import entries as entries
     from .reader import entry as entry
     from .reader import index as index
+    from .reader import indexed as indexed
     from .reader import load as load
     from .reader import names as names
     from .reader import relatives as relatives
     from .reader import search as search
 
-__all__ = ["Entry", "entries", "entry", "index", "load", "names", "relatives", "search"]
+__all__ = ["Entry", "entries", "entry", "index", "indexed", "load", "names", "relatives", "search"]
 
 
 def __getattr__(name: str) -> Any:

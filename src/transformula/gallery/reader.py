@@ -80,11 +80,11 @@ class Entry:
         return int(self.about["year"]) if "year" in self.about else None
 
     @cached_property
-    def shape(self) -> Shape | None:
-        """Its wiring, for comparing; None where the index does not hold the entry yet."""
+    def shape(self) -> Shape:
+        """Its wiring, for comparing, as the index holds it."""
         from ..language.distance import Shape  # listing needs none of it
 
-        return Shape.read(self.wiring, self.layers) if self.wiring else None
+        return Shape.read(self.wiring, self.layers)
 
     @cached_property
     def text(self) -> ModelText:
@@ -135,6 +135,11 @@ def load(name: str) -> ModelText:
 def entries() -> list[Entry]:
     """All entries, sorted by name."""
     return [entry(name) for name in names()]
+
+
+def indexed() -> list[Entry]:
+    """The entries that the index holds, sorted by name: what is known of them costs no reading of their files."""
+    return [entry(name) for name in names() if name in index()]
 
 
 def search(words: str) -> list[Entry]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import gallery
 from ..errors import InputError
 from ..language.accounting import parameters_in_words, summary
 from ..language.analysis import WIDTH, Analysis, analyse
-from ..language.canonical import formula_hash, wiring_key_of
+from ..language.canonical import formula_hash
 from ..language.diagram import draw_text
+from ..language.distance import unseen
 from ..language.graph import Architecture, Section
 from ..language.lines import text_of
 from ..language.model_file import FREE_NUMBERS, write_text
@@ -20,6 +20,10 @@ from ..language.parser import parse
 from ..language.source import Source
 from ..language.syntax import Call, walk
 from ..language.vocabulary import Vocabulary
+from .neighbours import Neighbour, named, neighbours, one_of_each
+
+UNSEEN = "sizes, options, labels, dropout, kind of norm"
+"""What the wiring key does not count, in words."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,8 @@ class Explanation:
 
     parts      the text beside the layers, what it leaves out filled in: before, after, output, words, numbers
     text       the text as a model file
-    relatives  gallery entries of the same wiring: equal but for sizes, labels, kinds of norm and dropout
+    relatives  gallery entries of the same wiring, each with what its wiring key does not count (`neighbours.differs`)
+    nearest    where there are none: the three nearest, with their distances in edits a layer
     hash       of the canonical form: equal hashes are equal functions with equal names of parameters
     """
 
@@ -46,7 +51,8 @@ class Explanation:
     parts: list[Part]
     text: str
     totals: dict[str, Any]
-    relatives: list[str]
+    relatives: list[Neighbour]
+    nearest: list[Neighbour]
     hash: str
 
     @property
@@ -56,9 +62,14 @@ class Explanation:
 
     @property
     def data(self) -> dict[str, Any]:
-        """As plain data: that of the analysis, and text, filled_in, totals, relatives, hash."""
+        """As plain data: that of the analysis, and text, filled_in, totals, relatives, differs, nearest, hash."""
         more = {"text": self.text, "filled_in": self.filled_in, "totals": self.totals}
-        return {**self.analysis.data, **more, "relatives": self.relatives, "hash": self.hash}
+        near = {
+            "relatives": [neighbour.name for neighbour in self.relatives],
+            "differs": {neighbour.name: list(neighbour.differs) for neighbour in self.relatives},
+            "nearest": {neighbour.name: neighbour.distance for neighbour in self.nearest},
+        }
+        return {**self.analysis.data, **more, **near, "hash": self.hash}
 
     def __repr__(self) -> str:
         rows = [self.diagram, "", *self.part_rows(), "", repr(self.analysis).rstrip(), ""]
@@ -69,10 +80,24 @@ class Explanation:
             f"cache {totals['cache_bytes']:,.0f} bytes a position; hash {self.hash[:12]}"
         )
         rows += textwrap.wrap(size, WIDTH, break_on_hyphens=False)
+        return "\n".join([*rows, *self.gallery_rows()])
+
+    def gallery_rows(self) -> Iterable[str]:
+        """The entries of the same wiring, those together that differ alike; without any, the nearest."""
         if self.relatives:
-            same = f"the same wiring in the gallery: {', '.join(self.relatives)}"
-            rows += textwrap.wrap(same, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-        return "\n".join(rows)
+            yield f"the same wiring in the gallery ({UNSEEN} do not count)"
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for neighbour in self.relatives:
+            alike.setdefault(neighbour.differs, []).append(neighbour.name)
+        rows = [f"{', '.join(names)}{': ' if differs else ''}{', '.join(differs)}" for differs, names in alike.items()]
+        if self.nearest:
+            near = [f"{n.name} {n.distance:.3g}" for n in self.nearest]
+            rows.append(f"nearest in the gallery, by edits a layer: {', '.join(near)}")
+        for row in rows:
+            indent = "  " if self.relatives else ""
+            yield from textwrap.wrap(
+                row, WIDTH, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
+            )
 
     def part_rows(self) -> Iterable[str]:
         """The parts, their texts under each other."""
@@ -90,16 +115,27 @@ class Explanation:
 
 def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
     """Explain a checked model. `vocabulary` is what it was checked with; `ascii` draws without other characters."""
-    key = wiring_key_of(architecture.text, vocabulary)
+    near = neighbours(architecture, vocabulary)
+    relatives = [neighbour for neighbour in near if not neighbour.distance]
     return Explanation(
-        analyse(architecture, vocabulary),
+        with_names(analyse(architecture, vocabulary), architecture),
         draw_text(architecture, ascii=ascii),
         [*parts_of(architecture), *silent_chances(architecture, vocabulary)],
         write_text(architecture.text),
         summary(architecture).data["totals"],
-        [name for name in gallery.relatives(key) if name != architecture.name],
+        relatives,
+        [] if relatives else one_of_each(near, 3),
         formula_hash(architecture),
     )
+
+
+def with_names(analysis: Analysis, architecture: Architecture) -> Analysis:
+    """The analysis with the gallery's names of the relatives that its warnings offer."""
+    mine = unseen(architecture)
+    for n, warning in enumerate(analysis.warnings):
+        offered = tuple(replace(r, names=named(r.wiring, mine)) for r in warning.relatives)
+        analysis.warnings[n] = replace(warning, relatives=offered)
+    return analysis
 
 
 def parts_of(architecture: Architecture) -> list[Part]:

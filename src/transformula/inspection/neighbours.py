@@ -14,7 +14,7 @@ from ..language.canonical import formula_hash
 from ..language.check import check
 from ..language.diagram import difference
 from ..language.diagram.differences import Difference
-from ..language.distance import Shape, distance, shape_of, unseen
+from ..language.distance import distance, shape_of, unseen
 from ..language.graph import Architecture
 from ..language.vocabulary import Vocabulary
 
@@ -33,6 +33,7 @@ class Neighbour:
     title: str
     distance: float
     differs: tuple[str, ...] = ()
+    wiring: str = ""
 
     @property
     def data(self) -> dict[str, Any]:
@@ -94,22 +95,37 @@ def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str
     return tuple(found)
 
 
-def neighbours(architecture: Architecture, vocabulary: Vocabulary, shape: Shape | None = None) -> list[Neighbour]:
+def rank(entry: gallery.Entry, mine: Mapping[str, Sequence[str]]) -> tuple[object, ...]:
+    """Of entries of one wiring those come first that differ least from `mine` in what the wiring key does not count."""
+    return len(differs(mine, entry.unseen)), entry.about["kind"] in LAST, entry.name
+
+
+def named(wiring: str, mine: Mapping[str, Sequence[str]], most: int = 2) -> tuple[str, ...]:
+    """The names of the entries of a wiring, by `rank`."""
+    found = [entry for entry in gallery.indexed() if entry.wiring == wiring]
+    return tuple(entry.name for entry in sorted(found, key=lambda entry: rank(entry, mine))[:most])
+
+
+def neighbours(architecture: Architecture, vocabulary: Vocabulary) -> list[Neighbour]:
     """All entries but the wiring itself, nearest first; among equals those first that differ least otherwise."""
-    text = architecture.text
-    mine, own, hash = shape or shape_of(text, vocabulary), unseen(architecture), formula_hash(architecture)
+    shape, own, hash = shape_of(architecture.text, vocabulary), unseen(architecture), formula_hash(architecture)
     found: list[tuple[tuple[object, ...], Neighbour]] = []
-    for entry in gallery.entries():
-        theirs = entry.shape
-        if theirs is None:  # not in the index yet
-            theirs = shape_of(entry.text, vocabulary)
-        apart = distance(mine, theirs)
+    for entry in gallery.indexed():
+        apart = distance(shape, entry.shape)
         if entry.name == architecture.name and not apart:
             continue
+        order = (apart, entry.hash != hash, *rank(entry, own))
         different = () if apart else differs(own, entry.unseen)
-        order = (apart, entry.hash != hash, len(different), entry.about["kind"] in LAST, entry.name)
-        found.append((order, Neighbour(entry.name, entry.title, apart, different)))
+        found.append((order, Neighbour(entry.name, entry.title, apart, different, entry.wiring)))
     return [neighbour for _, neighbour in sorted(found, key=lambda pair: pair[0])]
+
+
+def one_of_each(found: Sequence[Neighbour], count: int) -> list[Neighbour]:
+    """The first of each wiring."""
+    first: dict[str, Neighbour] = {}
+    for neighbour in found:
+        first.setdefault(neighbour.wiring, neighbour)
+    return list(first.values())[:count]
 
 
 def nearest(architecture: Architecture, vocabulary: Vocabulary, count: int = 5) -> Nearest:

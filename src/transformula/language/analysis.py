@@ -17,7 +17,8 @@ from typing import Any
 from .graph import Architecture
 from .reading import Layers, StackReading, history_words, read_stack
 from .vocabulary import Vocabulary
-from .warnings import Warning, warnings_of
+from .warning_table import Relative, Warning
+from .warnings import warnings_of
 
 WIDTH = 100
 
@@ -95,9 +96,10 @@ def stack_rows(reading: StackReading) -> Iterator[str]:
         yield from field("alive", f"{reading.alive} streams between layers, at most")
     if not reading.gains:
         yield from field("gain", "not predicted: no stream is carried on, layers read history")
+    starting = " (gates and coefficients as they start)" if any(g.trunk.weighed for g in reading.layers) else ""
     for gain in reading.gains:
-        name = f"{gain.stream}: " if len(reading.gains) > 1 else ""
-        yield from field("gain", f"{name}{gain}")
+        of = f"gain of {gain.stream}" if len(reading.gains) > 1 else "gain"
+        yield from field(of, f"{gain}{starting if gain.kind != 'unknown' else ''}")
     yield from field("sees", str(reading.reach))
     yield from field("order", "; ".join(map(str, reading.order)) or "nothing")
 
@@ -134,8 +136,18 @@ def warning_rows(warnings: list[Warning]) -> Iterator[str]:
             if warning.more:
                 yield from wrapped(warning.more, "      ")
             for relative in warning.relatives:
-                text = "; ".join(relative.text.splitlines())
-                words = f"  ({relative.words})" if relative.words else ""
-                yield from wrapped(f"sound: {relative.key}: {text}{words}", "      ", "          ")
+                yield from relative_rows(relative)
             if warning.entries:
                 yield from wrapped(f"in the gallery: {', '.join(warning.entries)}", "      ")
+
+
+def relative_rows(relative: Relative) -> Iterator[str]:
+    """A relative: the parts of the text that it changes, and what was done."""
+    said = [relative.words] if relative.words else []
+    said += [f"still {' and '.join(relative.left)}"] if relative.left else []
+    said += [f"the wiring of {' and '.join(relative.names)}"] if relative.names else []
+    rows = [f"{key}: {'; '.join(text.strip().splitlines())}" for key, text in relative.parts.items()]
+    rows[-1] += f"  ({'; '.join(said)})" if said else ""
+    first = f"      {'better' if relative.left else 'sound'}: "
+    for n, row in enumerate(rows):
+        yield from wrapped(row, " " * len(first) if n else first, "          ")

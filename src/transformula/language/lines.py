@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
 """How tightly an operation binds, for brackets."""
 
 LONGEST = 56
-"""Terms of more characters are cut where they are listed for a person."""
+"""Terms of more characters are listed without options for a person, and cut if they still have more."""
 
 
 def text_of(place: Place) -> str:
@@ -31,6 +32,31 @@ class Speller:
     def __init__(self, section: Section) -> None:
         self.source = section.lines[0][0].source if section.lines else None
         self.names: dict[int, str] = {}
+        self.short = False
+
+    def brief(self, value: Value) -> str:
+        """The value's text; if it is long, calls without their options: `attention(norm(x), ...)`."""
+        text = self.spell(value, 1)
+        if len(text) > LONGEST:
+            self.short = True
+            text = self.spell(value, 1)
+            self.short = False
+        return text
+
+    def shortened(self, value: Value) -> str:
+        """A call with its streams only; `...` stands for what else is written in it."""
+        call = value.call
+        assert call is not None
+        streams = [a for a in value.args[: len(call.streams)] if a.op not in ("list", "number")]
+        name = f"{call.name}{'.' + call.label if call.label else ''}"
+        self.short = False
+        whole = f"{name}({', '.join(self.spell(a) for a in streams)})"
+        self.short = True
+        inside = [self.spell(a) for a in streams]
+        place = own_place(value)
+        if place is None or text_of(place) != whole:
+            inside.append("...")
+        return f"{name}({', '.join(inside)})"
 
     def spell(self, value: Value, outer: int = 0) -> str:
         """The value's text. `outer`: how tightly what it stands in binds."""
@@ -45,6 +71,8 @@ class Speller:
         if value.op == "tap":
             return f"{self.spell(value.args[0], 9).split('(')[0]}.{value.name}"
         place = own_place(value)
+        if self.short and value.op == "call" and not value.frames:
+            return self.shortened(value)
         if value.op == "call" or value.frames:
             return text_of(place) if place is not None else value.name
         binding = BINDING.get(value.op, 9)
@@ -61,7 +89,8 @@ class Speller:
 @dataclass(frozen=True)
 class LineReading:
     """One line. `skips` and `branches` are the terms of its sum, as written; `around` what stands around the sum;
-    `merged_by` the word that merges them in the place of a sum."""
+    `merged_by` the word that merges them in the place of a sum; `stream`: whether `name` is carried from layer to
+    layer."""
 
     number: int
     text: str
@@ -73,6 +102,7 @@ class LineReading:
     branches: tuple[str, ...]
     around: tuple[str, ...]
     merged_by: str = ""
+    stream: bool = True
 
     @property
     def data(self) -> dict[str, Any]:
@@ -96,10 +126,10 @@ class LineReading:
         if self.branches and (self.skips or self.merged_by):
             parts.append(f"{'skip' if len(self.skips) == 1 else 'skips'} {_listed(self.skips) or 'none'}")
             parts.append(f"{'branch' if len(self.branches) == 1 else 'branches'} {_listed(self.branches)}")
-        elif self.branches and len(self.branches) == 1:
-            parts.append("one branch, no skip")
         elif self.branches:
-            parts.append(f"branches {_listed(self.branches)}, no skip")
+            one = "one branch" if self.stream else "a branch"
+            some = one if len(self.branches) == 1 else f"branches {_listed(self.branches)}"
+            parts.append(f"{some}, no skip" if self.stream else some)
         elif len(self.skips) > 1:
             parts.append(f"skips {_listed(self.skips)}")
         if self.merged_by:
@@ -114,8 +144,9 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(name if len(name) <= LONGEST else name[: LONGEST - 3] + "..." for name in names)
 
 
-def read_lines(section: Section, silence: Silence) -> list[LineReading]:
-    """The lines of a section that `silence` has evaluated, those that are not built left out."""
+def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()) -> list[LineReading]:
+    """The lines of a section that `silence` has evaluated, those that are not built left out. `streams`: the names
+    that are carried from layer to layer."""
     speller = Speller(section)
     found: list[LineReading] = []
     made: set[int] = set()
@@ -132,7 +163,7 @@ def read_lines(section: Section, silence: Silence) -> list[LineReading]:
         skips: list[str] = []
         branches: list[str] = []
         for term in terms:
-            (branches if is_branch(term, silence) else skips).append(speller.spell(term, 1))
+            (branches if is_branch(term, silence) else skips).append(speller.brief(term))
         if len(terms) == 1 and not branches:
             skips = []
         found.append(
@@ -147,6 +178,7 @@ def read_lines(section: Section, silence: Silence) -> list[LineReading]:
                 tuple(branches),
                 tuple(around),
                 merged_by,
+                name in streams,
             )
         )
         if value.op != "number":

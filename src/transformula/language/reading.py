@@ -151,7 +151,7 @@ def layers_of(stack: Stack, streams: Sequence[str]) -> list[Layers]:
     for section in stack.layers:
         silence = Silence()
         silence.section(section)
-        lines = read_lines(section, silence)
+        lines = read_lines(section, silence, streams)
         trunk = trunk_of(section, silence, streams)
         norm = norming(trunk, lines_of(section), streams)
         here = section_rows(section, stack)

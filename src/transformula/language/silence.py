@@ -290,6 +290,8 @@ class Silence:
             case "" | "unknown":
                 if word.kind in ("shape", "norm", "streams") and streams and all(s == ZERO for s in streams):
                     return ZERO
+                if word.parameters:
+                    return Unknown(f"what {call.name} makes of it depends on its weights")
                 return Unknown(f"the size of what {call.name} makes is not known")
         size = float(evaluate_text(rule, {**call.numbers, **call.options}))
         if word.kind == "input":

@@ -7,6 +7,7 @@ in every channel (a gate's value is no part of the stream that it weighs).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -87,6 +88,13 @@ class Trunk:
         """Calls of these kinds on the trunk."""
         return [v for v in self.values if v.call is not None and v.call.word.kind in kinds]
 
+    @property
+    def weighed(self) -> bool:
+        """Whether something learned weighs the stream itself: a coefficient, a gate, a mixture over depth."""
+        on = {id(v) for v in self.values}
+        factors = (a for v in self.values if v.op in ("mul", "div") for a in v.args if id(a) not in on)
+        return bool(self.of_kind("gate", "depth", "streams")) or any(a.op != "number" for a in factors)
+
 
 def trunk_of(section: Section, silence: Silence, streams: Sequence[str]) -> Trunk:
     """The trunk of a section that `silence` has evaluated."""
@@ -122,6 +130,38 @@ def trunk_of(section: Section, silence: Silence, streams: Sequence[str]) -> Trun
             trunk.plain[name] = plain.get(id(value), False)
             trunk.normed[name] = normed.get(id(value), False)
     return trunk
+
+
+def fewest_norms(stack: Stack) -> dict[str, int]:
+    """Stream -> on how many norms the way with the fewest comes, from what enters the first layer to what leaves the
+    last; through history too, and past no sublayer. Streams without such a way are left out."""
+    state: dict[str, float] = {}
+    past: dict[tuple[str, int], float] = {}
+    for section in stack.layers:
+        here: dict[int, float] = {}
+        for value in section.values:
+            here[id(value)] = _norms_above(value, here, state, past)
+        for name, value in section.leaves.items():
+            state[name] = here.get(id(value), math.inf)
+        past |= {(name, section.number): count for name, count in state.items()}
+    return {name: int(count) for name, count in state.items() if math.isfinite(count)}
+
+
+def _norms_above(
+    value: Value, here: Mapping[int, float], state: Mapping[str, float], past: Mapping[tuple[str, int], float]
+) -> float:
+    """On the way to a value, given those before it; infinite where none passes."""
+    call = value.call
+    if value.op in ("name", "history"):
+        if value.stack or value.kind != "stream":
+            return math.inf
+        return state.get(value.name, 0) if value.op == "name" else past.get((value.name, int(value.number)), 0)
+    if value.op == "tap" or (call is not None and (call.word.sublayer or call.word.kind in ("gate", "coefficient"))):
+        weighed = call is not None and call.word.kind == "gate" and len(call.streams) > 1
+        if not weighed:
+            return math.inf
+    above = min((here.get(id(a), math.inf) for a in value.args if a.op != "number"), default=math.inf)
+    return above + (call is not None and call.word.kind == "norm")
 
 
 @dataclass(frozen=True)

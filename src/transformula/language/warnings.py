@@ -1,526 +1,358 @@
-"""What is unsound in a wiring, why, where, and its sound relative.
+"""What is unsound in a wiring, why, where, and its sound relative: the finders of the warnings of `warning_table.py`.
 
-`TABLE` is the closed list: it feeds the warnings, their tests and the page of `explain` in the docs. A relative made
-from the user's own text is checked and analysed again before it is shown; otherwise the gallery's entry alone is named.
+A relative made from the user's own text is checked and analysed again before it is shown (`advice.py`); otherwise the
+gallery's entry alone is named.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from . import rewrite
-from .check import check
+from .advice import Adviser, calm, settled, with_layer
 from .gain import Gain, number
 from .graph import Architecture, Section, Value
-from .lines import is_branch, text_of
-from .messages import FormulaError
-from .model_file import ModelText
+from .lines import is_branch
 from .parser import parse
-from .reading import Layers, StackReading, read_stack
+from .reading import Layers, StackReading
 from .silence import Silence
-from .source import Source
 from .syntax import Call as CallNode
 from .syntax import Name, walk
-from .trunk import line_of, own_place
+from .trunk import fewest_norms, line_of, own_place
 from .vocabulary import Vocabulary
+from .warning_table import Relative, Warning
+
+WEIGHED = 1 + 1e-9
+"""From this weight on a skip under a norm counts as weighed."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One kind of warning. `example` is a formula that causes it; a `note` is worth saying, and not unsound."""
-
-    what: str
-    why: str
-    example: str
-    note: bool = False
-
-
-TABLE: dict[str, Row] = {
-    "gain-compounds": Row(
-        "the stream grows or shrinks from layer to layer by itself",
-        "What the branches of early layers add is drowned or multiplied, and half precision overflows in deep stacks.",
-        "y = x + attention(norm(x)); x = x + y + mlp(norm(y))",
-    ),
-    "no-skip": Row(
-        "the stream passes only through sublayers",
-        "Signal and gradient go through every matrix of every layer, so deep stacks do not train without special "
-        "initial weights.",
-        "x = attention(norm(x)); x = mlp(norm(x))",
-    ),
-    "norm-on-trunk": Row(
-        "a norm stands on the stream",
-        "The gradient passes a norm for every sublayer and fades, so deep stacks need a warm-up of the learning rate "
-        "or a weighed skip.",
-        "x = norm(x + attention(x)); x = norm(x + mlp(x))",
-    ),
-    "dropout-on-trunk": Row(
-        "dropout stands on the stream",
-        "In training it deletes the stream's own channels, layer after layer, and what is left differs in size from "
-        "what evaluation sees.",
-        "x = dropout(x, 0.1) + attention(norm(x)); x = x + mlp(norm(x))",
-    ),
-    "function-on-trunk": Row(
-        "a function stands on the stream",
-        "Each layer can only move the stream within the function's range: after relu nothing is ever negative.",
-        "x = relu(x + attention(norm(x))); x = x + mlp(norm(x))",
-    ),
-    "no-final-norm": Row(
-        "pre-norm layers, and no norm before the output",
-        "The stream grows with depth as branches add to it, and the output reads it at that size.",
-        "x = x + attention(norm(x)); x = x + mlp(norm(x))",
-    ),
-    "positions-twice": Row(
-        "positions are told twice",
-        "Positions added to the stream and positions told inside attention say the same, and the first limit the "
-        "length.",
-        "before: x = embed.words(tokens) + positions(tokens)\n"
-        "layer: x = x + attention(norm(x), rotary=10000) + mlp(norm(x))\nafter: x = norm(x)",
-    ),
-    "no-positions": Row(
-        "nothing tells positions apart",
-        "Without positions attention sees a bag of tokens; in a causal stack only the number of tokens before differs.",
-        "before: x = embed.words(tokens)\nlayer: x = x + attention(norm(x)) + mlp(norm(x))\nafter: x = norm(x)",
-        note=True,
-    ),
-    "no-norm": Row(
-        "no norm stands anywhere in the layers",
-        "What a branch adds grows with what it reads, so sizes can run away with depth unless the initial weights "
-        "are made for it.",
-        "x = x + attention(x); x = x + mlp(x)",
-        note=True,
-    ),
-}
-"""Code -> the warning."""
-
-
-@dataclass(frozen=True)
-class Relative:
-    """A sound relative made from the user's text: `key` is the key of the model file whose text it is."""
-
-    key: str
-    text: str
-    words: str = ""
-
-    @property
-    def data(self) -> dict[str, str]:
-        return {"key": self.key, "text": self.text, "words": self.words}
-
-
-@dataclass(frozen=True)
-class Warning:
-    """One warning. `where` is a person's name of the place, `line` its text ("" where it is no line's).
-
-    relatives  sound texts made from the user's own; entries: names of the gallery
-    """
-
-    code: str
-    what: str
-    where: str
-    line: str
-    relatives: tuple[Relative, ...] = ()
-    entries: tuple[str, ...] = ()
-    more: str = ""
-    note: bool = False
-
-    @property
-    def why(self) -> str:
-        """The reason, from the table."""
-        return TABLE[self.code].why
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return {
-            "code": self.code,
-            "note": self.note,
-            "what": self.what,
-            "why": self.why,
-            "where": self.where,
-            "line": self.line,
-            "more": self.more,
-            "relatives": [relative.data for relative in self.relatives],
-            "gallery": list(self.entries),
-        }
-
-
-def with_layer(text: ModelText, stack: int, formula: str, new: str) -> ModelText:
-    """The model with another text for one formula of a stack."""
-    return _with(text, stack, layers={**text.stacks[stack].layers, formula: Source(formula, new)})
-
-
-def with_part(text: ModelText, stack: int, key: str, new: str) -> ModelText:
-    """The model with another `before` or `after` of a stack."""
-    return _with(text, stack, **{key: Source(key, new)})
-
-
-def _with(text: ModelText, stack: int, **changes: Any) -> ModelText:
-    stacks = list(text.stacks)
-    stacks[stack] = dataclasses.replace(stacks[stack], **changes)
-    return dataclasses.replace(text, stacks=tuple(stacks))
-
-
-class Adviser:
-    """Finds the warnings of one stack."""
-
-    def __init__(self, reading: StackReading, architecture: Architecture, vocabulary: Vocabulary) -> None:
-        self.reading, self.architecture, self.vocabulary = reading, architecture, vocabulary
-        self.text: ModelText = architecture.text
-        self.index = architecture.stacks.index(reading.stack)
-        self.prefix = f"{reading.title}, " if reading.title else ""
-
-    def read_again(self, text: ModelText) -> StackReading | None:
-        """A changed text, checked and read; None if it is no formula any more."""
-        try:
-            changed = check(text, self.vocabulary)
-        except FormulaError:
-            return None
-        return read_stack(changed.stacks[self.index], changed)
-
-    def relative(
-        self, key: str, new: str, holds: Callable[[StackReading], bool], formula: str = "", words: str = ""
-    ) -> list[Relative]:
-        """The relative with this text, if it checks and what should hold does."""
-        if key == "layer":
-            made = with_layer(self.text, self.index, formula, new)
-        else:
-            made = with_part(self.text, self.index, key, new)
-        again = self.read_again(made)
-        if again is None or not holds(again):
-            return []
-        shown = formula if key == "layer" and formula != "layer" else key
-        return [Relative(f"{self.prefix}{shown}", new, words)]
-
-    def section(self, group: Layers) -> Section:
-        return self.reading.stack.layers[group.numbers[0] - 1]
-
-    def formula(self, group: Layers) -> rewrite.Formula:
-        section = self.section(group)
-        return rewrite.formula_of(section, parse(section.lines[0][0].source))
-
-    def where(self, group: Layers, line: int | None) -> tuple[str, str]:
-        """A person's name of a line (from 0) of a group of layers, and its text."""
-        section = self.section(group)
-        if group.formula != "layer":
-            name = group.formula
-        else:
-            same = all(layers.formula == group.formula for layers in self.reading.layers)
-            name = "layer" if same else group.title
-        if line is None or line >= len(section.lines):
-            return f"{self.prefix}{name}", ""
-        return f"{self.prefix}{name}, line {line + 1}", text_of(section.lines[line][0])
-
-    def all(self) -> Iterator[Warning]:
-        """All warnings of this stack."""
-        yield from self.growing()
-        yield from self.skipless()
-        yield from self.normed()
-        for kind, code in (("chance", "dropout-on-trunk"), ("function", "function-on-trunk")):
-            yield from self.on_trunk(kind, code)
-        yield from self.unnormed_end()
-        yield from self.positions()
-        yield from self.no_norm()
-
-    def growing(self) -> Iterator[Warning]:
-        for gain in self.reading.gains:
-            growth = gain.growth
-            if growth is None or growth == 0 or 0.5 < growth < 2:
-                continue
-            if growth < 1 and any(c.call and c.call.word.kind == "gate" for s in self.sections() for c in s.calls()):
-                continue  # a gate decides anew in every layer
-            group, index, before, after = self.first_growth(gain)
-            what = f"with branches silent {gain.stream} {'grows' if growth > 1 else 'shrinks'}: {gain}"
-            where, line = self.where(group, index)
-            entries = ["pre-norm"]
-            relatives: list[Relative] = []
-            more = ""
-            if growth > 1 and index is not None and before and after:
-                skips = self.skips(group, index)
-                holds = _settled(gain.stream)
-                formula = self.formula(group)
-                spots = [rewrite.spot(node.place) for _, node in skips]
-                new = rewrite.weighed_skips(formula, index, spots, float(f"{before / after:.6g}"))
-                relatives = self.relative(
-                    "layer", new, holds, group.formula, "the skips weighed, so that their sum is one"
-                )
-                if len(skips) > 1:
-                    entries = ["skip-2-half", "b2t"]
-                    new = rewrite.norms_after_sums(formula)
-                    relatives += self.relative(
-                        "layer", new, holds, group.formula, "or B2T, with the norms after the sums"
+def growing(adviser: Adviser) -> Iterator[Warning]:
+    """gain-compounds."""
+    for gain in adviser.reading.gains:
+        growth = gain.growth
+        if growth is None or growth == 0 or 0.5 < growth < 2:
+            continue
+        gated = any(c.call and c.call.word.kind == "gate" for s in adviser.stack.layers for c in s.calls())
+        if growth < 1 and gated:
+            continue  # a gate decides anew in every layer
+        group, index, before, after = first_growth(adviser, gain)
+        what = f"with branches silent {gain.stream} {'grows' if growth > 1 else 'shrinks'}: {gain}"
+        where, line = adviser.where(group, index)
+        entries = ["pre-norm"]
+        relatives: list[Relative] = []
+        more = ""
+        if growth > 1 and index is not None and before and after:
+            skips = skips_of(adviser, group, index)
+            holds = settled(gain.stream)
+            formula = adviser.formula(group)
+            spots = [rewrite.spot(node.place) for _, node in skips]
+            new = rewrite.weighed_skips(formula, index, spots, float(f"{before / after:.6g}"))
+            words = "the skips weighed, so that their sum is one"
+            relatives = adviser.in_layer("gain-compounds", group, new, holds, words)
+            if len(skips) > 1:
+                entries = ["skip-2-half", "b2t"]
+                new = rewrite.norms_after_sums(formula)
+                words = "or B2T, with the norms after the sums"
+                relatives += adviser.in_layer("gain-compounds", group, new, holds, words)
+                if group.norming.kind == "pre-norm":
+                    more = (
+                        "Its look-alike skip-2 norms the stream itself (x = norm(x) before each sublayer), and there "
+                        "nothing compounds: the two differ by more than the place of a norm."
                     )
-                    if group.norming.kind == "pre-norm":
-                        more = (
-                            "Its look-alike skip-2 norms the stream itself (x = norm(x) before both sublayers); there "
-                            "nothing compounds. The two differ by more than the place of a norm."
-                        )
-            yield Warning("gain-compounds", what, where, line, tuple(relatives), tuple(entries), more)
+        yield Warning("gain-compounds", what, where, line, tuple(relatives), adviser.others(*entries), more)
 
-    def sections(self) -> list[Section]:
-        return self.reading.stack.layers
 
-    def first_growth(self, gain: Gain) -> tuple[Layers, int | None, float | None, float | None]:
-        """Where the stream first changes its size: layers, line (from 0), the size before and after."""
-        before: float | None = 1.0
-        silence = self.reading.silence
-        for section, size in zip(self.sections(), gain.sizes, strict=True):
-            if gain.kind == "normed" and section.number == 1:
-                before = size
-                continue
-            if before and size and abs(size / before - 1) > 1e-6:
-                group = next(g for g in self.reading.layers if section.number in g.numbers)
-                for index, (_, _, value) in enumerate(section.lines):
-                    here = silence.directions.size(silence.of(value)) if value is not None else None
-                    if here and abs(here / before - 1) > 1e-6:
-                        return group, index, before, here
-                return group, None, before, size
+def first_growth(adviser: Adviser, gain: Gain) -> tuple[Layers, int | None, float | None, float | None]:
+    """Where the stream first changes its size: layers, line (from 0), the size before and after."""
+    before: float | None = 1.0
+    silence = adviser.reading.silence
+    for section, size in zip(adviser.stack.layers, gain.sizes, strict=True):
+        if gain.kind == "normed" and section.number == 1:
             before = size
-        return self.reading.layers[0], None, None, None
+            continue
+        if before and size and abs(size / before - 1) > 1e-6:
+            group = next(g for g in adviser.reading.layers if section.number in g.numbers)
+            for index, (_, _, value) in enumerate(section.lines):
+                here = silence.directions.size(silence.of(value)) if value is not None else None
+                if here and abs(here / before - 1) > 1e-6:
+                    return group, index, before, here
+            return group, None, before, size
+        before = size
+    return adviser.reading.layers[0], None, None, None
 
-    def skips(self, group: Layers, index: int) -> list[tuple[str, Any]]:
-        """The terms of a line (from 0) that are skips, as signs and nodes of the formula's tree."""
-        section = self.section(group)
-        formula = self.formula(group)
-        branches = {
-            name for _, name, value in section.lines[:index] if value is not None and is_branch(value, group.silence)
-        }
-        found = []
-        for sign, node in rewrite.terms(formula.lines[index].value):
-            inside = walk(node)
-            through = any(rewrite.spot(n.place) in formula.sublayers for n in inside if isinstance(n, CallNode))
-            names = {n.name for n in inside if isinstance(n, Name)}
-            if not through and not names & branches:
-                found.append((sign, node))
-        return found
 
-    def skipless(self) -> Iterator[Warning]:
-        done: set[str] = set()
-        for group in self.reading.layers:
-            trunk = group.trunk
-            read = {v.name for v in trunk.section.reads.values()}
-            lost = [n for n in trunk.plain if not trunk.plain[n] and not trunk.normed[n] and n in read]
-            if not lost or group.formula in done:
-                continue
-            done.add(group.formula)
-            stream = lost[0]
-            section = self.section(group)
-            index = next((i for i, (_, name, _) in enumerate(section.lines) if name == stream), None)
-            formula = self.formula(group)
+def skips_of(adviser: Adviser, group: Layers, index: int) -> list[tuple[str, Any]]:
+    """The terms of a line (from 0) that are skips, as signs and nodes of the formula's tree."""
+    section = adviser.section(group)
+    formula = adviser.formula(group)
+    branches = {
+        name for _, name, value in section.lines[:index] if value is not None and is_branch(value, group.silence)
+    }
+    found = []
+    for sign, node in rewrite.terms(formula.lines[index].value):
+        inside = walk(node)
+        through = any(rewrite.spot(n.place) in formula.sublayers for n in inside if isinstance(n, CallNode))
+        names = {n.name for n in inside if isinstance(n, Name)}
+        if not through and not names & branches:
+            found.append((sign, node))
+    return found
 
-            def holds(again: StackReading, stream: str = stream) -> bool:
-                gain = next((g for g in again.gains if g.stream == stream), None)
-                return gain is not None and gain.kind in ("compounds", "normed") and _calm(gain)
 
-            relatives: list[Relative] = []
-            bare = [
-                line.number - 1
-                for line in group.lines
-                if line.branches and not line.skips and not any(b.isidentifier() for b in line.branches)
-            ]
-            last = [line.number - 1 for line in group.lines if line.name == stream][-1:]
-            for lines in (bare, last):
-                if not relatives:
-                    new = rewrite.added_skips(formula, stream, lines)
-                    relatives = self.relative("layer", new, holds, group.formula, "a skip around each branch")
-            where, line = self.where(group, index)
-            what = f"{stream} passes only through sublayers"
-            if len(self.reading.layers) > 1:
-                what += f" in {group.title}"
-            yield Warning("no-skip", what, where, line, tuple(relatives), ("pre-norm",))
+def skipless(adviser: Adviser) -> Iterator[Warning]:
+    """no-skip."""
+    done: set[str] = set()
+    for group in adviser.reading.layers:
+        trunk = group.trunk
+        read = {v.name for v in trunk.section.reads.values()}
+        lost = [n for n in trunk.plain if not trunk.plain[n] and not trunk.normed[n] and n in read]
+        if not lost or group.formula in done:
+            continue
+        done.add(group.formula)
+        stream = lost[0]
+        section = adviser.section(group)
+        index = next((i for i, (_, name, _) in enumerate(section.lines) if name == stream), None)
+        formula = adviser.formula(group)
 
-    def normed(self) -> Iterator[Warning]:
-        done: set[str] = set()
-        for group in self.reading.layers:
-            trunk = group.trunk
-            on = [n for n in trunk.plain if trunk.normed[n] and not trunk.plain[n]]
-            if not on or any(trunk.plain.values()) or group.formula in done:
-                continue
-            done.add(group.formula)
-            section = self.section(group)
-            norms = trunk.of_kind("norm")
-            index = next((i for n in norms if (i := line_of(section, own_place(n))) is not None), None)
-            gain = next((g for g in self.reading.gains if g.stream == on[0]), None)
-            size = gain.size if gain is not None and gain.kind == "normed" else None
-            formula = self.formula(group)
-            holds = _settled(on[0], "pre-norm", group.formula)
+        def holds(again: StackReading, stream: str = stream) -> bool:
+            gain = next((g for g in again.gains if g.stream == stream), None)
+            return gain is not None and gain.kind in ("compounds", "normed") and calm(gain)
+
+        relatives: list[Relative] = []
+        bare = [
+            line.number - 1
+            for line in group.lines
+            if line.branches and not line.skips and not any(b.isidentifier() for b in line.branches)
+        ]
+        last = [line.number - 1 for line in group.lines if line.name == stream][-1:]
+        for lines in (bare, last):
+            if not relatives:
+                new = rewrite.added_skips(formula, stream, lines)
+                relatives = adviser.in_layer("no-skip", group, new, holds, "a skip around each branch")
+        where, line = adviser.where(group, index)
+        what = f"{stream} passes only through sublayers"
+        if len(adviser.reading.layers) > 1:
+            what += f" in {group.title}"
+        yield Warning("no-skip", what, where, line, tuple(relatives), adviser.others("pre-norm"))
+
+
+def normed(adviser: Adviser) -> Iterator[Warning]:
+    """norm-on-trunk."""
+    done: set[str] = set()
+    for group in adviser.reading.layers:
+        trunk = group.trunk
+        on = [n for n in trunk.plain if trunk.normed[n] and not trunk.plain[n]]
+        if not on or any(trunk.plain.values()) or group.formula in done:
+            continue
+        done.add(group.formula)
+        section = adviser.section(group)
+        norms = trunk.of_kind("norm")
+        index = next((i for n in norms if (i := line_of(section, own_place(n))) is not None), None)
+        gain = adviser.gain(on[0])
+        size = gain.size if gain is not None and gain.kind == "normed" else None
+        formula = adviser.formula(group)
+        what = f"a norm stands on the stream {' and '.join(on)}"
+        if len(adviser.reading.layers) > 1:
+            what += f" in {group.title}"
+        passed = fewest_norms(adviser.stack).get(on[0])
+        layers = sum(len(g.numbers) for g in adviser.reading.layers if g.formula == group.formula)
+        around = passed is not None and passed < layers
+        if passed and not around:
+            what += f"; {passed} {'norm' if passed == 1 else 'norms'} on the way through {adviser.stack.depth} layers"
+        weight = max(weights(norms, section, group.silence), default=0.0)
+        note = around or weight > WEIGHED
+        more = ""
+        if around:
+            more = f"Here a way through history passes only {passed} of them, however deep the stack is."
+        elif note:
+            more = f"Here the skip under the norm weighs {number(weight)} to the branch's 1, which spares the gradient."
+        relatives: list[Relative] = []
+        entries: tuple[str, ...] = ("pre-norm", "b2t", "deepnorm")
+        if size is not None and size > 1.5 and not _ends_normed(trunk.section.leaves[on[0]]):
+            # skip-2 and its kin: two skips meet in the last sum, and the next layer's norm takes the size away
+            what += f"; nothing compounds, it leaves each layer with size {number(size)}"
+            entries = ("b2t",)
+            norm = next((n.call.name for n in norms if n.call is not None), "norm")
+            new = rewrite.norms_after_sums(formula, norm)
+            holds = settled(on[0], "post-norm", group.formula)
+            words = "B2T: the same, the norms after the sums"
+            relatives = adviser.in_layer("norm-on-trunk", group, new, holds, words)
+            more = look_alike(adviser, group, formula)
+        elif not note:
             new = rewrite.norms_into_branches(formula)
-            relatives = self.relative("layer", new, holds, group.formula, "pre-norm; with after: x = norm(x)")
-            entries: tuple[str, ...] = ("pre-norm", "b2t", "deepnorm")
-            more = ""
-            what = f"a norm stands on the stream {' and '.join(on)}"
-            weighed = any(w > 1 + 1e-9 for w in self.weights(norms, section, group.silence))
-            if size is not None and size > 1.5 and not _ends_normed(trunk.section.leaves[on[0]]):
-                # skip-2 and its kin: two skips meet in the last sum, and the next layer's norm takes the size away
-                what += f"; nothing compounds, it leaves each layer with size {number(size)}"
-                entries = ("b2t",)
-                norm = next((n.call.name for n in norms if n.call is not None), "norm")
-                new = rewrite.norms_after_sums(formula, norm)
-                relatives = self.relative(
-                    "layer",
-                    new,
-                    _settled(on[0], "post-norm", group.formula),
-                    group.formula,
-                    "B2T: the same, the norms after the sums",
-                )
-                more = self.look_alike(group, formula)
-            where, line = self.where(group, index)
-            yield Warning("norm-on-trunk", what, where, line, tuple(relatives), entries, more, note=weighed)
+            holds = settled(on[0], "pre-norm", group.formula)
+            relatives = adviser.in_layer("norm-on-trunk", group, new, holds, "pre-norm")
+        where, line = adviser.where(group, index)
+        yield Warning("norm-on-trunk", what, where, line, tuple(relatives), adviser.others(*entries), more, note)
 
-    def look_alike(self, group: Layers, formula: rewrite.Formula) -> str:
-        """What becomes of skip-2 if it is tidied up to pre-norm: another model, whose stream grows."""
-        new = rewrite.norms_into_branches(formula)
-        again = self.read_again(with_layer(self.text, self.index, group.formula, new))
-        grown = next((g for g in again.gains if g.growth is not None and g.growth >= 2), None) if again else None
-        if grown is None:
-            return ""
-        text = "; ".join(new.splitlines())
-        return f"In size it is sound. Its pre-norm look-alike, {text}, is not: there {grown.stream} grows {grown}."
 
-    def weights(self, norms: Sequence[Value], section: Section, silence: Silence) -> Iterator[float]:
-        """How large the skip is, against the stream that enters, where a norm stands around a sum with a branch."""
-        for norm in norms:
-            inner = norm.args[0]
-            if inner.op not in ("add", "sub") or line_of(section, inner.place) != line_of(section, norm.place):
-                continue
-            size = silence.directions.size(silence.of(inner))
-            entering = [silence.directions.size(silence.of(v)) for v in section.reads.values() if v.kind == "stream"]
-            largest = max((e for e in entering if e), default=None)
-            if size and largest:
-                yield size / largest
+def look_alike(adviser: Adviser, group: Layers, formula: rewrite.Formula) -> str:
+    """What becomes of skip-2 if it is tidied up to pre-norm: another model, whose stream grows."""
+    new = rewrite.norms_into_branches(formula)
+    again = adviser.read_again(with_layer(adviser.text, adviser.index, group.formula, new))
+    grown = next((g for g in again[0].gains if g.growth is not None and g.growth >= 2), None) if again else None
+    if grown is None:
+        return ""
+    text = "; ".join(new.splitlines())
+    return f"In size it is sound. Its pre-norm look-alike, {text}, is not: there the gain of {grown.stream} is {grown}."
 
-    def on_trunk(self, kind: str, code: str) -> Iterator[Warning]:
+
+def weights(norms: Sequence[Value], section: Section, silence: Silence) -> Iterator[float]:
+    """How large the skip is, against the stream that enters, where a norm stands around a sum with a branch."""
+    for norm in norms:
+        inner = norm.args[0]
+        if inner.op not in ("add", "sub") or line_of(section, inner.place) != line_of(section, norm.place):
+            continue
+        size = silence.directions.size(silence.of(inner))
+        entering = [silence.directions.size(silence.of(v)) for v in section.reads.values() if v.kind == "stream"]
+        largest = max((e for e in entering if e), default=None)
+        if size and largest:
+            yield size / largest
+
+
+def on_trunk(kind: str, code: str) -> Callable[[Adviser], Iterator[Warning]]:
+    """The finder of dropout-on-trunk and function-on-trunk."""
+
+    def find(adviser: Adviser) -> Iterator[Warning]:
         done: set[str] = set()
-        for group in self.reading.layers:
+        for group in adviser.reading.layers:
             calls = [v for v in group.trunk.of_kind(kind) if v.call is not None and v.call.options.get("p", 1)]
             if not calls or group.formula in done:
                 continue
             done.add(group.formula)
-            section = self.section(group)
             names = list(dict.fromkeys(v.call.name for v in calls if v.call is not None))
-            index = line_of(section, own_place(calls[0]))
+            index = line_of(adviser.section(group), own_place(calls[0]))
             what = f"{' and '.join(names)} stands on the stream"
             if kind == "chance":
                 least = min(float(v.call.options.get("p", 0)) for v in calls if v.call is not None)
                 left, depth = (1 - least) ** len(group.numbers), len(group.numbers)
                 what += f": at {number(least)} a layer, {left:.0%} of a channel's way survives {depth}"
-            new = rewrite.without_calls(self.formula(group), rewrite.places_of(calls))
+            new = rewrite.without_calls(adviser.formula(group), rewrite.places_of(calls))
 
             def holds(again: StackReading, formula: str = group.formula) -> bool:
                 return not any(g.trunk.of_kind(kind) for g in again.layers if g.formula == formula)
 
-            relatives = self.relative(
-                "layer", new, holds, group.formula, f"without {' and '.join(names)} on the stream"
-            )
-            where, line = self.where(group, index)
-            yield Warning(code, what, where, line, tuple(relatives), ("pre-norm",))
+            words = f"without {' and '.join(names)} on the stream"
+            relatives = adviser.in_layer(code, group, new, holds, words)
+            where, line = adviser.where(group, index)
+            yield Warning(code, what, where, line, tuple(relatives), adviser.others("pre-norm"))
 
-    def unnormed_end(self) -> Iterator[Warning]:
-        reading = self.reading
-        if reading.layers[-1].norming.kind != "pre-norm" or not self.reaches_output_bare():
-            return
-        source = self.text.stacks[self.index].after
-        new = f"{source.text}\nx = norm(x)" if source is not None else "x = norm(x)"
-        relatives = self.relative("after", new, lambda again: True)
-        yield Warning(
-            "no-final-norm",
-            "the stream is read by the output as the last layer leaves it",
-            f"{self.prefix}after",
-            "" if source is None else source.text.strip().splitlines()[-1],
-            tuple(relatives),
-            ("pre-norm",),
-        )
-
-    def reaches_output_bare(self) -> bool:
-        """Whether a stream of the last layer reaches a sublayer beyond the layers without a norm on its way."""
-        stack, streams = self.reading.stack, set(self.reading.streams)
-        bare_names: set[str] = set(streams)
-        ends = [stack.after, *(s for other in self.architecture.stacks if other is not stack for s in other.sections())]
-        for section in [*ends, self.architecture.output]:
-            bare: set[int] = set()
-            own = section is stack.after or (section.where == "output" and stack is self.architecture.main)
-            for value in section.values:
-                if value.op in ("name", "history"):
-                    here = value.stack == stack.name if value.stack else own
-                    if here and value.name in bare_names:
-                        bare.add(id(value))
-                elif any(id(a) in bare for a in value.args):
-                    call = value.call
-                    if call is None or call.word.kind != "norm":
-                        bare.add(id(value))
-                    if call is not None and call.word.sublayer and call.word.parameters:
-                        return True
-            if section is stack.after:
-                for name, value in section.leaves.items():
-                    bare_names.discard(name)
-                    if id(value) in bare:
-                        bare_names.add(name)
-        return False
-
-    def positions(self) -> Iterator[Warning]:
-        reading, stack = self.reading, self.reading.stack
-        if reading.reach.reach == "token":
-            return
-        absolute = [o for o in reading.order if o.absolute]
-        inside = [o for o in reading.order if o.kind in ("rotary", "scores")]
-        source = stack.before.lines[0][0].source if stack.before.lines else None
-        if (absolute and inside) or len({o.kind for o in absolute}) > 1:
-            told = [*absolute, *inside] if inside else absolute
-            calls = [
-                v
-                for v in stack.before.calls()
-                if v.call is not None and v.call.word.kind == "input" and v.call.word.positional
-            ]
-            relatives: list[Relative] = []
-            if source is not None and inside:
-                new = rewrite.without_terms(parse(source), rewrite.places_of(calls))
-                if new is not None:
-                    relatives = self.relative(
-                        "before", new, lambda again: not any(o.absolute for o in again.order), words="told once, inside"
-                    )
-            what = f"positions are told twice: {' and '.join(str(o) for o in told)}"
-            yield Warning("positions-twice", what, f"{self.prefix}before", "", tuple(relatives), ("llama", "gpt2"))
-        elif not reading.order and not any(v.stack for v in stack.before.values):
-            what = "nothing tells positions apart" + (" but the causal mask" if stack.causal else "")
-            relatives = []
-            if source is not None and len(stack.before.lines) == 1:
-                inputs = [v.name for v in stack.before.values if v.op == "input"]
-                if inputs and "positions" in self.vocabulary:
-                    new = f"{source.text.strip()} + positions({inputs[0]})"
-                    relatives = self.relative("before", new, lambda again: bool(again.order), words="learned positions")
-            yield Warning(
-                "no-positions", what, f"{self.prefix}before", "", tuple(relatives), ("gpt2", "llama"), note=True
-            )
-
-    def no_norm(self) -> Iterator[Warning]:
-        reading = self.reading
-        calls = [v.call for s in self.sections() for v in s.calls() if v.call is not None]
-        if any(c.word.kind in ("norm", "coefficient", "gate", "streams") for c in calls) or "init" in self.text.hooks:
-            return
-        if not reading.gains or not any(g.kind == "compounds" for g in reading.gains):
-            return
-        if any(
-            t.call is not None and t.call.word.kind == "norm" for c in calls for i in c.inner.values() for t in i.values
-        ):
-            return
-        where, _ = self.where(reading.layers[0], None)
-        entries = ("pre-norm", "rezero", "t-fixup")
-        yield Warning("no-norm", "no norm stands anywhere in the layers", where, "", (), entries, note=True)
+    return find
 
 
-def _calm(gain: Gain) -> bool:
-    return gain.growth is not None and 0.5 < gain.growth < 2
+def unnormed_end(adviser: Adviser) -> Iterator[Warning]:
+    """no-final-norm."""
+    if adviser.reading.layers[-1].norming.kind != "pre-norm" or not reaches_output_bare(adviser):
+        return
+    source = adviser.text.stacks[adviser.index].after
+    new = f"{source.text.rstrip()}\nx = norm(x)" if source is not None else "x = norm(x)"
+    yield Warning(
+        "no-final-norm",
+        "the stream is read by the output as the last layer leaves it",
+        f"{adviser.prefix}after",
+        "" if source is None else source.text.strip().splitlines()[-1],
+        tuple(adviser.in_part("no-final-norm", "after", new, lambda again: True)),
+        adviser.others("pre-norm"),
+    )
 
 
-def _settled(stream: str, kind: str = "", formula: str = "") -> Callable[[StackReading], bool]:
-    """Whether, read again, the stream keeps its size and, if said, the layers of a formula are of that kind."""
+def reaches_output_bare(adviser: Adviser) -> bool:
+    """Whether a stream of the last layer reaches a sublayer beyond the layers without a norm on its way."""
+    stack, architecture = adviser.stack, adviser.architecture
+    bare_names: set[str] = set(adviser.reading.streams)
+    ends = [stack.after, *(s for other in architecture.stacks if other is not stack for s in other.sections())]
+    for section in [*ends, architecture.output]:
+        bare: set[int] = set()
+        own = section is stack.after or (section.where == "output" and stack is architecture.main)
+        for value in section.values:
+            if value.op in ("name", "history"):
+                here = value.stack == stack.name if value.stack else own
+                if here and value.name in bare_names:
+                    bare.add(id(value))
+            elif any(id(a) in bare for a in value.args):
+                call = value.call
+                if call is None or call.word.kind != "norm":
+                    bare.add(id(value))
+                if call is not None and call.word.sublayer and call.word.parameters:
+                    return True
+        if section is stack.after:
+            for name, value in section.leaves.items():
+                bare_names.discard(name)
+                if id(value) in bare:
+                    bare_names.add(name)
+    return False
 
-    def holds(again: StackReading) -> bool:
-        gain = next((g for g in again.gains if g.stream == stream), None)
-        kinds = {g.norming.kind for g in again.layers if g.formula == formula}
-        return gain is not None and _calm(gain) and (not kind or kinds == {kind})
 
-    return holds
+def positions(adviser: Adviser) -> Iterator[Warning]:
+    """positions-twice, no-positions."""
+    reading, stack = adviser.reading, adviser.stack
+    if reading.reach.reach == "token":
+        return
+    absolute = [o for o in reading.order if o.absolute]
+    inside = [o for o in reading.order if o.kind in ("rotary", "scores")]
+    source = stack.before.lines[0][0].source if stack.before.lines else None
+    relatives: list[Relative] = []
+    if (absolute and inside) or len({o.kind for o in absolute}) > 1:
+        told = [*absolute, *inside] if inside else absolute
+        calls = [
+            v
+            for v in stack.before.calls()
+            if v.call is not None and v.call.word.kind == "input" and v.call.word.positional
+        ]
+        if source is not None and inside:
+            new = rewrite.without_terms(parse(source), rewrite.places_of(calls))
+            if new is not None:
+                relatives = adviser.in_part(
+                    "positions-twice",
+                    "before",
+                    new,
+                    lambda again: not any(o.absolute for o in again.order),
+                    "told once, inside",
+                )
+        what = f"positions are told twice: {' and '.join(str(o) for o in told)}"
+        entries = adviser.others("llama", "gpt2")
+        yield Warning("positions-twice", what, f"{adviser.prefix}before", "", tuple(relatives), entries)
+    elif not reading.order and not any(v.stack for v in stack.before.values):
+        what = "nothing tells positions apart" + (" but the causal mask" if stack.causal else "")
+        if source is not None and len(stack.before.lines) == 1:
+            inputs = [v.name for v in stack.before.values if v.op == "input"]
+            if inputs and "positions" in adviser.vocabulary:
+                new = f"{source.text.strip()} + positions({inputs[0]})"
+                relatives = adviser.in_part(
+                    "no-positions", "before", new, lambda again: bool(again.order), "learned positions"
+                )
+        entries = adviser.others("gpt2", "llama")
+        yield Warning("no-positions", what, f"{adviser.prefix}before", "", tuple(relatives), entries, note=True)
+
+
+def no_norm(adviser: Adviser) -> Iterator[Warning]:
+    """no-norm."""
+    reading = adviser.reading
+    calls = [v.call for s in adviser.stack.layers for v in s.calls() if v.call is not None]
+    spared = any(c.word.kind in ("norm", "coefficient", "gate", "streams") for c in calls)
+    if spared or "init" in adviser.text.hooks:
+        return
+    if not reading.gains or not any(g.kind == "compounds" for g in reading.gains):
+        return
+    inner = (t for c in calls for template in c.inner.values() for t in template.values)
+    if any(t.call is not None and t.call.word.kind == "norm" for t in inner):
+        return
+    where, _ = adviser.where(reading.layers[0], None)
+    entries = adviser.others("pre-norm", "rezero", "t-fixup")
+    yield Warning("no-norm", "no norm stands anywhere in the layers", where, "", (), entries, note=True)
+
+
+FINDERS: Sequence[Callable[[Adviser], Iterator[Warning]]] = (
+    growing,
+    skipless,
+    normed,
+    on_trunk("chance", "dropout-on-trunk"),
+    on_trunk("function", "function-on-trunk"),
+    unnormed_end,
+    positions,
+    no_norm,
+)
 
 
 def _ends_normed(value: Value) -> bool:
@@ -538,6 +370,32 @@ def known_words(architecture: Architecture) -> Vocabulary:
     return Vocabulary(found.values())
 
 
+def codes(reading: StackReading, architecture: Architecture, vocabulary: Vocabulary) -> list[str]:
+    """The codes of a stack's warnings, notes left out; no relatives are made."""
+    adviser = Adviser(reading, architecture, vocabulary, None)
+    return [w.code for find in FINDERS for w in find(adviser) if not w.note]
+
+
+def mended(adviser: Adviser, found: Sequence[Warning]) -> list[Relative]:
+    """Where several faults are found: the text without any, one relative after the other."""
+    first = made = adviser.text
+    for _ in range(len(found) + 2):
+        relative = next((r for w in found if not w.note for r in w.relatives), None)
+        if relative is None or relative.made is None:
+            return []
+        made = relative.made
+        again = adviser.read_again(made)
+        if again is None:
+            return []
+        here = Adviser(*again, adviser.vocabulary, codes)
+        found = [w for find in FINDERS for w in find(here)]
+        if all(w.note for w in found):
+            break
+    else:
+        return []
+    return adviser.relative("", made, lambda again: True, "all of it mended") if made is not first else []
+
+
 def warnings_of(
     readings: Sequence[StackReading], architecture: Architecture, vocabulary: Vocabulary | None = None
 ) -> list[Warning]:
@@ -546,5 +404,14 @@ def warnings_of(
     vocabulary  to check the texts that are offered; by default the words that the model uses
     """
     words = known_words(architecture) if vocabulary is None else vocabulary
-    found = [w for reading in readings for w in Adviser(reading, architecture, words).all()]
+    found: list[Warning] = []
+    for reading in readings:
+        adviser = Adviser(reading, architecture, words, codes)
+        here = [w for find in FINDERS for w in find(adviser)]
+        strong = [w for w in here if not w.note]
+        if len({w.code for w in strong}) > 1 and all(r.left for w in strong for r in w.relatives):
+            n = here.index(strong[0])
+            whole = tuple(mended(adviser, here))
+            here[n] = replace(here[n], relatives=(*here[n].relatives, *whole))
+        found += here
     return sorted(found, key=lambda w: w.note)
