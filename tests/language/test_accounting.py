@@ -99,3 +99,15 @@ def test_active_parameters_stand_beside_all_where_they_differ() -> None:
     assert row.costs.flops_forward == 2 * (3 * expert + 8 * 8) + 2 * 2 * 8
     assert "active" in repr(made) and f"{totals['active_parameters']:,} active" in repr(made)
     assert "active" not in repr(counted(PRE_NORM))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "active"),
+    [("mixtral", 46.7e9, 12.9e9), ("deepseek-moe", 16.4e9, 2.8e9), ("mla", 236e9, 21.4e9)],
+)
+def test_published_sizes_of_models_with_experts(name: str, parameters: float, active: float) -> None:
+    from transformula import gallery
+
+    totals = summary(check(gallery.load(name), vocabulary())).totals
+    assert totals.parameters == pytest.approx(parameters, rel=0.01)
+    assert totals.active_parameters == pytest.approx(active, rel=0.02)
