@@ -51,6 +51,8 @@ def part(entry: Entry) -> list[str]:
         arxiv = f", [arXiv {about['arxiv']}](https://arxiv.org/abs/{about['arxiv']})" if "arxiv" in about else ""
         rows.append(f"- Source: {about['authors']}, {about['paper']}, {about['year']}{arxiv}.")
     rows.append(f"- Equation: {about['equation']}.")
+    if "checked_against" in about:
+        rows.append(f"- Equal, with the same weights, to: {about['checked_against']}.")
     if "claim" in about:
         rows.append(f"- Result: {about['claim']} ({about['claim_source']}).")
     if "cost" in about:

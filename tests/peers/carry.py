@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 Leaf = Mapping[str, Tensor]
 
@@ -175,6 +177,15 @@ def randomise(module: nn.Module, seed: int = 1) -> nn.Module:
     return module
 
 
+class Doubled(TorchFunctionMode):
+    """Calls of PyTorch that name float32 are given float64."""
+
+    def __torch_function__(self, called: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args = tuple(torch.float64 if value is torch.float32 else value for value in args)
+        given = {key: torch.float64 if value is torch.float32 else value for key, value in (kwargs or {}).items()}
+        return (Tensor.double if called is Tensor.float else called)(*args, **given)
+
+
 @contextmanager
 def in_double() -> Iterator[None]:
     """Within it what asks for float32 by name, or for no type at all, gets float64.
@@ -182,16 +193,13 @@ def in_double() -> Iterator[None]:
     Many references take norms, softmaxes and rotary tables in float32 whatever the model's type is; equal equations
     would then agree to seven digits only. Nothing else about them is changed.
     """
-    single = (torch.float32, torch.float, Tensor.float)
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
-    torch.float32 = torch.float = torch.float64  # type: ignore[misc]
-    Tensor.float = Tensor.double  # type: ignore[method-assign]
     try:
-        yield
+        with Doubled():
+            yield
     finally:
         torch.set_default_dtype(default)
-        torch.float32, torch.float, Tensor.float = single  # type: ignore[misc, method-assign]
 
 
 def difference(one: Tensor, other: Tensor) -> float:

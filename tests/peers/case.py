@@ -143,6 +143,11 @@ def cases() -> Mapping[str, Case]:
     return CASES
 
 
+def held(entry: str) -> str:
+    """What the key `checked_against` of an entry says: packages, versions, classes."""
+    return "; ".join(sorted(f"{c.package} {c.version}, {c.reference}" for c in cases().values() if c.entry == entry))
+
+
 def ids(batch: int = 2, length: int = LENGTH, seed: int = 2) -> Tensor:
     """Random token ids (batch, length)."""
     return torch.randint(VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))

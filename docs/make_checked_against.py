@@ -1,0 +1,119 @@
+"""Run ours beside published code and write what differs: `python docs/make_checked_against.py`.
+
+It writes the page, and the key `checked_against` of entries of the gallery, whose page and index are then made again by
+`docs/make_gallery.py`. The differences are measured here, not typed; tests hold the page's other columns, and the key,
+to the cases.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.peers.case import Case, Compared, cases, held  # noqa: E402
+from transformula.gallery.reader import FOLDER  # noqa: E402
+
+PAGE = Path(__file__).parent / "reference" / "checked-against.md"
+
+OPENING = """\
+# Checked against
+
+Published code that the tests run beside ours. The reference's model is built small, every one of its parameters is
+drawn at random (norms, biases and coefficients too), its weights are carried over to our text, and both get the same
+tokens in float64, evaluating. *One pass* is the largest difference of the logits over the largest logit. *Decoding* is
+the same for our decoding in chunks, against theirs with its cache; with a star, against their one pass, where they do
+not decode or do not keep what it takes. A test fails above 1e-9, and if a parameter of either side was left over. What
+stands here was measured with the versions named, by `python docs/make_checked_against.py`.
+
+References that ask for float32 by name, in norms or softmaxes, are given float64 in its place; nothing else of them is
+changed. How weights are carried stands in [`tests/peers/cases`](../../tests/peers/cases), one file for each family,
+with the texts that are not in the gallery."""
+
+CLOSING = """\
+## Where they differ from what one would think
+
+- x-transformers shares keys and values among heads in turn: head h of the queries uses head h modulo `kv_heads`; the
+  paper and ours give them to neighbours.
+- The `gate_residual` of x-transformers is PyTorch's `GRUCell`, whose reset stands after the matrix and whose z weighs
+  what stays; GTrXL's own, our `gru_gate`, has the reset before it, and z weighs what is new.
+- x-transformers keeps weights of norms less 1, has no biases in norms and attention, multiplies learned positions by
+  the inverse root of the width, and divides by lengths without an eps.
+- Rotary positions turn channels by halves (LLaMA, GPT-NeoX, Falcon, Phi) or by neighbours (GPT-J, Cohere, GLM-4,
+  x-transformers): `rotary_pairs`. One becomes the other by an order of the rows of queries and keys.
+- GPT-2 stores its matrices transposed; GPT-NeoX, BLOOM and Falcon store queries, keys and values in one, head by head;
+  Phi-3 and GLM-4 store the gate and the branch in one.
+- Gemma and Nemotron store the weights of norms less 1.
+- OPT's and torchscale's positions begin at the third row of their table.
+- timm's LayerNorm has an eps of 1e-6 by default, PyTorch's and ours 1e-5.
+
+## Where an installed reference is wrong
+
+Each is shown by [a test](../../tests/peers/test_defects.py), which fails when a later version is repaired; beside it
+one shows that ours is right.
+
+- x-transformers, `orthog_residual=True`: the projection takes all positions as one vector, so a causal decoder sees the
+  future. [orthogonal](gallery.md#orthogonal) projects position by position; for one position they are equal.
+- x-transformers, `mv_split_residual=True`: the mean over the sequence, in a causal decoder too. Our `mean` says that it
+  sees all positions, and a causal stack refuses it.
+- x-transformers, `num_residual_streams=4`: the mixing matrix is all ones, so each sublayer multiplies the streams by
+  their number: a million times in six layers.
+- PyTorch, `nn.Transformer`: a last norm also where every layer ends with one. In ours `after` is what is written there.
+"""
+
+
+def number(value: float) -> str:
+    """1 digit of it."""
+    return "0" if value == 0 else f"{value:.0e}".replace("e-0", "e-")
+
+
+def row(case: Case, compared: Compared) -> str:
+    """One case: name, reference, differences, what was done."""
+    name = f"[{case.entry}](gallery.md#{case.entry})" if case.entry else case.name
+    decoding = "-"
+    if compared.decoding is not None:
+        decoding = number(compared.decoding) + ("" if compared.they_decoded else "\\*")
+    return (
+        f"| {name} | {case.package} {case.version} | `{case.reference}` | {number(compared.whole)} | {decoding} "
+        f"| {case.note} |"
+    )
+
+
+def table(title: str, first: str, rows: Iterable[str]) -> list[str]:
+    """A heading and its table."""
+    head = [f"| {first} | package | reference | one pass | decoding | for the comparison |", "| --- " * 6 + "|"]
+    return ["", f"## {title}", "", *head, *rows]
+
+
+def page() -> str:
+    """docs/reference/checked-against.md, measured now."""
+    measured = {}
+    for name, case in cases().items():
+        measured[name] = row(case, case.compare())
+        print(name, file=sys.stderr)
+    entries = sorted((case.entry, name) for name, case in cases().items() if case.entry)
+    rows = [OPENING]
+    rows += table("Entries of the gallery", "entry", (measured[name] for _, name in entries))
+    rows += table("Other models", "model", (measured[name] for name, case in cases().items() if not case.entry))
+    return "\n".join([*rows, "", CLOSING])
+
+
+def write_keys() -> None:
+    """The key `checked_against` of every entry that is compared, below its `equation`."""
+    for name in {case.entry for case in cases().values() if case.entry}:
+        path = FOLDER / f"{name}.yaml"
+        rows = [r for r in path.read_text(encoding="utf-8").splitlines() if not r.startswith("  checked_against:")]
+        place = next(n for n, row in enumerate(rows) if row.startswith("  equation:"))
+        rows.insert(place + 1, f"  checked_against: {held(name)}")
+        path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    PAGE.write_text(page(), encoding="utf-8")
+    write_keys()
+    print(f"wrote {PAGE}", file=sys.stderr)
