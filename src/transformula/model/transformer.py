@@ -176,6 +176,9 @@ class Transformer(Formula):
                     continue
                 layer = self.get_submodule(".".join(layer_path(self.architecture, section)))
                 keys = [k for k, _ in entering(section, stack.causal, False, set())]
+                for key in keys:  # another stack's history: what it left, at every layer
+                    if key[0] == "past" and key[1] != stack.name and key[1] in entering_values:
+                        now[key] = entering_values[key[1]]
                 missing = [named(k) for k in keys if k not in now and k[0] != "real"]
                 if missing:
                     raise InputError(f"{section.title} reads {', '.join(missing)}, which was not given")
