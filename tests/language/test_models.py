@@ -31,10 +31,10 @@ def read(document: str) -> tuple[ModelText, Vocabulary]:
             stated = {"streams": ("x",), "kind": kind, "reach": reach, "options": OUTSIDE, "numbers": ("n",)}
             records.append(record_from(name, {**stated, "width": WIDTHS.get(name, "x")}, "outside"))
         words = words.with_words(records)
-    return read_text(document.replace(found.group(0), "") if found else document), words
+    return read_text(document), words
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: read_text(re.sub(r"(?m)^extra: .*\n", "", d)).name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: read_text(d).name)
 def test_models_are_checked_and_written(document: str) -> None:
     text, words = read(document)
     architecture = check(text, words)

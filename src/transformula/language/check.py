@@ -7,6 +7,7 @@ the files it builds on: `names.py`, `expressions.py`, `word_calls.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from .definitions import Definition, check_second, read_definition, tells_positi
 from .graph import Architecture, Section, Stack
 from .liveness import trim
 from .messages import FormulaError
-from .model_file import FREE_NUMBERS, MODEL_KEYS, ModelText, StackText
+from .model_file import FREE_NUMBERS, MODEL_KEYS, ModelText, Outside, StackText
 from .names import Scope
 from .numbers import evaluate, resolve
 from .parser import parse, parse_expression
@@ -55,8 +56,10 @@ class Checker(WordCalls):
                 self.used.update(re.findall(r"[A-Za-z_]\w*", part.text if isinstance(part, Source) else str(part)))
         architecture = Architecture(text.name, self.stacks, output, self.numbers, text.hooks, text)
         self.check_unread(architecture)
+        self.check_extra()
         trim(architecture, self.flow)
         name_modules(architecture)
+        architecture.text = dataclasses.replace(text, extra={**text.extra, **outside_words(architecture)})
         return architecture
 
     def read_definitions(self) -> list[Definition]:
@@ -261,6 +264,24 @@ class Checker(WordCalls):
         near = nearest(name, [*FREE_NUMBERS, *MODEL_KEYS, "dropout"])
         return FormulaError("number-unused", Place(source, 1, 0, 1, max(1, len(source.text))), name=name, near=near)
 
+    def check_extra(self) -> None:
+        """Words that the file says come from outside are called, and see what it says."""
+        stacks = self.text.stacks
+        sources = [s for stack in stacks for s in (stack.before, stack.after, *stack.layers.values())]
+        written = "\n".join(s.text for s in [*sources, self.text.output, *self.text.words.values()] if s)
+        for name, said in self.text.extra.items():
+            record = self.vocabulary.get(name)
+            wrong = remedy = ""
+            if not re.search(rf"\b{re.escape(name)}\s*[.(]", written):
+                wrong, remedy = "no formula calls it", "take it out"
+            elif record is not None and record.reach != said.reach:
+                wrong = (
+                    f"its reach is {said.reach!r}, and the word that is known, of {record.module}, has {record.reach!r}"
+                )
+                remedy = "name another package, or correct the file"
+            if wrong:
+                raise FormulaError("key-value", said.place, name=f"extra, {name}", detail=wrong, remedy=remedy)
+
     def check_unread(self, architecture: Architecture) -> None:
         for name, source in self.text.numbers.items():
             if name not in self.used and name not in FREE_NUMBERS:
@@ -280,6 +301,19 @@ class Checker(WordCalls):
         for definition in self.definitions:
             if definition.name not in self.used_definitions:
                 raise FormulaError("definition-unused", definition.place, name=definition.name)
+
+
+def outside_words(architecture: Architecture) -> dict[str, Outside]:
+    """The words of a model that are not the language's own, with their packages: what a file that is saved says."""
+    found: dict[str, Outside] = {}
+    waiting = [v.call for s in architecture.sections() for v in s.calls() if v.call is not None]
+    while waiting:
+        call = waiting.pop()
+        waiting += [v.call for t in call.inner.values() for v in t.values if v.call is not None]
+        package = call.word.module.partition(".")[0]
+        if package != __name__.partition(".")[0] and call.word.name not in found:
+            found[call.word.name] = Outside(call.word.reach, "" if package == "__main__" else package)
+    return dict(sorted(found.items()))
 
 
 def check(

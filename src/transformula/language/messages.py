@@ -106,6 +106,11 @@ MESSAGES: dict[str, Message] = {
     ),
     # words
     "unknown-word": Message("no word is called {name!r};{near}", "known words: {known}", "x = x + attenion(norm(x))"),
+    "outside-word": Message(
+        "the word {name!r} comes from {package}",
+        "{remedy}",
+        "extra: {swish: {reach: token, package: my_words}}\nlayer: x = x + swish(norm(x))",
+    ),
     "argument-count": Message(
         "{word} takes {expected}, and here it has {given}", "see: {equation}", "x = x + mlp(x, x, 8, 8)"
     ),

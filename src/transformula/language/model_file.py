@@ -22,7 +22,7 @@ LANGUAGE = 1
 
 STACK_KEYS = ("before", "layer", "layers", "order", "after", "share", "causal")
 HOOKS = ("init", "calibrate", "after_step", "schedule", "policy", "carry")
-MODEL_KEYS = ("language", "name", "about", "words", "output", "inputs", *STACK_KEYS, *HOOKS)
+MODEL_KEYS = ("language", "name", "about", "words", "output", "inputs", "extra", *STACK_KEYS, *HOOKS)
 """Keys of a model file besides its numbers and its stacks."""
 
 FREE_NUMBERS = ("depth", "width", "heads", "vocab", "context")
@@ -31,10 +31,14 @@ FREE_NUMBERS = ("depth", "width", "heads", "vocab", "context")
 INPUTS = ("tokens", "source", "types", "targets", "image", "audio", "document", "rank")
 """What a task may give; other inputs are declared under `inputs:`."""
 
+REACHES = ("token", "past", "all")
+"""What a word sees of its own sequence."""
+
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """libyaml's parser where PyYAML was built with it: ten times as fast."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,19 @@ class StackText:
 
 
 @dataclass(frozen=True)
+class Outside:
+    """What a file says of a word from outside: its reach, and the package that whoever runs the file must name; ""
+    if it does not say. Nothing is imported because a file says so."""
+
+    reach: str
+    package: str = ""
+    place: Place | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class ModelText:
-    """A model file, read and not yet checked. `about` is prose for readers; it changes nothing."""
+    """A model file, read and not yet checked. `about` is prose for readers; it changes nothing. `extra` are the words
+    that come from outside the language, by name."""
 
     name: str = ""
     numbers: Mapping[str, Source] = field(default_factory=dict)
@@ -62,6 +77,7 @@ class ModelText:
     words: Mapping[str, Source] = field(default_factory=dict)
     output: Source | None = None
     inputs: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Outside] = field(default_factory=dict)
     hooks: Mapping[str, Any] = field(default_factory=dict)
     about: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
@@ -258,6 +274,8 @@ class Reader:
                 here["inputs"] = {k: self.text(v, k).text for k, _, v in self.mapping(value, key)}
             elif key == "output":
                 here["output"] = self.text(value, key)
+            elif key == "extra":
+                here["extra"] = {k: self.outside(v, k) for k, _, v in self.mapping(value, key)}
             elif key in HOOKS:
                 hooks[key] = self.hook(value, key)
             elif key in STACK_KEYS:
@@ -296,6 +314,23 @@ class Reader:
     def no_number(self, key: str, value: yaml.Node) -> FormulaError:
         what = "is no number" if getattr(value, "value", "") else "is empty"
         return self.wrong(value, key, what, "write a number, or an expression of the file's numbers")
+
+    def outside(self, node: yaml.Node, word: str) -> Outside:
+        """`noise: token`, or `noise: {reach: token, package: my_words}`."""
+        rows = self.mapping(node, word) if isinstance(node, yaml.MappingNode) else [("reach", node, node)]
+        said = {key: self.text(value, f"extra, {word}").text for key, _, value in rows}
+        for key, key_node, value in rows:
+            if key not in ("reach", "package"):
+                raise unknown("unknown-key", self.place(key_node), key, ["reach", "package"])
+            if key == "reach" and said[key] not in REACHES:
+                raise self.wrong(value, f"extra, {word}", f"reach is {said[key]!r}", "write token, past or all")
+            if key == "package" and not PACKAGE.match(said[key]):
+                raise self.wrong(
+                    value, f"extra, {word}", f"{said[key]!r} is no package", "write its name, as it is imported"
+                )
+        if "reach" not in said:
+            raise self.wrong(node, f"extra, {word}", "does not say its reach", "write reach: token, past or all")
+        return Outside(**said, place=self.place(node))
 
     def hook(self, node: yaml.Node, key: str) -> Any:
         if isinstance(node, yaml.MappingNode):
@@ -347,6 +382,11 @@ def write_text(model: ModelText) -> str:
     if model.inputs:
         lines.append("inputs:")
         lines += [f"  {key}: {_plain(value)}" for key, value in model.inputs.items()]
+    if model.extra:
+        lines.append("extra:")
+        for key, said in model.extra.items():
+            package = f"{{reach: {said.reach}, package: {said.package}}}" if said.package else said.reach
+            lines.append(f"  {key}: {package}")
     if model.words:
         lines.append("words:")
         for key, value in model.words.items():

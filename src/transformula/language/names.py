@@ -258,5 +258,14 @@ class Names:
                     self.used_definitions.add(option.value.name)
 
     def unknown_word(self, node: CallNode, visible: int) -> None:
+        said = self.text.extra.get(node.word)
+        if said is not None:
+            raise FormulaError(
+                "outside-word",
+                node.head,
+                name=node.word,
+                package=f"the package {said.package}" if said.package else "outside, and the file names no package",
+                remedy=f"name its package: --use {said.package or 'PACKAGE'} (in Python: use=[...])",
+            )
         known = [*self.vocabulary, *(d.name for d in self.definitions[:visible]), *FUNCTIONS]
         raise unknown("unknown-word", node.head, node.word, known)
