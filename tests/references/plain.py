@@ -301,3 +301,27 @@ def experts(
                 rows = {k: w[:, slot] if k == "down" else w[slot] for k in names for w in [common[f"{k}.weight"]]}
                 result[b, i] += one(v, common, rows, s)
     return result
+
+
+def convolved(p: Parameters, x: Tensor, ahead: int = 0) -> Tensor:
+    """y_i = sum over k of W_k x_(i + ahead - k) + b, nothing outside the sequence; W_k is the kernel's kth matrix from
+    its end, or, for a kernel (x, 1, length), a diagonal one."""
+    kernel, length = p["weight"], x.shape[1]
+    y = torch.zeros(*x.shape[:2], kernel.shape[0], dtype=x.dtype)
+    for i in range(length):
+        for k in range(kernel.shape[2]):
+            if 0 <= i + ahead - k < length:
+                w, seen = kernel[:, :, kernel.shape[2] - 1 - k], x[:, i + ahead - k]
+                y[:, i] += w[:, 0] * seen if w.shape[1] < x.shape[2] else seen @ w.T
+    return y + p["bias"] if "bias" in p else y
+
+
+def patches(p: Parameters, image: Tensor, size: int) -> Tensor:
+    """W square + b for each square of an image (batch, channels, height, width), row by row."""
+    rows, columns = image.shape[2] // size, image.shape[3] // size
+    squares = [
+        image[:, :, r * size : (r + 1) * size, c * size : (c + 1) * size].flatten(1)
+        for r in range(rows)
+        for c in range(columns)
+    ]
+    return linear(p, torch.stack(squares, 1))

@@ -41,6 +41,7 @@ KINDS = (
     "kind of norm",
     "coefficients",
     "gates",
+    "mixing of positions",
     "topology",
     "depth",
     "chance",
