@@ -17,8 +17,8 @@ from .decoding import Decoding
 from .formula import Formula
 from .hook import asked
 from .modules import spots, text_of
-from .sequences import DECODED, decoded, entering, named
-from .whole import layer_path, leaving, plan_of
+from .sequences import DECODED, decoded, named
+from .whole import given_to, layer_path, leaving, plan_of
 
 
 class Layer(Formula):
@@ -175,7 +175,7 @@ class Transformer(Formula):
                 if section not in stack.layers:
                     continue
                 layer = self.get_submodule(".".join(layer_path(self.architecture, section)))
-                keys = [k for k, _ in entering(section, stack.causal, False, set())]
+                keys = [k for k, _ in given_to(self.architecture, section, False)]
                 for key in keys:  # another stack's history: what it left, at every layer
                     if key[0] == "past" and key[1] != stack.name and key[1] in entering_values:
                         now[key] = entering_values[key[1]]
