@@ -7,12 +7,15 @@ import pytest
 import torch
 from torch import nn
 
+from transformula import gallery
 from transformula.data.cache import cached
 from transformula.data.settings import DataSettings
-from transformula.errors import ConfigError, DataError, UnknownName
+from transformula.errors import ConfigError, DataError, InputError, UnknownName
+from transformula.language.check import check
 from transformula.tasks.base import Scores, task, tasks
 from transformula.tasks.language_modelling import LanguageModelling, spans, standing
 from transformula.tokenizers.base import load
+from transformula.words import vocabulary
 
 TEXT = "".join(f"line {i} speaks of {i * i} things.\n" for i in range(200))
 
@@ -230,3 +233,14 @@ def test_a_sample_is_text_of_its_seed(one, many, tokenizer):
         text = task.sample(model, seed=3)
         assert isinstance(text, str) and text and text == task.sample(model, seed=3)
         assert model.training and text != task.sample(model, seed=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("vaswani", "gives a model `tokens` alone; this one reads source, tokens"), ("roberta", "sees the answers")],
+)
+def test_models_of_another_task_are_refused(name, message):
+    architecture = check(gallery.load(name), vocabulary())
+    with pytest.raises(InputError, match=message):
+        LanguageModelling.check(architecture)
+    LanguageModelling.check(check(gallery.load("pre-norm"), vocabulary()))

@@ -168,6 +168,7 @@ def _run(
     pick_device(training.device)
     set_threads(training.threads)
     made = tasks.get(task_name)
+    made.check(checked)
     stated = {key: checked.numbers[key] for key in ("vocab", "context") if key in text.numbers}
     task = made.make(data, stated, batch=training.batch, accumulate=training.accumulate, seed=training.seed)
     architecture = check_model(text, task.numbers, use)
@@ -313,6 +314,7 @@ def evaluate(
     read = DataSettings.read({**chosen, **settings, "tokenizer": str(folder)})
     model = Model.from_folder(folder, device=device, use=use)
     numbers = {key: model.architecture.numbers[key] for key in ("vocab", "context")}
+    tasks.get(task_name).check(model.architecture)
     task = tasks.get(task_name).make(read, numbers, batch=1)
     scores = task.evaluate(model.module)
     shown = getattr(task, "preview", None)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.settings import DataSettings
+from ..language.graph import Architecture
 from ..registry import Registry
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
@@ -88,6 +89,11 @@ class Task(ABC):
 
         Raises DataError and ConfigError.
         """
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        """Raise InputError for a model that this task cannot train: its inputs, or what it sees. None unless said."""
+        return
 
     @abstractmethod
     def batch(self, step: int, micro: int = 0) -> Batch:

@@ -19,7 +19,8 @@ from ..data.cache import cached_entry, forget
 from ..data.prepare import Preview, TextData, prepare
 from ..data.settings import DataSettings
 from ..data.windows import Windows
-from ..errors import ConfigError
+from ..errors import ConfigError, InputError
+from ..language.graph import Architecture
 from .base import Batch, Progress, Scores, Task, task
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
 
@@ -91,6 +92,21 @@ class LanguageModelling(Task):
         context = int(numbers.get("context") or CONTEXT)
         data = prepare(settings, None if vocab is None else int(vocab))
         return cls(data, context=context, batch=batch, accumulate=accumulate, seed=seed, stride=settings.stride)
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        inputs = {v.name: None for s in architecture.sections() for v in s.reads.values() if v.op == "input"}
+        others = [name for name in inputs if name != "tokens"]
+        if others or not inputs:
+            raise InputError(
+                f"language modelling gives a model `tokens` alone; this one reads {', '.join(inputs) or 'nothing'}: "
+                f"leave {', '.join(others) or 'it'} out of its `before`, or use it through Python"
+            )
+        if not architecture.main.causal:
+            raise InputError(
+                "language modelling predicts each token from those before it; a stack that says `causal: false` sees "
+                "the answers: take that line out, or write causal: true"
+            )
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         return Batch(*self.windows.at(step, micro))
