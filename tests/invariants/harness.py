@@ -159,24 +159,29 @@ def loss_of(made: Any) -> Tensor:
     return sum((o.logsumexp(-1).square().mean() for o in outputs(made)), torch.zeros(()))
 
 
-def left_by_silent_layers(name: str, scale: float = 1.0) -> list[dict[str, float]]:
+def left_by(model: nn.Module, scale: float = 1.0) -> list[dict[str, float]]:
     """For each layer the size (root mean square) of the streams that it leaves, branches silent, entered with `scale`.
 
-    All streams enter as one: random, without mean, so that a LayerNorm and an RMSNorm are the identity on it. Weights
-    are the initial ones."""
-    model = built(name, randomly=False)
+    All streams enter as one: random, without mean, so that a LayerNorm and an RMSNorm are the identity on it; several
+    side by side, as so many copies. The model has its initial weights."""
     stack = model.architecture.main
     other = {s.name for s in model.architecture.stacks if s is not stack}
-    x = torch.randn(2, LENGTH, int(SMALL["width"]), dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    width = int(model.architecture.numbers["width"])
+    x = torch.randn(2, LENGTH, width, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     x = x - x.mean(-1, keepdim=True)
     x = scale * x / x.square().mean(-1, keepdim=True).sqrt()
+    widths = {key: value.width for section in stack.layers for key, value in section.reads.items()}
+    entering = {
+        key: x.repeat(1, 1, max(1, widths.get(key, 0) // x.shape[-1]))
+        for key in {*stack.before.leaves, *stack.before.keeps, *other}
+    }
     left: list[dict[str, float]] = []
 
     def note(_: Section, made: Mapping[str, Tensor]) -> None:
         left.append({key: value.square().mean().sqrt().item() for key, value in made.items()})
 
     with torch.no_grad(), model.silent():
-        model.run_layers({key: x for key in {*stack.before.leaves, *stack.before.keeps, *other}}, note)
+        model.run_layers(entering, note)
     return left
 
 

@@ -1,0 +1,204 @@
+"""The invariants, as functions of a model: each fails where the model breaks it.
+
+The tests beside this file ask them of every gallery entry; `test_planted_defects.py` shows that each catches what it is
+there for. `model` evaluates in float64, with random weights where nothing else is said; `given` are its inputs by name.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.invariants.harness import LENGTH, SMALL, close, left_by, outputs, parts
+from tests.references.plain import Parameters
+from transformula.language.gain import gain_of, run_silent
+
+Given = Mapping[str, Tensor]
+VOCAB = int(SMALL["vocab"])
+LENGTHS = {"tokens": (4, 7, 2), "source": (9, 3, 5)}
+"""How many positions of each row are real, where rows are padded."""
+
+
+# (a) The size of the streams.
+
+
+def gain(model: nn.Module, scale: float = 1.0) -> bool:
+    """With silent branches every stream leaves every layer as large as the text alone predicts. Initial weights.
+
+    Returns whether the text predicts it of all streams."""
+    stack = model.architecture.main
+    predicted, measured = run_silent(stack, scale)[1], left_by(model, scale)
+    assert len(predicted) == len(measured) == stack.depth
+    known = True
+    for number, (sizes, found) in enumerate(zip(predicted, measured, strict=True), 1):
+        for stream, size in found.items():
+            if sizes[stream] is None:
+                known = False
+            else:
+                expected = pytest.approx(sizes[stream], rel=1e-4, abs=1e-12)
+                assert size == expected, f"{stream} leaving layer {number}"
+    return known
+
+
+def keeps_its_size(model: nn.Module) -> None:
+    """The text says of its own stream that it neither vanishes nor compounds: it leaves the last layer about as large
+    as it entered the first, or, where norms stand on it, as it left the first of these."""
+    one, two = (run_silent(model.architecture.main, scale)[1] for scale in (1.0, 2.0))
+    for name in ("x", "h"):
+        if all(name in sizes for sizes in one):
+            found = gain_of(name, [sizes[name] for sizes in one], [sizes[name] for sizes in two], "")
+            assert found.kind != "zero" and 0.5 <= (found.growth or 1) <= 2, f"{name}: {found}"
+
+
+# (b) Who sees what.
+
+
+def last_token(model: nn.Module, given: Given) -> None:
+    """Another last token, at random, changes nothing before it; the first tokens alone give what they give in all."""
+    one = given["tokens"]
+    # a constant added to a stream would be invisible to a LayerNorm
+    changes = torch.tensor([1, 5, 8, 13]).repeat(len(one))[: len(one), None]
+    other = {**given, "tokens": torch.cat([one[:, :-1], (one[:, -1:] + changes) % VOCAB], 1)}
+    # how many rows an expert's product has depends on all positions, and on that how it is rounded
+    exactly = not any(v.call.word.active for s in model.architecture.sections() for v in s.calls())
+    with torch.no_grad():
+        before, after = model(**given), model(**other)
+        if exactly:
+            assert torch.equal(before[:, :-1], after[:, :-1]), "the last token is seen before it"
+        else:
+            close(before[:, :-1], after[:, :-1], 1e-12)
+        assert (before[:, -1] - after[:, -1]).abs().amax(-1).min() > 1e-6, "the last token is read"
+        for length in range(1, one.shape[1]):
+            first = model(**fixed(model, given), **piece(model, given, 0, length))
+            assert torch.allclose(first, before[:, :length], rtol=1e-9, atol=1e-11), f"the first {length} tokens alone"
+
+
+def rows_alone(model: nn.Module, given: Given) -> None:
+    """Rows of a batch do not see each other."""
+    with torch.no_grad():
+        together = outputs(model(**given))
+        for row in range(len(next(iter(given.values())))):
+            single = outputs(model(**{key: value[row : row + 1] for key, value in given.items()}))
+            for one, all_rows in zip(single, together, strict=True):
+                assert torch.allclose(one[0], all_rows[row], rtol=1e-9, atol=1e-11), f"row {row}"
+
+
+def past_is_read(model: nn.Module, given: Given) -> None:
+    """Every position depends on the first, through windows too if there are layers enough."""
+    one = given["tokens"]
+    other = {**given, "tokens": torch.cat([(one[:, :1] + 7) % VOCAB, one[:, 1:]], 1)}
+    with torch.no_grad():
+        assert ((model(**given) - model(**other)).abs().amax(-1) > 1e-9).all(), "the first token is not read by all"
+
+
+# (c) The equation.
+
+
+def equation(model: nn.Module, by_hand: Callable[..., Any], given: Given, tolerance: float = 1e-9) -> None:
+    """The model is its equation by hand, and has no parameter that the equation lacks."""
+    parameters = Parameters({key: value.double() for key, value in model.state_dict().items()})
+    alone = given["tokens"] if set(given) == {"tokens"} else given
+    with torch.no_grad():
+        like = next(model.parameters()).dtype
+        inputs = {key: value.to(like) if value.is_floating_point() else value for key, value in given.items()}
+        made, expected = model(**inputs), by_hand(parameters, alone, model.architecture.numbers)
+        for one, other in zip(outputs(made), outputs(expected), strict=True):
+            close(one.double(), other, tolerance)
+    assert not parameters.unread(), "parameters that the equation does not have"
+
+
+# (d) Decoding.
+
+
+def fixed(model: nn.Module, given: Given) -> dict[str, Tensor]:
+    """The inputs that decoding is given at its start."""
+    return {key: given[key] for key in model.given_at_start}
+
+
+def piece(model: nn.Module, given: Given, begin: int, end: int) -> dict[str, Tensor]:
+    """Positions begin to end of the inputs that it is given step by step."""
+    return {key: value[:, begin:end] for key, value in given.items() if key not in model.given_at_start}
+
+
+def steps(model: nn.Module, given: Given) -> None:
+    """Single steps and chunks are one pass over the whole."""
+    batch, length = given["tokens"].shape
+    with torch.no_grad():
+        whole = model(**given)
+        for sizes in (itertools.repeat(1), iter((3, 1, 2, 1)), iter((5, 2))):
+            decoding = model.start(batch, length, **fixed(model, given))
+            pieces = [piece(model, given, begin, end) for begin, end in parts(length, sizes)]
+            close(torch.cat([model.step(decoding=decoding, **p) for p in pieces], 1), whole)
+
+
+def prompts(model: nn.Module, given: Given) -> None:
+    """Three prompts of different lengths in one batch, padded on the right with ids that mean something; then single
+    steps; then rows that are dropped and copied."""
+    growing = piece(model, given, 0, LENGTH)
+    lengths = torch.tensor([2, 5, 3])
+    with torch.no_grad():
+        whole = model(**given)
+        decoding = model.start(3, LENGTH, **fixed(model, given))
+        real = torch.arange(5) < lengths[:, None]
+        padded = {key: torch.where(real, ids[:, :5], ids[:, :5].flip(1)) for key, ids in growing.items()}
+        first = model.step(decoding=decoding, new=lengths, **padded)
+        for row, length in enumerate(lengths.tolist()):
+            close(first[row, :length], whole[row, :length])
+        now = lengths.clone()
+
+        def following(rows: list[int]) -> dict[str, Tensor]:
+            return {k: torch.stack([ids[r, now[r] : now[r] + 1] for r in rows]) for k, ids in growing.items()}
+
+        for _ in range(2):
+            made = model.step(decoding=decoding, **following([0, 1, 2]))
+            for row, at in enumerate(now.tolist()):
+                close(made[row], whole[row, at : at + 1])
+            now = now + 1
+        kept = torch.tensor([2, 0, 2])
+        decoding.select(kept)
+        made = model.step(decoding=decoding, **following(kept.tolist()))
+        for place, row in enumerate(kept.tolist()):
+            close(made[place], whole[row, now[row] : now[row] + 1])
+
+
+# (e) Padding.
+
+
+def lengths_of(given: Given) -> dict[str, Tensor]:
+    """How many positions of each row of those inputs that can be padded are real."""
+    return {key: torch.tensor(LENGTHS[key]) for key in ("source", "tokens") if key in given}
+
+
+def cut(key: str, value: Tensor, row: int) -> Tensor:
+    """One row of an input without its padding."""
+    of = "tokens" if key in ("types", "targets", "document", "rank") else key
+    return value[row : row + 1, : LENGTHS[of][row]] if of in LENGTHS else value[row : row + 1]
+
+
+def padding(model: nn.Module, given: Given) -> None:
+    """A row beside longer ones gives what it gives alone. Three rows."""
+    with torch.no_grad():
+        together = outputs(model(**given, lengths=lengths_of(given)))
+        for row in range(3):
+            alone = outputs(model(**{key: cut(key, value, row) for key, value in given.items()}))
+            for one, all_rows in zip(alone, together, strict=True):
+                close(all_rows[row, : one.shape[1]], one[0])
+
+
+def padding_unread(model: nn.Module, given: Given) -> None:
+    """What lies in the padding changes nothing. Three rows."""
+    lengths, other = lengths_of(given), dict(given)
+    for key, length in lengths.items():
+        real = torch.arange(given[key].shape[1]) < length[:, None]
+        other[key] = torch.where(real, given[key], (given[key] + 5) % VOCAB)
+    with torch.no_grad():
+        before, after = outputs(model(**given, lengths=lengths)), outputs(model(**other, lengths=lengths))
+        for one, two in zip(before, after, strict=True):
+            for row in range(3):
+                last = LENGTHS["tokens"][row] if one.shape[1] == given.get("tokens", one).shape[1] else one.shape[1]
+                close(one[row, :last], two[row, :last])
