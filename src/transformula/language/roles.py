@@ -216,6 +216,7 @@ def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) 
 def name_modules(architecture: Architecture) -> None:
     """Fill `role` and `path` of every call of the model, those inside templates included."""
     weights: dict[str, tuple[Call, dict[str, Any]]] = {}
+    homes: dict[tuple[str, int], str] = {}
     for stack in [*architecture.stacks, None]:
         for section in stack.sections() if stack else [architecture.output]:
             values = section.values
@@ -226,19 +227,21 @@ def name_modules(architecture: Architecture) -> None:
                 number = stack.share[section.number - 1]
             for value in section.calls():
                 assert value.call is not None
-                value.call.path = path_of(section, number, value)
+                value.call.path = path_of(section, number, value, homes)
                 name_inner(value.call)
                 check_weights(value, weights)
 
 
-def path_of(section: Section, number: int, value: Value) -> str:
-    """Where the module of a call lives in the model."""
+def path_of(section: Section, number: int, value: Value, homes: dict[tuple[str, int], str]) -> str:
+    """Where the module of a call lives in the model; `homes`: the stacks that have what is shared, by label and number
+    (the first that calls it)."""
     call = value.call
     assert call is not None
     parts = [*(f.role for f in value.frames), call.role]
     outer: Frame | Call = value.frames[0] if value.frames else call
     prefix = f"{section.stack}." if section.stack else ""
     if outer.share is not None:
+        prefix = homes.setdefault((outer.label, outer.share), prefix)
         return f"{prefix}layers.{outer.share}." + ".".join(parts)
     if section.where == "layer":
         return f"{prefix}layers.{number}." + ".".join(parts)
