@@ -8,12 +8,15 @@ from itertools import combinations
 
 import pytest
 
+from transformula import gallery
 from transformula.language.check import check
 from transformula.language.diagram import difference, draw_svg, draw_text
 from transformula.language.diagram.layout import arrange
+from transformula.language.diagram.panel import EQUATION, WIDTH, panel
 from transformula.language.diagram.parts import Picture, pictures
-from transformula.language.diagram.svg import EQUATION, WIDTH, panel
+from transformula.language.diagram.svg import Sheet
 from transformula.language.diagram.text import picture_text
+from transformula.language.diagram.wrap import wrapped
 from transformula.language.graph import Architecture
 from transformula.language.model_file import from_formula, read_text
 from transformula.words import vocabulary
@@ -243,3 +246,65 @@ def test_a_model_does_not_differ_from_itself() -> None:
         assert difference(architecture, architecture).equal
     numbers = difference(made("x = x + dropout(mlp(x), 0.1)"), made("x = x + dropout(mlp(x), 0.2)"))
     assert not numbers.equal and "the same parts, joined alike" in repr(numbers)
+
+
+def document(name: str) -> Architecture:
+    """A model of the page."""
+    return check(*read(next(d for d in DOCUMENTS if f"name: {name}\n" in d)))
+
+
+def test_several_stacks_stand_beside_each_other() -> None:
+    sheet = Sheet(pictures(document("vaswani")), True)
+    assert [column.stack for column in sheet.columns] == ["encoder", "decoder"]
+    first, second = sheet.columns
+    assert first.left + first.width < second.left and sheet.tops[0] == sheet.tops[1]
+    ((arc),) = sheet.arcs
+    assert (arc.source, arc.target) == (0, 1), "the decoder reads the encoder; no trunk leads there"
+    assert not any(sheet.follows(n, m) for n in (0, 1) for m in (0, 1) if n < m)
+    other = Sheet(pictures(document("clip")), True)
+    assert len(other.columns) == 2 and other.arcs == []
+    whole = Sheet(pictures(document("vaswani"), whole=True), True)
+    assert whole.panels[-1].picture.where == "output" and whole.column(len(whole.panels) - 1) == 1
+
+
+def test_a_line_of_history_serves_all_readers_of_a_picture() -> None:
+    both = check(gallery.load("attention-residuals"), vocabulary())
+    sheet = Sheet(pictures(both), True)
+    assert [(a.source, a.target, len(set(a.rows))) for a in sheet.arcs] == [(0, 1, 4), (1, 1, 4)]
+    assert not sheet.follows(0, 1), "what leaves is not what enters"
+    assert Sheet(pictures(check(gallery.load("unet"), vocabulary())), True).follows(0, 1)
+
+
+def test_definitions_stand_after_the_layers() -> None:
+    shown = pictures(check(gallery.load("value-residual"), vocabulary()), opened=["residual"])
+    assert [(p.title, p.times) for p in shown] == [
+        ("layer 1", ""),
+        ("layers 2–6", "× 5"),
+        ("inside residual", "layer 1"),
+        ("inside residual", "layers 2–6"),
+    ]
+
+
+def test_inputs_of_a_definition_have_their_names() -> None:
+    inside = next(p for p in pictures(document("xlnet"), opened=["xl"]) if p.title == "inside xl")
+    assert [p.label for p in inside.parts if p.sort == "enter"] == ["g", "h", "r", "rank"]
+
+
+def test_equations_break_where_a_reader_would() -> None:
+    rows = wrapped("x = x + dropout(attention(norm(x), size=64, scale=1, bias=False, scores=b))", 22)
+    assert rows == ["x = x + dropout(", "  attention(norm(x),", "  size=64, scale=1,", "  bias=False,", "  scores=b))"]
+    assert wrapped("x = norm(x)", 40) == ["x = norm(x)"] and wrapped("a" * 9, 4) == ["aaaa", "  aa", "  aa", "  a"]
+    for width in range(8, 60):
+        rows = wrapped("x = norm(x + very_long_name.with_label(attention(norm(x), memory), width))", width)
+        assert all(len(row) <= width for row in rows)
+        assert "".join("".join(rows).split()) == "x=norm(x+very_long_name.with_label(attention(norm(x),memory),width))"
+
+
+def test_several_figures_of_one_page() -> None:
+    """Ids of their own, and colours from the page."""
+    texts = [draw_svg(made(WIRINGS["pre-norm"]), figure=name) for name in ("one", "two")]
+    for name, text in zip(("one", "two"), texts, strict=True):
+        root = ElementTree.fromstring(text)
+        assert root.attrib["aria-labelledby"] == f"{name}-title {name}-desc"
+        assert {e.attrib["id"] for e in root.iter() if "id" in e.attrib} == {f"{name}-title", f"{name}-desc"}
+        assert "#" not in text and "<style>" not in text and 'class="fink"' in text

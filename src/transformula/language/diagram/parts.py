@@ -8,6 +8,7 @@ sublayers on it: the residual stream, where there is one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -170,7 +171,7 @@ class _Maker:
             return self.index[id(value)]
         if self.frame is not None and self.frame not in value.frames:
             names = [k for k, v in self.frame.names.items() if v is value]
-            return self.add(id(value), Part("enter", names[0] if names else "input"))
+            return self.add(id(value), Part("enter", names[0] if names else value.name or "input"))
         if value.kind in ("number", "coefficient"):
             return self.add(id(value), Part("coefficient", self.term(value, False), (), reader))
         return self.source(value, reader)
@@ -333,6 +334,7 @@ def _forms(stack: Stack, opened: Collection[str]) -> list[Picture]:
         made = _of_section(section, opened)
         groups.setdefault(made[0].key(), []).append(made)
     found: list[Picture] = []
+    definitions: list[Picture] = []
     for group in groups.values():
         picture, *inside = max(group, key=lambda m: len(m[0].parts))
         layers = [made[0].layers[0] for made in group]
@@ -348,9 +350,16 @@ def _forms(stack: Stack, opened: Collection[str]) -> list[Picture]:
             picture.times = f"× {len(layers)}"
             if stack.share is not None and len({stack.share[n - 1] for n in layers}) < len(layers):
                 picture.times += ", shared weights"
-        seen = {p.key() for p in found}
-        found += [picture, *(p for p in inside if p.key() not in seen)]
-    return found
+        found.append(picture)
+        seen = {p.key() for p in definitions}
+        for definition in inside:
+            if definition.key() not in seen:
+                definition.times = picture.title
+                definitions.append(definition)
+    names = Counter(p.title for p in definitions)
+    for definition in definitions:
+        definition.times = definition.times if names[definition.title] > 1 else ""
+    return found + definitions
 
 
 def pictures(architecture: Architecture, whole: bool = False, opened: Collection[str] = ()) -> list[Picture]:

@@ -13,12 +13,12 @@ through. A `+` or `-` inside a bracket marks what a difference adds or takes awa
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Sequence
 
 from ..graph import Architecture
 from .layout import Layout, arrange
 from .parts import Part, Picture, pictures
+from .wrap import wrapped
 
 WIDTH = 78
 EQUATION = 26
@@ -123,10 +123,6 @@ def _sheet(picture: Picture, layout: Layout, ascii: bool) -> tuple[_Sheet, int]:
     return sheet, width
 
 
-def _wrapped(equation: str, width: int) -> list[str]:
-    return textwrap.wrap(equation, width, subsequent_indent="    ", break_on_hyphens=False)
-
-
 def picture_text(picture: Picture, ascii: bool = False) -> list[str]:
     """The lines of one picture: its title, the diagram, the equations beside it (above it where it is wide)."""
     layout = arrange(picture)
@@ -135,13 +131,13 @@ def picture_text(picture: Picture, ascii: bool = False) -> list[str]:
     head = [picture.title + (f"  {picture.times}" if picture.times else "")]
     room = WIDTH - width - 5
     if room < EQUATION:
-        head += [row for e in picture.equations for row in _wrapped(e, WIDTH - 4)]
+        head += [row for e in picture.equations for row in wrapped(e, WIDTH - 4, "    ")]
     else:
         below = 0
         for n, equation in enumerate(picture.equations):
             starts = [layout.places[i][1] for i, part in enumerate(picture.parts) if part.line == n]
             below = max(below, min(starts, default=below))
-            for row in _wrapped(equation, room):
+            for row in wrapped(equation, room, "    "):
                 rows += [""] * (below + 1 - len(rows))
                 rows[below] = rows[below].ljust(width + 3) + row
                 below += 1
