@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tests.language.test_analysis import PRE, entry, reading
@@ -112,3 +114,38 @@ def test_words_for_a_person() -> None:
     assert "nothing compounds: it leaves each layer with size 2" in str(gain("x = norm(x); x = 2 * x + mlp(x)"))
     assert str(gain(PRE)).startswith("1,")
     assert str(gain("x = mlp(x)")).startswith("0,")
+
+
+STREAMS = "X = write(X, attention(norm(read(X{o}))){o}); X = write(X, mlp(norm(read(X{o}))){o})"
+
+
+@pytest.mark.parametrize(
+    ("formula", "factor"),
+    [
+        *[(STREAMS.replace("{o}", f', kind="{kind}"'), 1) for kind in ("hc", "mhc", "mhc_lite")],
+        ("X = write(X, attention(norm(collapse(X))))", 1),
+        ("X = write(X, read(X))", 2.0**12),
+        ("X = write(X, collapse(X))", 5.0**12),
+        ("X = expand(collapse(X), 4)", 4.0**12),
+        ("X = expand(read(X), 4) + write(X, mlp(norm(read(X))))", 2.0**12),
+        ('X = expand(read(X, kind="mhc"), 4)', (1 / (1 + math.exp(-1)) + 3 / (1 + math.exp(1))) ** 12),
+        ("X = norm(X)", None),
+    ],
+)
+def test_equal_streams_side_by_side(formula: str, factor: float | None) -> None:
+    """They stay copies of one; what takes parts that may differ is not predicted."""
+    found = gain(formula, "X", before="X = dropout(expand(embed(tokens), 4), 0.1)", after="x = collapse(X)")
+    assert found.factor == (None if factor is None else pytest.approx(factor))
+
+
+def test_streams_that_may_differ() -> None:
+    before = "x = embed(tokens); X = join(x, x)"
+    found = gain("X = write(X, mlp(norm(read(X))))", "X", before=before, after="x = collapse(X)")
+    assert found.kind == "unknown" and "may differ" in found.why
+
+
+def test_parts_of_one_stream() -> None:
+    frac = ', kind="frac", n=4'
+    formula = f"x = write(x, attention(norm(read(x{frac}))){frac}); x = write(x, mlp(norm(read(x{frac}))){frac})"
+    assert gain(formula).factor == pytest.approx(1)
+    assert gain(f"x = write(x, x{frac})").factor == pytest.approx(4096)

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .graph import Stack
-from .silence import Silence
+from .silence import Silence, copies_in
 
 
 def run_silent(stack: Stack, scale: float = 1.0) -> tuple[Silence, list[dict[str, float | None]]]:
     """The layers of a stack with silent branches: the run, and the size of every name on leaving each layer."""
-    run = Silence(scale)
+    run = Silence(scale, copies_in(stack))
     sizes: list[dict[str, float | None]] = []
     for section in stack.layers:
         run.section(section)

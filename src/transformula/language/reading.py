@@ -11,7 +11,7 @@ from .gain import Gain, gain_of, run_silent
 from .graph import Architecture, Section, Stack, Value
 from .lines import LineReading, read_lines, spans
 from .reach import Order, Reach, order_of, reach_of
-from .silence import Silence, Unknown
+from .silence import Silence, Unknown, copies_in
 from .trunk import Norming, Trunk, lines_of, norming, streams_of, trunk_of
 
 
@@ -149,7 +149,7 @@ def layers_of(stack: Stack, streams: Sequence[str]) -> list[Layers]:
     found: list[Layers] = []
     rows: dict[int, list[str]] = {}
     for section in stack.layers:
-        silence = Silence()
+        silence = Silence(copies=copies_in(stack))
         silence.section(section)
         lines = read_lines(section, silence, streams)
         trunk = trunk_of(section, silence, streams)

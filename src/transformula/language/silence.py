@@ -1,9 +1,10 @@
 """Values with branches silent: how large each is if every sublayer yields 0.
 
 Gates and coefficients stand as they start, norms' weights are 1, the model evaluates; every name that enters the layers
-(and history 0) is one and the same vector e, of mean 0 and root mean square 1. Then every value is a sum of *parts*, a
-number times a direction: e itself, the vector of ones (what is equal in every channel), or what a norm or a rotation
-made new. Sizes follow by rules, with no tensor; where they do not, the value is `Unknown` and says why.
+(and history 0) is one and the same vector e, of mean 0 and root mean square 1 (or copies of it side by side, where
+`before` made copies). Then every value is a sum of *parts*, a number times a direction: e itself, the vector of ones
+(what is equal in every channel), copies of a direction, or what a norm or a rotation made new. Sizes follow by rules,
+with no tensor; where they do not, the value is `Unknown` and says why.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .graph import Call, Section, Value
+from .graph import Call, Section, Stack, Value
 from .numbers import evaluate_text
 
 ONES = 0
@@ -141,6 +142,8 @@ class Directions:
 
     all: list[Direction] = field(default_factory=lambda: [Direction(False)])
     known: dict[object, int] = field(default_factory=dict)
+    copies: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Directions that are copies of another, side by side -> how many, and of which."""
 
     def of(
         self, key: object, centred: bool = False, made_by: object = None, up: bool = False, root: int | None = None
@@ -150,6 +153,34 @@ class Directions:
             number = self.known[key] = len(self.all)
             self.all.append(Direction(centred, made_by, up or centred, number if root is None else root))
         return self.known[key]
+
+    def copied(self, value: Size, times: int) -> Size:
+        """So many copies of a value side by side: each part's size stays."""
+        if isinstance(value, Unknown) or times == 1:
+            return value
+        parts: dict[int, float] = {}
+        for direction, number in value.parts.items():
+            if direction != ONES:
+                of = self.all[direction]
+                direction, copied = self.of(("copies", times, direction), of.centred, None, of.up, of.root), direction
+                self.copies[direction] = times, copied
+            parts[direction] = number
+        return Known(parts)
+
+    def single(self, value: Size, times: int) -> Size | None:
+        """One of so many copies side by side; None if they may differ."""
+        if times == 1:
+            return value
+        if isinstance(value, Unknown):
+            return None
+        parts: dict[int, float] = {}
+        for direction, number in value.parts.items():
+            if direction != ONES:
+                count, direction = self.copies.get(direction, (0, ONES))
+                if count != times:
+                    return None
+            parts[direction] = number
+        return Known(parts)
 
     def solid(self, value: Known) -> bool:
         """Whether a sum of several parts is surely not zero: no two of them can be equal."""
@@ -169,11 +200,23 @@ class Directions:
         return None
 
 
-class Silence:
-    """Evaluates sections with silent branches. `scale` is the size of what enters."""
+def copies_in(stack: Stack) -> dict[str, int]:
+    """Names that `before` leaves as copies of something side by side -> how many."""
+    found: dict[str, int] = {}
+    for name, value in stack.before.leaves.items():
+        while value.call is not None and value.call.word.kind == "chance":
+            value = value.args[0]
+        if value.call is not None and value.call.word.silent == "copies":
+            found[name] = value.width // value.args[0].width
+    return found
 
-    def __init__(self, scale: float = 1.0) -> None:
-        self.scale = scale
+
+class Silence:
+    """Evaluates sections with silent branches. `scale` is the size of what enters, `copies` are the names that enter as
+    so many copies of it."""
+
+    def __init__(self, scale: float = 1.0, copies: Mapping[str, int] | None = None) -> None:
+        self.scale, self.copies = scale, copies or {}
         self.directions = Directions()
         self.state: dict[str, Size] = {}
         self.past: dict[tuple[str, int], Size] = {}
@@ -186,7 +229,9 @@ class Silence:
             return Unknown(f"{value.name} is no stream")
         if value.op == "input" or value.stack:
             return Known({self.directions.of((value.op, value.stack, value.name, value.width, value.number)): 1.0})
-        return Known({self.directions.of(("enter", value.width), centred=True): self.scale})
+        copies = self.copies.get(value.name, 1)
+        entering = Known({self.directions.of(("enter", value.width // copies), centred=True): self.scale})
+        return self.directions.copied(entering, copies)
 
     def section(self, section: Section) -> None:
         """Evaluate one section; what it leaves goes into `state`."""
@@ -287,6 +332,16 @@ class Silence:
                 return self.function(call, first)
             case "dot":
                 return self.inner(value, streams)
+            case "copies":
+                return self.directions.copied(first, value.width // value.args[0].width)
+            case "added":
+                return self.written(value, *streams)
+            case _ if rule.startswith("one of copies * "):
+                one = self.directions.single(first, value.args[0].width // value.width)
+                if one is None:
+                    return Unknown(f"{call.name} of streams that may differ")
+                number = evaluate_text(rule.removeprefix("one of copies * "), {**call.numbers, **call.options})
+                return scaled(one, float(number))
             case "" | "unknown":
                 if word.kind in ("shape", "norm", "streams") and streams and all(s == ZERO for s in streams):
                     return ZERO
@@ -328,6 +383,14 @@ class Silence:
         up = not others and here.up and number > 0
         made = self.directions.of(("normed", kind, shape, number > 0), made_by=kind, up=up, root=root)
         return Known({made: math.copysign(size, number)})
+
+    def written(self, value: Value, first: Size, second: Size) -> Size:
+        """The sum of equal streams and a second value, which is added to each."""
+        wide, narrow = (a.width for a in value.args[:2])
+        one = self.directions.single(first, wide // narrow)
+        if one is None:
+            return Unknown(f"{value.name} to streams that may differ")
+        return self.directions.copied(added(one, second), wide // narrow)
 
     def turned(self, value: Value, first: Size) -> Size:
         """What keeps the size of each part and changes its direction: rotations, copies, parts."""

@@ -68,7 +68,7 @@ class Expand(Word):
             "its {X} channels are not streams of width {width}; make them by expand(x, n), or say n="
         )
     },
-    silent="sum",
+    silent="one of copies * n",
     equation="x = sum of the streams",
     source="Hyper-Connections, 2409.19606",
 )
@@ -169,7 +169,7 @@ class _Connection(Word):
     },
     flops=("2 * X * (n if kind == 'frac' else 1) + 2 * X * (0 if not dynamic else 1 if kind == 'hc' else n)"),
     saved="X + (n * n if kind == 'frac' else n) * (4 if dynamic else 1)",
-    silent="read",
+    silent="one of copies * (1 if kind == 'hc' or kind == 'frac' else 1 / (1 + exp(-1)) + (n - 1) / (1 + exp(1)))",
     equation="y = a(X) X; hc: a_s = w_s + g tanh(U X_s / rms(X_s)); mhc: a = sigmoid(w + g U X / rms(X))",
     source="Hyper-Connections, 2409.19606; mHC, 2512.24880; Frac-Connections, 2503.14125",
 )
@@ -265,7 +265,7 @@ class Read(_Connection):
         "2 * X * n + 2 * (X + n * n) * (1 if n < 2 else 2 if n < 3 else 6 if n < 4 else 24 if n < 5 else 120))"
     ),
     saved="X + y + n * (n + 1) * (4 if dynamic else 1) + (2 * steps * n * n if kind == 'mhc' and dynamic else 0)",
-    silent="write",
+    silent="added",
     equation="X = A(X) X + b(X) y; mhc: A doubly stochastic, b = 2 sigmoid(...)",
     source="Hyper-Connections, 2409.19606; mHC, 2512.24880; mHC-lite, 2601.05732; Frac-Connections, 2503.14125",
 )

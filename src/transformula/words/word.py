@@ -24,6 +24,9 @@ so much `/ length`. `flops` counts matrix products only.
     "mean"        the mean of its entries
     "last"        its last entry
     "dot"         the sum over channels of the product of its two streams
+    "copies"      copies of its first stream side by side, as many as its result has room for
+    "added"       its first stream, if that is copies, with its second added to each
+    "one of copies * E"   its first stream, if that is copies, as one of them, times the expression E
     "function"    the function of that name, where its argument is known (zero or a constant), else unknown
     "unknown"     not said
     otherwise     an expression over options and widths: the value that every channel has, e.g. "init" of a coefficient,
