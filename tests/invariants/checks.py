@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.invariants.harness import LENGTH, SMALL, close, left_by, outputs, parts
 from tests.references.plain import Parameters
@@ -106,7 +107,11 @@ def equation(model: nn.Module, by_hand: Callable[..., Any], given: Given, tolera
     with torch.no_grad():
         like = next(model.parameters()).dtype
         inputs = {key: value.to(like) if value.is_floating_point() else value for key, value in given.items()}
-        made, expected = model(**inputs), by_hand(parameters, alone, model.architecture.numbers)
+        made = model(**inputs)
+        try:
+            expected = by_hand(parameters, alone, model.architecture.numbers)
+        except KeyError as missing:
+            raise AssertionError(f"the equation has a parameter that the model lacks: {missing}") from None
         for one, other in zip(outputs(made), outputs(expected), strict=True):
             close(one.double(), other, tolerance)
     assert not parameters.unread(), "parameters that the equation does not have"
@@ -202,3 +207,37 @@ def padding_unread(model: nn.Module, given: Given) -> None:
             for row in range(3):
                 last = LENGTHS["tokens"][row] if one.shape[1] == given.get("tokens", one).shape[1] else one.shape[1]
                 close(one[row, :last], two[row, :last])
+
+
+# (f) Chance.
+
+
+class Draws(TorchDispatchMode):
+    """Counts the operations that draw random numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # attention is announced as random though without dropout it is not; with dropout it is made of several
+        attention = "scaled_dot_product" in function.name()
+        self.count += torch.Tag.nondeterministic_seeded in function.tags and not attention
+        return function(*args, **(kwargs or {}))
+
+
+def chance(model: nn.Module, given: Given) -> None:
+    """Training draws random numbers once for each call of chance in the text, and each dropout of attention's weights;
+    evaluation draws none."""
+    calls = [v.call for s in model.architecture.sections() for v in s.calls()]
+    wanted = sum(bool(c.options.get("p" if c.word.kind == "chance" else "dropout", 0)) for c in calls)
+    with torch.no_grad():
+        with Draws() as drawn:
+            model.eval()(**given)
+        assert not drawn.count, "evaluation draws random numbers"
+        try:
+            with Draws() as drawn:
+                model.train()(**given)
+        finally:
+            model.eval()
+    assert drawn.count == wanted, f"training draws {drawn.count} times, the text says {wanted}"
