@@ -39,8 +39,8 @@ class Theirs(Mapping[str, Tensor]):
 
     @classmethod
     def of(cls, module: nn.Module) -> Theirs:
-        """The parameters of a module."""
-        return cls({name: parameter.detach() for name, parameter in module.named_parameters()})
+        """The parameters of a module; tables that it holds as such, and does not train, are none."""
+        return cls({name: p.detach() for name, p in module.named_parameters() if p.requires_grad})
 
     def __call__(self, name: str) -> Theirs:
         below = Theirs(self.tensors, f"{self.prefix}{name}.", self.taken)
@@ -171,6 +171,8 @@ def randomise(module: nn.Module, seed: int = 1) -> nn.Module:
     """Draw every parameter, norms, biases and coefficients too: at initial values wrong equations can agree."""
     generator = torch.Generator().manual_seed(seed)
     for _, parameter in sorted(module.named_parameters()):
+        if not parameter.requires_grad:  # a table of waves
+            continue
         drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
         spread = parameter.shape[-1] ** -0.5 if parameter.dim() > 1 else 0.5
         parameter.copy_(drawn * spread + (0.3 if parameter.dim() < 2 else 0))

@@ -38,11 +38,11 @@ class Pair:
     numbers: Mapping[str, float] = field(default_factory=dict)
     """Sizes besides SIZES."""
     run: Callable[..., Tensor] | None = None
-    """Their output for the inputs, as a tensor; None: `theirs(*inputs)`."""
-    steps: Callable[[Tensor, tuple[int, ...]], Tensor] | None = None
-    """Their decoding with a cache, in chunks of these lengths; None: they are not asked to decode."""
-    inputs: Callable[[], tuple[Any, ...]] | None = None
-    """What both are called with; None: token ids."""
+    """Their output for the inputs (in order), as a tensor; None: `theirs(*inputs)`."""
+    steps: Callable[..., Tensor] | None = None
+    """Their decoding with a cache, called with the inputs and the lengths of the chunks; None: they are not asked."""
+    inputs: Callable[[], Mapping[str, Any]] | None = None
+    """What both are called with, by the names of our inputs, and perhaps `lengths`; None: token ids."""
     decodes: bool = True
     """Whether ours is decoded step by step."""
     changed: Mapping[str, str] = field(default_factory=dict)
@@ -91,17 +91,17 @@ class Case:
             pair = self.make()
             pair.theirs.double().eval()
             randomise(pair.theirs)
-            inputs = pair.inputs() if pair.inputs else (ids(),)
-            theirs = (pair.run or pair.theirs)(*inputs)
-            stepped = None if pair.steps is None else pair.steps(*inputs, CHUNKS)
+            inputs = pair.inputs() if pair.inputs else {"tokens": ids()}
+            theirs = (pair.run or pair.theirs)(*inputs.values())
+            stepped = None if pair.steps is None else pair.steps(*inputs.values(), CHUNKS)
         ours = pair.ours()
         assert not self.entry or pair.text == self.entry
         with torch.no_grad():
-            whole = ours(*inputs)
-            off = difference(whole, theirs)
+            real = real_positions(inputs)
+            off = difference(ours(**inputs)[real], theirs[real])
             decoding = None
             if pair.decodes:
-                decoding = difference(decoded(ours, inputs[0]), theirs if stepped is None else stepped)
+                decoding = difference(decoded(ours, inputs), theirs if stepped is None else stepped)
         return Compared(off, decoding, stepped is not None)
 
 
@@ -153,7 +153,20 @@ def ids(batch: int = 2, length: int = LENGTH, seed: int = 2) -> Tensor:
     return torch.randint(VOCAB, (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
-def decoded(model: Any, tokens: Tensor) -> Tensor:
-    """Ours in chunks."""
-    decoding = model.start(len(tokens), tokens.shape[1])
+def decoded(model: Any, inputs: Mapping[str, Any]) -> Tensor:
+    """Ours in chunks; other sequences than the tokens' are given at the start."""
+    tokens = inputs["tokens"]
+    fixed = {name: inputs[name] for name in model.given_at_start}
+    decoding = model.start(len(tokens), tokens.shape[1], lengths=inputs.get("lengths"), **fixed)
     return torch.cat([model.step(chunk, decoding) for chunk in tokens.split(CHUNKS, 1)], 1)
+
+
+def real_positions(inputs: Mapping[str, Any]) -> Any:
+    """Which results are compared: those of tokens that are no padding."""
+    lengths = inputs.get("lengths", {}).get("tokens")
+    return ... if lengths is None else real(lengths, inputs["tokens"].shape[1])
+
+
+def real(lengths: Tensor, length: int) -> Tensor:
+    """(batch, length): whether a position is no padding."""
+    return torch.arange(length) < lengths[:, None]

@@ -146,23 +146,14 @@ output: logits = unembed.words(x)
     return decoder(theirs, text, weights, hidden=HIDDEN)
 
 
-@hub_case("GPTJForCausalLM")
+@hub_case("GPTJForCausalLM", "gptj")
 def gpt_j() -> Pair:
-    """Parallel; the first 4 channels of a head turn, by pairs of neighbours."""
-    text = """
-before: x = embed.words(tokens)
-layer: |
-  u = norm.one(x)
-  a = attention(u, rotary=10000, rotary_part=0.5, rotary_pairs=True, bias=False)
-  x = x + a + mlp(u, activation="gelu_tanh")
-after: x = norm(x)
-output: logits = unembed(x, bias=True)
-"""
+    """Parallel; half of a head's 8 channels turn, by pairs of neighbours."""
 
     def weights(theirs: Theirs) -> Weights:
         yield "words", theirs("transformer.wte")
         for n, layer in theirs.layers("transformer.h"):
-            yield f"layers.{n}.one", layer("ln_1")
+            yield f"layers.{n}.attention_input_norm", layer("ln_1")
             names = ("q_proj", "k_proj", "v_proj", "out_proj")
             yield from together(f"layers.{n}.attention", (*QKV, "output"), [layer(f"attn.{name}") for name in names])
             yield f"layers.{n}.mlp.up", layer("mlp.fc_in")
@@ -170,24 +161,15 @@ output: logits = unembed(x, bias=True)
         yield "after.norm", theirs("transformer.ln_f")
         yield "output.unembed", theirs("lm_head")
 
-    return decoder(model("GPTJForCausalLM", **GPT, rotary_dim=4), text, weights)
+    return decoder(model("GPTJForCausalLM", **GPT, rotary_dim=HEAD // 2), "gptj", weights, part=0.5)
 
 
-@hub_case("PhiForCausalLM")
+@hub_case("PhiForCausalLM", "phi2")
 def phi() -> Pair:
-    text = """
-before: x = embed.words(tokens)
-layer: |
-  u = norm.one(x)
-  x = x + attention(u, rotary=10000, rotary_part=0.5) + mlp(u, hidden=hidden, activation="gelu_tanh")
-after: x = norm(x)
-output: logits = unembed(x, bias=True)
-"""
-
     def weights(theirs: Theirs) -> Weights:
         yield "words", theirs("model.embed_tokens")
         for n, layer in theirs.layers("model.layers"):
-            yield f"layers.{n}.one", layer("input_layernorm")
+            yield f"layers.{n}.attention_input_norm", layer("input_layernorm")
             names = ("q_proj", "k_proj", "v_proj", "dense")
             yield from together(f"layers.{n}.attention", (*QKV, "output"), [layer(f"self_attn.{n}") for n in names])
             yield f"layers.{n}.mlp.up", layer("mlp.fc1")
@@ -195,7 +177,8 @@ output: logits = unembed(x, bias=True)
         yield "after.norm", theirs("model.final_layernorm")
         yield "output.unembed", theirs("lm_head")
 
-    return decoder(model("PhiForCausalLM", **USUAL, **rope(10000, 0.5)), text, weights, hidden=HIDDEN)
+    theirs = model("PhiForCausalLM", **{**USUAL, "intermediate_size": 4 * WIDTH}, **rope(10000, 0.5))
+    return decoder(theirs, "phi2", weights, part=0.5)
 
 
 def neox(theirs: Theirs) -> Weights:
@@ -213,16 +196,11 @@ def neox(theirs: Theirs) -> Weights:
     yield "output.unembed", theirs("lm_head")
 
 
-@hub_case("GPTNeoXForCausalLM")
+@hub_case("GPTNeoXForCausalLM", "gptneox")
 def gpt_neox() -> Pair:
     """Parallel with two norms, of one and the same x."""
-    text = """
-before: x = embed.words(tokens)
-layer: x = x + attention(norm(x), rotary=10000, rotary_part=0.25) + mlp(norm(x), hidden=hidden)
-after: x = norm(x)
-output: logits = unembed(x)
-"""
-    return decoder(model("GPTNeoXForCausalLM", **USUAL, **rope(10000, 0.25)), text, neox, hidden=HIDDEN)
+    theirs = model("GPTNeoXForCausalLM", **{**USUAL, "intermediate_size": 4 * WIDTH}, **rope(10000, 0.5))
+    return decoder(theirs, "gptneox", neox, part=0.5)
 
 
 @hub_case("GPTNeoXForCausalLM (use_parallel_residual=False)")
@@ -268,18 +246,10 @@ FALCON = {
 }
 
 
-@hub_case("FalconForCausalLM (7B: parallel_attn, multi_query)")
+@hub_case("FalconForCausalLM (7B: parallel_attn, multi_query)", "falcon")
 def falcon() -> Pair:
-    text = """
-before: x = embed.words(tokens)
-layer: |
-  u = norm.one(x)
-  x = x + attention(u, kv_heads=1, rotary=10000, bias=False) + mlp(u, bias=False)
-after: x = norm(x)
-output: logits = unembed.words(x)
-"""
-    weights = falcon_weights({"one": "input_layernorm"}, 1, (HEADS, 1, 1))
-    return decoder(model("FalconForCausalLM", **FALCON), text, weights)
+    weights = falcon_weights({"attention_input_norm": "input_layernorm"}, 1, (HEADS, 1, 1))
+    return decoder(model("FalconForCausalLM", **FALCON), "falcon", weights, kv_heads=1)
 
 
 @hub_case("FalconForCausalLM (40B: new_decoder_architecture)")

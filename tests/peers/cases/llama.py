@@ -93,8 +93,22 @@ output: logits = unembed.words(x)
     return decoder(theirs, text, named(norm=plus_one), hidden=HIDDEN, kv_heads=KV_HEADS, size=SIZE)
 
 
-@hub_case("Gemma2ForCausalLM")
+@hub_case("Gemma2ForCausalLM", "gemma2")
 def gemma2() -> Pair:
+    theirs = model(
+        "Gemma2ForCausalLM",
+        **USUAL,
+        num_key_value_heads=KV_HEADS,
+        head_dim=SIZE,
+        query_pre_attn_scalar=SIZE,
+        sliding_window=WINDOW,
+    )
+    weights = named(norms=FOUR, norm=plus_one)
+    return decoder(theirs, "gemma2", weights, hidden=HIDDEN, kv_heads=KV_HEADS, size=SIZE, window=WINDOW)
+
+
+@hub_case("Gemma2ForCausalLM (small caps, a scale of its own)", name="gemma2-caps")
+def gemma2_caps() -> Pair:
     """Caps small enough to bend what random weights give."""
     theirs = model(
         "Gemma2ForCausalLM",
@@ -157,20 +171,18 @@ output: logits = unembed(x)
     return decoder(theirs, text, named(), hidden=HIDDEN, kv_heads=KV_HEADS)
 
 
-@hub_case("Qwen3ForCausalLM")
+@hub_case("Qwen3ForCausalLM", "qwen3")
 def qwen3() -> Pair:
-    theirs = model("Qwen3ForCausalLM", **USUAL, num_key_value_heads=KV_HEADS, head_dim=SIZE, **rope(1000000))
-    text = """
-words:
-  norm: x = rmsnorm(x, eps=1e-6)
-before: x = embed.words(tokens)
-layer: |
-  x = x + attention(norm(x), kv_heads=kv_heads, size=size, qk_norm="head", rotary=1000000, bias=False)
-  x = x + mlp(norm(x), hidden=hidden, gated=True, activation="silu", bias=False)
-after: x = norm(x)
-output: logits = unembed(x)
-"""
-    return decoder(theirs, text, named(), hidden=HIDDEN, kv_heads=KV_HEADS, size=SIZE)
+    """The smallest are tied."""
+    theirs = model(
+        "Qwen3ForCausalLM",
+        **USUAL,
+        num_key_value_heads=KV_HEADS,
+        head_dim=SIZE,
+        tie_word_embeddings=True,
+        **rope(1000000),
+    )
+    return decoder(theirs, "qwen3", named(), hidden=HIDDEN, kv_heads=KV_HEADS, size=SIZE)
 
 
 @hub_case("OlmoForCausalLM")

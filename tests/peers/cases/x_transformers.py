@@ -559,8 +559,8 @@ after: x = norm(x)
 def orthogonal_residual() -> Pair:
     """`test_defects.py` shows what theirs does with more than one position."""
 
-    def one_position() -> tuple[Tensor]:
-        return (torch.arange(VOCAB)[:, None],)
+    def one_position() -> dict[str, Tensor]:
+        return {"tokens": torch.arange(VOCAB)[:, None]}
 
     made = decoder(model(orthog_residual=True), "orthogonal", named())
     made.inputs, made.decodes, made.steps = one_position, False, None
