@@ -175,6 +175,10 @@ def left_by(model: nn.Module, scale: float = 1.0) -> list[dict[str, float]]:
         key: x.repeat(1, 1, max(1, widths.get(key, 0) // x.shape[-1]))
         for key in {*stack.before.leaves, *stack.before.keeps, *other}
     }
+    for section in stack.layers:
+        for key, value in section.reads.items():
+            if value.kind == "scores":  # of what enters no distance is preferred
+                entering[key] = torch.zeros(1, 1, LENGTH, LENGTH, dtype=torch.float64)
     left: list[dict[str, float]] = []
 
     def note(_: Section, made: Mapping[str, Tensor]) -> None:
