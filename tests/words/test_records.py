@@ -32,6 +32,7 @@ STREAMS: list[dict[str, Any]] = [{}, {"dynamic": False}]
 CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("attention", X, options) for options in ATTENTIONS],
     *[("attention", {"q": 32, "k": 20, "v": 16}, options) for options in ATTENTIONS],
+    *[("attention", {"x": 32, "memory": 12}, options) for options in ATTENTIONS],
     ("dot_attention", {"q": 32, "k": 32, "v": 32}, {}),
     ("dot_attention", {"q": 32, "k": 32, "v": 64}, {"window": 4}),
     ("dot_attention", Q, {"softmax": False}),
@@ -54,7 +55,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("embed", {"tokens": 1}, o) for o in ({}, {"rows": 2}, {"size": 8})],
     *[("unembed", X, o) for o in ({}, {"bias": True}, {"rows": 3})],
     *[("positions", X, o) for o in ({}, {"rows": 30, "first": 2, "size": 8})],
-    *[("sinusoids", X, o) for o in ({}, {"size": 7}, {"at": 3}, {"halves": True})],
+    *[("sinusoids", X, o) for o in ({}, {"size": 7}, {"at": 3}, {"halves": True}, {"first": -3})],
     ("sinusoids", {}, {"rows": 9}),
     ("scalar", {}, {"init": 0.5}),
     ("vector", {}, {"init": 0.5}),
@@ -89,6 +90,8 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("pick", X, o) for o in ({"n": 2}, {"at": "end"})],
     *[("batchnorm", X, o) for o in ({}, {"weight": False}, {"bias": False, "eps": 1e-3, "momentum": 0.5})],
     *[("learned", {}, {"rows": 9, **o}) for o in ({}, {"size": 7})],
+    *[("relative", {"q": 32, "table": 32}, o) for o in ({}, {"by": "key"}, {"span": 6, "buckets": True, "reach": 20})],
+    *[("relative_bias", X, o) for o in ({}, {"buckets": 8, "reach": 20, "heads": 3})],
     ("prepend", {"a": 32, "b": 32}, {}),
     *[("patches", {"image": 1}, {"size": 4, **o}) for o in ({}, {"bias": False}, {"width": 12})],
     *[(f, X, {}) for f in "relu gelu silu tanh sigmoid softplus softmax exp log sqrt abs".split()],
@@ -110,7 +113,7 @@ def streams_of(
 
 
 def built(name: str, widths: dict[str, int], options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    return make(name, widths, ENTRIES if "entries" in widths else 0, **options)
+    return make(name, widths, ENTRIES if "entries" in widths else 0, causal="memory" not in widths, **options)
 
 
 def with_lengths(name: str, names: dict[str, Any], length: int) -> dict[str, Any]:
@@ -140,6 +143,9 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     module, names = built(name, widths, options)
     record = VOCABULARY[name]
     result = module(*streams_of(name, widths))
+    if record.value == "scores":
+        assert result.shape in [(batch, names["heads"], LENGTH, LENGTH) for batch in (1, BATCH)]
+        return
     assert result.shape[-1] == evaluate_text(record.width, names)
     if record.value == "stream":
         lengths = {"mean": 1, "pick": 1, "prepend": 2 * LENGTH}
@@ -180,8 +186,13 @@ def test_state_is_the_one_stated(name: str, widths: dict[str, int], options: dic
         with pytest.raises(InputError, match="cannot be decoded step by step"):
             module.start(BATCH, 64, torch.float32, "cpu")
         return
+    if "memory" in widths:
+        return  # what is kept of another sequence does not grow with the past
     state = module.start(BATCH, 64, torch.float32, "cpu")
-    module.step(*streams_of(name, widths, length=64), state=state, at=at([0, 0]))
+    streams = streams_of(name, widths, length=64)
+    if name == "relative":
+        streams[1] = streams[1][:, : names["span"] or None]
+    module.step(*streams, state=state, at=at([0, 0]))
     tensors = state.values() if isinstance(state, dict) else vars(state).values()
     kept = sum(t.numel() for t in tensors if isinstance(t, torch.Tensor))
     assert kept == BATCH * 64 * evaluate_text(record.state, with_lengths(name, names, 64))

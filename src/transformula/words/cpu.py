@@ -74,6 +74,9 @@ def product_attention(
     """
     if bias is not None:
         bias = bias.expand(*(1,) * (4 - bias.dim()), *bias.shape)
+    if torch.is_autocast_enabled("cpu"):
+        low = torch.get_autocast_dtype("cpu")
+        q, k, v, bias = q.to(low), k.to(low), v.to(low), None if bias is None else bias.to(low)
     result: Tensor = _Products.apply(q, k, v, bias, scale, causal, window, dropout)  # type: ignore[no-untyped-call]
     return result
 

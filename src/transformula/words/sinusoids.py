@@ -23,22 +23,28 @@ from .word import At, Word, word
             "minimum": 0,
             "help": "a number that stands for every position; 0: none",
         },
+        "first": {"type": "whole", "default": 0, "help": "the number that the first position stands for"},
         "size": {"type": "whole", "default": "width", "minimum": 1, "help": "width of the result"},
         "base": {"type": "number", "default": 10000, "minimum": 1, "help": "longest wave, over 2 pi"},
         "halves": {"type": "flag", "default": False, "help": "all sines first, then all cosines, not in turn"},
     },
-    checks={"rows > 0 or x > 0": "without a stream it needs rows=, the number of positions"},
+    checks={
+        "rows > 0 or x > 0": "without a stream it needs rows=, the number of positions",
+        "at == 0 or first == 0": "it takes a number for every position (at=) or for the first one (first=), not both",
+    },
     silent="sqrt(0.5)",
-    equation="y_i[2c] = sin(i / base**(2c / size)), y_i[2c + 1] = cos(i / base**(2c / size))",
+    equation="y_i[2c] = sin(n / base**(2c / size)), y_i[2c + 1] = cos(n / base**(2c / size)), n = first + i",
     source="Vaswani et al. 2017",
 )
 class Sinusoids(Word):
-    """Position i as waves of size / 2 lengths: sin and cos of i / base^(2c / size), i from 0, at any length.
+    """Position i as waves of size / 2 lengths: sin and cos of (first + i) / base^(2c / size), i from 0, at any length.
 
     With a stream x (or ids), y is (1, length, size), or (batch, length, size) where decoding rows stand at different
     positions; `at=n` gives every position the vector of the number n (Universal Transformer's step). Without a stream
-    y is (1, rows, size), a sequence of its own. Sines and cosines in turn, as in the paper; `halves=True` is the layout
-    of Transformer-XL, Marian and Pegasus. No parameters; made in float64, given in the model's dtype.
+    y is (1, rows, size), a sequence of its own: with first=0 a table of the distances 0, 1, ..., as `relative` reads it
+    in a causal stack; with rows=2 * n and first=-n one of -n to n - 1, as it reads it elsewhere. Sines and cosines in
+    turn, as in the paper; `halves=True` is the layout of Transformer-XL, XLNet, Marian and Pegasus. No parameters; made
+    in float64, given in the model's dtype.
     """
 
     def __init__(
@@ -46,19 +52,20 @@ class Sinusoids(Word):
         size: int,
         rows: int = 0,
         at: float = 0,
+        first: int = 0,
         base: float = 10000,
         halves: bool = False,
         x: int | None = None,
     ) -> None:
         super().__init__()
         self.like: Tensor
-        self.size, self.rows, self.at, self.base, self.halves = size, rows, at, base, halves
+        self.size, self.rows, self.at, self.first, self.base, self.halves = size, rows, at, first, base, halves
         # follows .to(): what dtype and device the result has where only ids are given
         self.register_buffer("like", torch.empty(0), persistent=False)
 
     def _table(self, length: int, like: Tensor) -> Tensor:
         like = like if like.is_floating_point() else self.like
-        given = (self.size, self.base, self.halves)
+        given = (self.first, self.size, self.base, self.halves)
         return cached_table(waves_table, given, length, like.dtype, like.device)[0]
 
     def _number(self, like: Tensor) -> Tensor:
@@ -82,12 +89,12 @@ class Sinusoids(Word):
         return table[at.start : at.start + length][None] if at.start is not None else table[at.positions(length)]
 
     def extra_repr(self) -> str:
-        return f"{self.size}, rows={self.rows}, at={self.at}"
+        return f"{self.size}, rows={self.rows}, at={self.at}, first={self.first}"
 
 
-def waves_table(positions: Tensor, size: int, base: float, halves: bool) -> tuple[Tensor]:
-    """`waves` as a table that is kept."""
-    return (waves(positions, size, base, halves),)
+def waves_table(positions: Tensor, first: int, size: int, base: float, halves: bool) -> tuple[Tensor]:
+    """`waves` from `first` on, as a table that is kept."""
+    return (waves(positions + first, size, base, halves),)
 
 
 def waves(positions: Tensor, size: int, base: float, halves: bool) -> Tensor:

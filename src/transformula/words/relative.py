@@ -1,0 +1,246 @@
+"""Scores of distances: `relative`, content against a table of distances; `relative_bias`, learned numbers."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .core import put
+from .cpu import tracing
+from .scores import Grid
+from .tables import cached_table
+from .word import At, GeneratorFor, Word, empty, fill_normal, split, word
+
+
+class Past:
+    """What scores must know of the past: (batch, 1, room, width), or nothing."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.kept: Tensor | None = None
+
+
+@word(
+    "relative",
+    streams=("q", "table"),
+    kind="scores",
+    value="scores",
+    width="1",
+    reach="past",
+    ordered=True,
+    positional=True,
+    options={
+        "heads": {"type": "whole", "default": "heads", "minimum": 1, "help": "how many heads"},
+        "span": {
+            "type": "whole",
+            "default": 0,
+            "minimum": 0,
+            "help": "distances are told apart below it; 0: as far as the table goes",
+        },
+        "by": {"type": "choice", "default": "query", "choices": ["query", "key"], "help": "whose content is compared"},
+        "buckets": {"type": "flag", "default": False, "help": "distances in logarithmic buckets (DeBERTa v3)"},
+        "reach": {
+            "type": "whole",
+            "default": "2 * span",
+            "minimum": 0,
+            "help": "with buckets: distance from which all share the last",
+        },
+    },
+    checks={
+        "q % heads == 0": "the width {q} does not divide into {heads} heads",
+        "not buckets or span > 3 and reach > span": "buckets need a span of 4 at least, and reach= beyond it",
+        "buckets or reach == 2 * span": "reach= belongs to buckets=True",
+    },
+    equal=True,
+    flops="2 * q * positions",
+    state="q if by == 'key' else 0",
+    saved="2 * q",
+    silent="unknown",
+    equation="s_ij = q_i . table[i - j], by key: s_ij = q_j . table[i - j]",
+    source="Transformer-XL, 1901.02860; DeBERTa, 2006.03654",
+)
+class Relative(Word):
+    """s_ij = q_i . table[i - j] head by head; `by="key"`: s_ij = q_j . table[i - j], the content being the key's.
+
+    q (batch, length, q), table (1 or batch, rows, q); s (batch, heads, length, length), for the port `scores` of
+    attention. Rows stand in order of the distance i - j. In a causal stack the first row is distance 0, the next 1, and
+    so on, and there are `span` rows; elsewhere the row rows // 2 is distance 0, those before it are of keys that lie
+    ahead, and there are 2 span rows, -span to span - 1. `span=0`: as many as the table has. Distances beyond the table
+    have its first or last row.
+
+    buckets: distances below span / 2 keep a row each, further ones share rows logarithmically up to `reach`, the
+    furthest of -span and span, as in DeBERTa v2 and v3; there the furthest distance is one less than `reach`.
+
+    Departs from DeBERTa's paper, whose scores by key are of the distance j - i, as its released code does. No
+    parameters. Raises InputError for a table of another number of rows.
+    """
+
+    def __init__(
+        self,
+        q: int,
+        heads: int,
+        table: int | None = None,
+        span: int = 0,
+        by: str = "query",
+        buckets: bool = False,
+        reach: int = 0,
+        causal: bool = True,
+    ) -> None:
+        super().__init__()
+        self.heads, self.span, self.causal = heads, span, causal
+        self.by_key = by == "key"
+        self.buckets = (span // 2, reach or 2 * span) if buckets else None
+
+    def _rows(self, table: Tensor) -> tuple[int, int]:
+        """(how many rows the table has, which is of distance 0)."""
+        rows = table.shape[1]
+        wanted = self.span if self.causal else 2 * self.span
+        if self.span and rows != wanted:
+            where = "a causal stack" if self.causal else "a stack that sees the future"
+            raise InputError(f"relative(span={self.span}) in {where} needs a table of {wanted} rows; it has {rows}")
+        return rows, 0 if self.causal else rows // 2
+
+    def _scores(self, x: Tensor, table: Tensor, grid: Grid) -> Tensor:
+        """x (batch, queries or, by key, keys, q) against the rows of the distances of a grid."""
+        rows, zero = self._rows(table)
+        if not tracing():
+            # only the rows that these lengths can need; traced code must hold for every length
+            low = max(0, zero - grid.keys + 1)
+            table, rows, zero = table[:, low : zero + grid.keys], min(rows, zero + grid.keys) - low, zero - low
+        i, j = grid.places()
+        index = (self._distance(i - j, grid.keys) + zero).clamp(0, rows - 1)
+        content = split(x, self.heads, -1).transpose(1, 2)
+        made = content @ split(table, self.heads, -1).permute(0, 2, 3, 1)
+        index = index.expand(made.shape[0], self.heads, -1, -1)
+        return made.transpose(2, 3).gather(2, index) if self.by_key else made.gather(3, index)
+
+    def _distance(self, distance: Tensor, furthest: int) -> Tensor:
+        """The distance, or its bucket."""
+        if self.buckets is None:
+            return distance
+        table = cached_table(log_buckets, self.buckets, furthest, torch.int64, distance.device)[0]
+        # in decoding, padding may stand past the furthest key
+        return distance.sign() * table[distance.abs().clamp(max=furthest - 1)]
+
+    def forward(self, q: Tensor, table: Tensor) -> Tensor:
+        return self._scores(q, table, Grid(q.shape[1], q.shape[1], self.causal, 0, q.device))
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Past:
+        """No content yet; only scores by key need that of the past."""
+        return Past(capacity)
+
+    def step(self, q: Tensor, table: Tensor, *, state: Past, at: At) -> Tensor:
+        """The scores of this chunk's queries and all keys so far: (batch, heads, queries, longest + queries)."""
+        keys = at.longest + q.shape[1]
+        grid = Grid(q.shape[1], keys, self.causal, 0, q.device, at)
+        if self.by_key:
+            state.kept = put(state.kept, q[:, None], at, state.capacity)
+            q = state.kept[:, 0, :keys]
+        return self._scores(q, table, grid)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, span={self.span}, by={'key' if self.by_key else 'query'}, causal={self.causal}"
+
+
+def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
+    """DeBERTa's bucket of each distance 0, 1, ...: itself up to `middle`, then logarithmically to 2 middle - 1 at
+    `reach` - 1 and on from there. In float32, in which the borders of published models lie."""
+    far = positions.float().clamp(min=middle)
+    over = torch.log(far / middle) / torch.log(torch.tensor((reach - 1) / middle)) * (middle - 1)
+    return (torch.where(positions <= middle, positions.float(), torch.ceil(over) + middle),)
+
+
+@word(
+    "relative_bias",
+    streams=("x",),
+    kind="scores",
+    value="scores",
+    width="1",
+    reach="past",
+    ordered=True,
+    positional=True,
+    options={
+        "heads": {"type": "whole", "default": "heads", "minimum": 1, "shapes": True, "help": "how many heads"},
+        "buckets": {
+            "type": "whole",
+            "default": 32,
+            "minimum": 2,
+            "shapes": True,
+            "help": "how many distances told apart",
+        },
+        "reach": {"type": "whole", "default": 128, "minimum": 1, "help": "distance from which all share a bucket"},
+    },
+    parameters={"weight": "buckets * heads"},
+    silent="unknown",
+    equation="s_ij = B[bucket(i - j), head]",
+    source="T5: Raffel et al., 1910.10683",
+)
+class RelativeBias(Word):
+    """s_ij = B[bucket(i - j), head]: scores of distances alone, made once and given to the port `scores` of every
+    attention.
+
+    x gives the length; s (1, heads, length, length), or (batch, ...) where decoding rows stand at different positions.
+    weight (buckets, heads), from N(0, 0.02^2). In a causal stack all buckets are of distances i - j >= 0: the first
+    half of them one each, the others logarithmic up to `reach`. In a stack that sees the future one half of the buckets
+    is of these and the other half, so parted, of keys that lie ahead. Raises InputError where there are too few.
+    """
+
+    def __init__(
+        self, heads: int, buckets: int = 32, reach: int = 128, causal: bool = True, x: int | None = None
+    ) -> None:
+        super().__init__()
+        self.buckets, self.reach, self.causal = buckets, reach, causal
+        exact = (buckets if causal else buckets // 2) // 2
+        if exact < 1:
+            raise InputError("relative_bias needs 4 buckets at least in a stack that sees the future: 2 for each side")
+        if reach <= exact:
+            raise InputError(f"relative_bias(buckets={buckets}) tells {exact} distances apart; reach= must be beyond")
+        self.weight = empty(buckets, heads)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill_normal(self.weight, generator_for("weight"), 0.02)
+
+    def _bucket(self, distance: Tensor, furthest: int) -> Tensor:
+        """The bucket of each distance i - j; `furthest`: they are below it, padding of a chunk apart."""
+        one_side = self.buckets if self.causal else self.buckets // 2
+        table = cached_table(bias_buckets, (one_side, self.reach), furthest, torch.int64, distance.device)[0]
+        if self.causal:
+            return table[distance.clamp(0, furthest - 1)]
+        return table[distance.abs().clamp(max=furthest - 1)] + one_side * (distance < 0)
+
+    def _scores(self, grid: Grid) -> Tensor:
+        i, j = grid.places()
+        return self.weight.t()[:, self._bucket((i - j)[:, 0], grid.keys)].transpose(0, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        length = x.shape[1]
+        if tracing():  # windows would be of one length
+            return self._scores(Grid(length, length, self.causal, 0, x.device))
+        # a value for each distance, then rows that are its windows: no sum over the square in the backward pass
+        distances = torch.arange(length - 1, -length, -1, device=x.device)
+        values = self.weight.t()[:, self._bucket(distances, length)]
+        return values.unfold(1, length, 1).flip(1)[None]
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Past:
+        """Nothing: distances need no past."""
+        return Past(capacity)
+
+    def step(self, x: Tensor, *, state: Past, at: At) -> Tensor:
+        """The scores of this chunk's queries and all keys so far: (1 or batch, heads, queries, longest + queries)."""
+        keys = at.longest + x.shape[1]
+        return self._scores(Grid(x.shape[1], keys, self.causal, 0, x.device, at))
+
+    def extra_repr(self) -> str:
+        return f"buckets={self.buckets}, reach={self.reach}, causal={self.causal}"
+
+
+def bias_buckets(positions: Tensor, buckets: int, reach: int) -> tuple[Tensor]:
+    """T5's bucket of each distance 0, 1, ...: itself in the first half of the buckets, then logarithmically to the last
+    at `reach` and on from there. In float32, in which the borders of published models lie."""
+    exact = buckets // 2
+    far = positions.float().clamp(min=exact)
+    over = torch.log(far / exact) / math.log(reach / exact) * (buckets - exact)
+    return (torch.where(positions < exact, positions.float(), (over.floor() + exact).clamp(max=buckets - 1)),)
