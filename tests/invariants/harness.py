@@ -17,6 +17,7 @@ from transformula import gallery
 from transformula.errors import TransformulaError
 from transformula.language.check import check
 from transformula.language.graph import Architecture, Section
+from transformula.language.model_file import ModelText
 from transformula.words import vocabulary
 
 REFERENCES = Path(__file__).parents[1] / "references"
@@ -53,11 +54,14 @@ DEEPER: Mapping[str, int] = {"gemma3": 6}
 @cache
 def small(name: str, deep: bool = True) -> Architecture:
     """An entry, checked, at a small size; `deep=False`: as few layers as show all of it, usually 2."""
-    text = gallery.load(name)
+    return reduced(gallery.load(name), DEEPER.get(name, SMALL["depth"]) if deep else 2)
+
+
+def reduced(text: ModelText, depth: float = SMALL["depth"], **others: float) -> Architecture:
+    """A model's text, checked, at a small size; `others`: numbers that are not as in SMALL."""
     free = ("depth", "width", "heads", "vocab", "context")
     numbers = {key: value for key, value in SMALL.items() if key in text.numbers or key in free}
-    numbers["depth"] = DEEPER.get(name, numbers["depth"]) if deep else 2
-    return check(text, vocabulary(), numbers)
+    return check(text, vocabulary(), {**numbers, "depth": depth, **others})
 
 
 def built(name: str, dtype: torch.dtype = torch.float64, *, randomly: bool = True, deep: bool = True) -> nn.Module:
@@ -123,11 +127,15 @@ def inputs_read(name: str) -> set[str]:
 
 
 def sees_the_past_only(name: str) -> bool:
-    """Whether the entry can be decoded step by step: its last stack is causal, and reads the tokens."""
+    """Whether the entry can be decoded step by step: its last stack is causal, reads the tokens, and nothing made of
+    them is taken of all positions at once."""
     try:
-        return small(name).main.causal and "tokens" in inputs_read(name)
+        architecture = small(name)
     except TransformulaError:
         return True
+    last = [*architecture.main.sections(), architecture.output]
+    whole = any(v.call and v.call.word.reach == "all" for section in last for v in section.calls())
+    return architecture.main.causal and "tokens" in inputs_read(name) and not whole
 
 
 CAUSAL = [name for name in gallery.names() if sees_the_past_only(name)]
