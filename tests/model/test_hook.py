@@ -89,4 +89,4 @@ def test_announcing_twice_or_under_no_key() -> None:
 def test_a_policy_that_changes_nothing_runs_the_layer() -> None:
     stack = asking("layerdrop", "policy").main
     x = torch.ones(2)
-    assert Policy(stack)(lambda entering: {"x": 2 * entering["x"]}, {"x": x}, 1)["x"].sum() == 4
+    assert Policy(stack)(lambda entering: {"x": 2 * entering["x"]}, {"x": x}, 1, False)["x"].sum() == 4

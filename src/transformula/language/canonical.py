@@ -106,7 +106,7 @@ def section_rows(section: Section, stack: Stack | None) -> list[str]:
     prefix = f"{section.stack}." if section.stack else ""
     if section.where == "layer":
         prefix += f"layers.{number}."
-    return Printer(section.values, section.leaves, prefix).rows
+    return Printer(section.values, {**section.leaves, **section.asked}, prefix).rows
 
 
 def runs(stack: Stack) -> list[tuple[int, int, list[str]]]:

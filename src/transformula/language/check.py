@@ -55,6 +55,7 @@ class Checker(WordCalls):
             for part in parts:
                 self.used.update(re.findall(r"[A-Za-z_]\w*", part.text if isinstance(part, Source) else str(part)))
         architecture = Architecture(text.name, self.stacks, output, self.numbers, text.hooks, text)
+        self.ask(architecture)
         self.check_unread(architecture)
         self.check_extra()
         trim(architecture, self.flow)
@@ -263,6 +264,19 @@ class Checker(WordCalls):
         """A number that nothing reads: perhaps a key misspelt."""
         near = nearest(name, [*FREE_NUMBERS, *MODEL_KEYS, "dropout"])
         return FormulaError("number-unused", Place(source, 1, 0, 1, max(1, len(source.text))), name=name, near=near)
+
+    def ask(self, architecture: Architecture) -> None:
+        """Note what the model's `policy` reads: the names in its brackets that every layer of a stack sets."""
+        given = self.text.hooks.get("policy")
+        written = given.text if isinstance(given, Source) else str(given or "")
+        names = [n for n in re.findall(r"[A-Za-z_]\w*", written.partition("(")[2]) if n not in self.numbers]
+        for stack in architecture.stacks:
+            left = self.flow.history[stack.name]
+            for section, settings in left[1:]:
+                for name in dict.fromkeys(names):
+                    if name in settings and settings[name].section is section:
+                        section.asked[name] = settings[name].value
+                        self.read.add(self.key(settings[name].place))
 
     def check_extra(self) -> None:
         """Words that the file says come from outside are called, and see what it says."""

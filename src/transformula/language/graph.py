@@ -124,6 +124,7 @@ class Section:
     leaves   names that this section sets and that something later needs -> their value
     keeps    names whose value on leaving this section is needed as history later on
     lines    for each line of the formula: (its place, name, value or None if not built here)
+    asked    names whose value on leaving this layer the model's `policy` reads -> that value
     """
 
     where: str
@@ -136,6 +137,7 @@ class Section:
     leaves: dict[str, Value] = field(default_factory=dict)
     keeps: list[str] = field(default_factory=list)
     lines: list[tuple[Place, str, Value | None]] = field(default_factory=list)
+    asked: dict[str, Value] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -59,9 +59,10 @@ class Flow:
 
 
 def trim(architecture: Architecture, flow: Flow) -> None:
-    """Keep what the output needs: fill `leaves`, `keeps` and `history` of every section, drop dead values and reads."""
+    """Keep what output and policy need: fill `leaves`, `keeps`, `history` of every section; drop what is dead."""
     live: set[int] = set()
     waiting: list[tuple[Section, Value]] = [(architecture.output, v) for v in architecture.output.leaves.values()]
+    waiting += [(section, v) for section in architecture.sections() for v in section.asked.values()]
     while waiting:
         section, value = waiting.pop()
         if id(value) in live:

@@ -195,7 +195,7 @@ class SectionCode:
         self.pieces: dict[int, Piece] = {}
         self.pending: list[Value] = []
         self.sites: list[Call] = []
-        self.results = [through(v) for v in section.leaves.values() if v.op != "number"]
+        self.results = [through(v) for v in {**section.leaves, **section.asked}.values() if v.op != "number"]
 
     def generate(self, name: str) -> FunctionType:
         values = self.section.values

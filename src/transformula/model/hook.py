@@ -8,7 +8,8 @@
 A hook is a function (a policy: a class) under the decorator `@hook(KEY, NAME)`, in a file of `model/hooks/` or, from
 outside, of a package that whoever runs the program names by `--use`. A file that is loaded only names it: it is looked
 up, and nothing is imported or executed because a file says so. The text is a name, or a call: numbers in the order of
-the hook's options or by their names, over the numbers of the file, and strings.
+the hook's options or by their names, over the numbers of the file, and strings; a policy may be given names that every
+layer sets, `halt(p)`.
 
 What each key's hooks are given and give; their options are what is keyword-only in their signatures:
 
@@ -48,6 +49,11 @@ HOOKS: dict[str, Registry[Any]] = {
 
 BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
+
+class Reads(str):
+    """An option of a policy that is a name which every layer sets: `policy: halt(p)`."""
+
+
 T = TypeVar("T", bound=Callable[..., Any])
 
 
@@ -74,14 +80,24 @@ class Policy(nn.Module):
         """Fill the policy's own parameters; see `words.word.Word`."""
 
     def forward(
-        self, run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]], entering: Mapping[str, Tensor], layer: int
+        self,
+        run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]],
+        entering: Mapping[str, Tensor],
+        layer: int,
+        stepping: bool,
     ) -> Mapping[str, Tensor]:
         """The names that layer `layer` (1 to depth) leaves.
 
         entering  names that the layer reads -> their values
-        run       runs the layer on such values; the names that it leaves, and something later needs -> their values
+        run       runs the layer on such values; the names that it leaves and something later needs, and those that the
+                  policy reads -> their values
+        stepping  whether this is a chunk of step-by-step decoding, in which every layer must see every position
         """
         return run(entering)
+
+    def losses(self) -> dict[str, Tensor]:
+        """What the last pass in training adds to the loss, by name."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -161,7 +177,11 @@ def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dic
         raise InputError(f"{here(source)}: {text!r} names no hook; write a name, or a call such as NAME(0.1)")
     numbers = architecture.numbers
 
+    layers = [section for stack in architecture.stacks for section in stack.layers]
+
     def look(name: Name) -> Any:
+        if name.name not in numbers and key == "policy" and any(name.name in s.asked for s in layers):
+            return Reads(name.name)
         if name.name not in numbers:
             raise unknown("unknown-number", name.place, name.name, [*numbers])
         return numbers[name.name]

@@ -15,7 +15,7 @@ from ..language.model_file import ModelText
 from ..words.word import Word
 from .decoding import Decoding
 from .formula import Formula
-from .hook import asked
+from .hook import Policy, asked
 from .modules import spots, text_of
 from .sequences import DECODED, decoded, named
 from .whole import given_to, layer_path, leaving, plan_of
@@ -190,7 +190,7 @@ class Transformer(Formula):
                     values = dict(zip(names, made if len(names) > 1 else (made,), strict=True))
                     now.update({("now", name): value for name, value in values.items()})
                     if each is not None:
-                        each(section, values)
+                        each(section, {n: v for n, v in values.items() if n in section.leaves})
                 now |= {("past", stack.name, k[1], section.number): v for k, v in now.items() if k[0] == "now"}
         finally:
             self.train(training)
@@ -202,7 +202,7 @@ class Transformer(Formula):
         """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""
         found: dict[str, Tensor] = {}
         for path, module in self.named_modules():
-            losses = getattr(module, "losses", None) if isinstance(module, Word) else None
+            losses = getattr(module, "losses", None) if isinstance(module, (Word, Policy)) else None
             if losses is not None:
                 found.update({f"{path}.{name}": loss for name, loss in losses().items()})
         return found

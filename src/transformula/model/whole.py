@@ -209,7 +209,8 @@ def model_code(architecture: Architecture, functions: dict[int, Any], mode: str)
             arguments = [
                 module_at(policy_path(stack_of(architecture, section)), span),
                 function,
-                *(constant(c, span) for c in (section.number, tuple(entering), tuple(leaving(section)))),
+                *(constant(c, span) for c in (section.number, mode == "step")),
+                *(constant(c, span) for c in (tuple(entering), tuple(leaving(section)))),
                 *arguments,
             ]
             function = load(body.object(under_policy), span)
@@ -262,6 +263,7 @@ def under_policy(
     policy: Callable[..., Mapping[str, Any]],
     function: Callable[..., Any],
     layer: int,
+    stepping: bool,
     names: tuple[str, ...],
     left: tuple[str, ...],
     *given: Any,
@@ -276,7 +278,7 @@ def under_policy(
         made = function(*[values[name] if name else one for name, one in zip(names, given, strict=True)])
         return dict(zip(left, made if len(left) > 1 else (made,), strict=True))
 
-    found = policy(run, {name: one for name, one in zip(names, given, strict=True) if name}, layer)
+    found = policy(run, {name: one for name, one in zip(names, given, strict=True) if name}, layer, stepping)
     return found[left[0]] if len(left) == 1 else tuple(found[name] for name in left)
 
 
@@ -286,7 +288,7 @@ def row_span(rows: Sequence[str], index: int) -> Span:
 
 def leaving(section: Section) -> list[str]:
     """The names that a section's function returns, in order."""
-    return [name for name, value in section.leaves.items() if value.op != "number"]
+    return [name for name, value in {**section.leaves, **section.asked}.items() if value.op != "number"]
 
 
 def check_ids(given: Any, name: str) -> None:

@@ -32,7 +32,7 @@ def counted(made: Policy, rounds: int) -> int:
         return {"x": torch.ones(1)}
 
     for number in range(rounds):
-        left = made(run, {"x": torch.zeros(1)}, 1 + number % 3)
+        left = made(run, {"x": torch.zeros(1)}, 1 + number % 3, False)
         assert left["x"].item() in (0, 1)
     return ran
 

@@ -40,10 +40,14 @@ class LayerDrop(Policy):
                 )
 
     def forward(
-        self, run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]], entering: Mapping[str, Tensor], layer: int
+        self,
+        run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]],
+        entering: Mapping[str, Tensor],
+        layer: int,
+        stepping: bool,
     ) -> Mapping[str, Tensor]:
         """See Policy."""
-        if not self.training:
+        if not self.training or stepping:
             return run(entering)
         if torch.compiler.is_compiling():
             left = run(entering)
