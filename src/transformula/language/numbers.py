@@ -143,7 +143,9 @@ def evaluate_text(text: str, names: Mapping[str, Any]) -> Any:
 
 
 def resolve(given: Mapping[str, Node], outer: Mapping[str, int | float], used: set[str]) -> dict[str, int | float]:
-    """The numbers of a file, each an expression of the others and of `outer`; names that are read go into `used`."""
+    """The numbers of a file, each an expression of the others and of `outer`; names that are read go into `used`.
+
+    A stack's own number may be made of the file's of that name: `width: 2 * width`."""
     values: dict[str, int | float] = {}
     waiting: list[str] = []
 
@@ -163,6 +165,9 @@ def resolve(given: Mapping[str, Node], outer: Mapping[str, int | float], used: s
         node = given[name]
 
         def look(read: Name) -> int | float:
+            if read.name == name and name in outer:  # in a stack's own number its name is the file's
+                used.add(name)
+                return outer[name]
             if read.name != name:
                 used.add(read.name)
             return value_of(read.name, read.place)
