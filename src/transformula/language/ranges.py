@@ -28,7 +28,9 @@ def _corners(of: Callable[[float, float], float], args: Sequence[Range], whole: 
     """The range of an operation that is monotone in each argument."""
     a, b = args
     found = [of(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    return ANY if any(math.isnan(f) for f in found) else Range(min(found), max(found), whole)
+    if any(math.isnan(f) for f in found):
+        return Range(-math.inf, math.inf, whole)
+    return Range(min(found), max(found), whole)
 
 
 def _times(x: float, y: float) -> float:
