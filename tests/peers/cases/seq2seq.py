@@ -300,21 +300,28 @@ output: logits = unembed.words(x / sqrt(width))
 """
 
 
-@hub_case("T5ForConditionalGeneration")
-def t5() -> Pair:
-    """Version 1.0: ReLU, tied, the output divided by the root of the width; size of heads apart from the width."""
+@hub_case("T5ForConditionalGeneration (few buckets, a size of heads apart from the width)", name="t5-buckets")
+def t5_buckets() -> Pair:
+    """So few that 12 positions reach the last."""
     theirs = model("T5ForConditionalGeneration", "T5Config", **T5)
     return hub_pair(theirs, T5_TEXT, t5_weights({"up": "wi", "down": "wo"}), hidden=HIDDEN, size=6)
 
 
-@case("t5-1-1", "transformers", "T5ForConditionalGeneration (1.1: gated-gelu)", note="an output table of its own")
-def t5_1_1() -> Pair:
-    """This version ties the output whatever its configuration says, and then leaves out the factor of 1.0 only."""
-    theirs = model(
-        "T5ForConditionalGeneration", "T5Config", **T5, feed_forward_proj="gated-gelu", tie_word_embeddings=False
-    )
+PUBLISHED = {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128}
+
+
+@hub_case("T5ForConditionalGeneration", "t5")
+def t5() -> Pair:
+    """Version 1.0: ReLU, tied, the output divided by the root of the width."""
+    theirs = model("T5ForConditionalGeneration", "T5Config", **{**T5, **PUBLISHED, "d_ff": 4 * WIDTH})
+    return hub_pair(theirs, "t5", t5_weights({"up": "wi", "down": "wo"}), size=6)
+
+
+@case("t5v11", "transformers", "T5ForConditionalGeneration (gated-gelu)", "t5v11", "an output table of its own")
+def t5v11() -> Pair:
+    """This version ties the output whatever its configuration says; released models of 1.1 do not."""
+    keys = {**T5, **PUBLISHED, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    theirs = model("T5ForConditionalGeneration", "T5Config", **keys)
     theirs.lm_head.weight = nn.Parameter(torch.empty(VOCAB, WIDTH))
-    text = T5_TEXT.replace('activation="relu"', 'gated=True, activation="gelu_tanh"')
-    text = text.replace("unembed.words(x / sqrt(width))", "unembed(x)")
     mlp = {"gate": "wi_0", "up": "wi_1", "down": "wo"}
-    return hub_pair(theirs, text, t5_weights(mlp), hidden=HIDDEN, size=6)
+    return hub_pair(theirs, "t5v11", t5_weights(mlp), hidden=HIDDEN, size=6)

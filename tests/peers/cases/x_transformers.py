@@ -258,6 +258,15 @@ def blocks(theirs: Theirs) -> Any:
     return ((n // 2 + 1, every[n], every[n + 1]) for n in range(0, len(every), 2))
 
 
+def pre_norm_layers(theirs: Theirs) -> Weights:
+    """Their layers as they are without options."""
+    for n, attention, mlp in blocks(theirs):
+        yield f"layers.{n}.attention_input_norm", bare(attention("0.0"))
+        yield f"layers.{n}.mlp_input_norm", bare(mlp("0.0"))
+        yield from ((f"layers.{n}.attention.{part}", leaf) for part, leaf in plain(attention("1")))
+        yield from ((f"layers.{n}.{part}", leaf) for part, leaf in feed(mlp("1")))
+
+
 @xt_case("gate_residual=True", note="")
 def gru_gating() -> Pair:
     """Their gate is PyTorch's GRUCell: the reset gate stands after the matrix, and z weighs what stays. GTrXL's own
@@ -289,11 +298,8 @@ before:""",
 
     def weights(theirs: Theirs) -> Weights:
         yield from ends(theirs)
+        yield from pre_norm_layers(theirs)
         for n, attention, mlp in blocks(theirs):
-            yield f"layers.{n}.attention_input_norm", bare(attention("0.0"))
-            yield f"layers.{n}.mlp_input_norm", bare(mlp("0.0"))
-            yield from ((f"layers.{n}.attention.{part}", leaf) for part, leaf in plain(attention("1")))
-            yield from ((f"layers.{n}.{part}", leaf) for part, leaf in feed(mlp("1")))
             for label, layer in (("one", attention), ("two", mlp)):
                 yield from ((f"layers.{n}.{label}.{part}", leaf) for part, leaf in cell(layer("2.gru")))
 
@@ -317,11 +323,8 @@ after: x = norm(x)
 
     def weights(theirs: Theirs) -> Weights:
         yield from ends(theirs)
-        for n, attention, mlp in blocks(theirs):
-            yield f"layers.{n}.attention_input_norm", bare(attention("0.0"))
-            yield f"layers.{n}.mlp_input_norm", bare(mlp("0.0"))
-            yield from ((f"layers.{n}.attention.{part}", leaf) for part, leaf in plain(attention("1")))
-            yield from ((f"layers.{n}.{part}", leaf) for part, leaf in feed(mlp("1")))
+        yield from pre_norm_layers(theirs)
+        for n in range(1, 5):
             skip = f"attn_layers.skip_combines.{2 * (n - 1)}"
             if theirs.has(skip):
                 yield f"layers.{n}.skip", theirs(f"{skip}.combine")
