@@ -116,6 +116,20 @@ def test_traced_it_is_scanned(name: str) -> None:
     torch.testing.assert_close(exported.module()(x), module(x))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_inductor(name: str) -> None:
+    torch.compiler.reset()
+    module, x = word(name), torch.randn(2, 6, 6, dtype=torch.float64)
+    compiled = torch.compile(module, fullgraph=True)
+    torch.testing.assert_close(compiled(x), module(x))
+    given = list(module.parameters())
+    made = torch.autograd.grad(compiled(x).square().sum(), given)
+    expected = torch.autograd.grad(module(x).square().sum(), given)
+    for one, other in zip(made, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_under_autocast(name: str) -> None:
     """A stream of a lower type than the weights' is raised, and gradients come back."""

@@ -72,13 +72,14 @@ class _Recurrent(Word):
         """The same, in a way that torch can trace for any length."""
         from torch._higher_order_ops.scan import scan
 
-        def cell(carried: State, given: Tensor) -> tuple[State, Tensor]:
-            after = self.cell(given, *carried)
-            return after, after[0].clone()
+        # what is carried is one tensor: two that start as zeros would be made one, which scan does not allow
+        def cell(carried: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+            after = self.cell(given, *torch.split(carried, self.size, -1))
+            return torch.cat(after, -1), after[0].clone()
 
         given = F.linear(x, self.input.weight, self.bias).transpose(0, 1)
-        after, y = scan(cell, before, given, dim=0)
-        return y.transpose(0, 1), after
+        after, y = scan(cell, torch.cat(before, -1), given, dim=0)
+        return y.transpose(0, 1), tuple(torch.split(after, self.size, -1))
 
     def _run(self, x: Tensor, before: State) -> tuple[Tensor, State]:
         return (self._scan if tracing() else self._kernel)(x, before)
