@@ -45,11 +45,17 @@ CLOSING = """\
   the inverse root of the width, and divides by lengths without an eps.
 - Rotary positions turn channels by halves (LLaMA, GPT-NeoX, Falcon, Phi) or by neighbours (GPT-J, Cohere, GLM-4,
   x-transformers): `rotary_pairs`. One becomes the other by an order of the rows of queries and keys.
-- GPT-2 stores its matrices transposed; GPT-NeoX, BLOOM and Falcon store queries, keys and values in one, head by head;
-  Phi-3 and GLM-4 store the gate and the branch in one.
+- GPT-2 stores its matrices transposed; GPT-NeoX, BLOOM, Falcon and DeBERTa v1 store queries, keys and values in one,
+  head by head; Phi-3, GLM-4 and experts store the gate and the branch in one.
 - Gemma and Nemotron store the weights of norms less 1.
-- OPT's and torchscale's positions begin at the third row of their table.
+- Positions of OPT, BART, RoBERTa and torchscale begin at the third row of their table.
 - timm's LayerNorm has an eps of 1e-6 by default, PyTorch's and ours 1e-5.
+- Marian and PEGASUS hold their waves, all sines first, in float32.
+- transformers 5.23 ties T5's output to its embedding, whatever the configuration says; T5 1.1 was released untied.
+
+## What the comparison corrected
+
+- ALBERT: its norms have an eps of 1e-12, and the GELU of its output is the approximation by tanh, as in its MLPs.
 
 ## Where an installed reference is wrong
 
@@ -108,7 +114,9 @@ def write_keys() -> None:
         path = FOLDER / f"{name}.yaml"
         rows = [r for r in path.read_text(encoding="utf-8").splitlines() if not r.startswith("  checked_against:")]
         place = next(n for n, row in enumerate(rows) if row.startswith("  equation:"))
-        rows.insert(place + 1, f"  checked_against: {held(name)}")
+        said = held(name)
+        assert ": " not in said and " #" not in said, f"{name}: YAML reads {said!r} otherwise"
+        rows.insert(place + 1, f"  checked_against: {said}")
         path.write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 

@@ -43,6 +43,8 @@ class Pair:
     """Their decoding with a cache, called with the inputs and the lengths of the chunks; None: they are not asked."""
     inputs: Callable[[], Mapping[str, Any]] | None = None
     """What both are called with, by the names of our inputs, and perhaps `lengths`; None: token ids."""
+    result: Callable[[Any], Tensor] = lambda result: result
+    """What is compared of our output."""
     decodes: bool = True
     """Whether ours is decoded step by step."""
     changed: Mapping[str, str] = field(default_factory=dict)
@@ -98,7 +100,7 @@ class Case:
         assert not self.entry or pair.text == self.entry
         with torch.no_grad():
             real = real_positions(inputs)
-            off = difference(ours(**inputs)[real], theirs[real])
+            off = difference(pair.result(ours(**inputs))[real], theirs[real])
             decoding = None
             if pair.decodes:
                 decoding = difference(decoded(ours, inputs), theirs if stepped is None else stepped)
@@ -164,7 +166,7 @@ def decoded(model: Any, inputs: Mapping[str, Any]) -> Tensor:
 def real_positions(inputs: Mapping[str, Any]) -> Any:
     """Which results are compared: those of tokens that are no padding."""
     lengths = inputs.get("lengths", {}).get("tokens")
-    return ... if lengths is None else real(lengths, inputs["tokens"].shape[1])
+    return ... if lengths is None or "image" in inputs else real(lengths, inputs["tokens"].shape[1])
 
 
 def real(lengths: Tensor, length: int) -> Tensor:

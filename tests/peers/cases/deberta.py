@@ -36,7 +36,7 @@ def around(theirs: Theirs) -> Weights:
     yield "output.vector.weight", theirs("cls.predictions")["bias"]
 
 
-@hub_case("DebertaV2ForMaskedLM (v3: share_att_key, position_buckets, norm_rel_ebd)")
+@hub_case("DebertaV2ForMaskedLM (v3, share_att_key, position_buckets, norm_rel_ebd)")
 def deberta_v3() -> Pair:
     """Distances below 2 apart, then logarithmic to 24; the table is normed, and goes through the content's matrices."""
     text = """
@@ -72,7 +72,7 @@ layer: |
     return encoder(theirs, text + OUTPUT, weights, types=False)
 
 
-@hub_case("DebertaForMaskedLM (v1: c2p, p2c)")
+@hub_case("DebertaForMaskedLM (v1, c2p, p2c)")
 def deberta_v1() -> Pair:
     """Matrices of their own for distances; keys without a bias; every distance has a row."""
     text = """

@@ -246,13 +246,13 @@ FALCON = {
 }
 
 
-@hub_case("FalconForCausalLM (7B: parallel_attn, multi_query)", "falcon")
+@hub_case("FalconForCausalLM (7B, parallel_attn, multi_query)", "falcon")
 def falcon() -> Pair:
     weights = falcon_weights({"attention_input_norm": "input_layernorm"}, 1, (HEADS, 1, 1))
     return decoder(model("FalconForCausalLM", **FALCON), "falcon", weights, kv_heads=1)
 
 
-@hub_case("FalconForCausalLM (40B: new_decoder_architecture)")
+@hub_case("FalconForCausalLM (40B, new_decoder_architecture)")
 def falcon_40b() -> Pair:
     text = """
 before: x = embed.words(tokens)
@@ -266,7 +266,7 @@ output: logits = unembed.words(x)
     return decoder(theirs, text, weights)
 
 
-@hub_case("FalconForCausalLM (1B: bias, parallel_attn=False, multi_query=False)")
+@hub_case("FalconForCausalLM (1B, bias, parallel_attn=False, multi_query=False)")
 def falcon_serial() -> Pair:
     text = """
 before: x = embed.words(tokens)
