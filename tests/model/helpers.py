@@ -24,31 +24,38 @@ SMALLER: dict[str, dict[str, Any]] = {
     # eight heads of keys; rotary turns 0.4 of a head; the U-Net's skips want an even depth
     "llama3": {"heads": 8},
     "qwen3": {"heads": 8},
+    "mixtral": {"heads": 8},
     "phi2": {"width": 80},
     "unet": {"depth": 4},
 }
 """What a model needs besides SMALL to be small."""
 
-NOT_BUILT = {
-    *("mpt", "bloom", "retnet"),  # formulas over scores
-    *("vaswani", "t5", "t5v11", "bart", "pegasus", "clip", "transparent"),  # several stacks
-    *("albert", "universal"),  # shared layers
-    *("deberta1", "deberta3", "vit", "xlnet", "uvit", "hyper", "mhc", "mudd", "mixtral", "mla"),  # words
-    *("realformer", "xl"),  # the port of scores; hooks
-}
+NOT_BUILT = {"universal": "policy: halt", "xl": "carry: 150"}
+"""What is refused when it is built, and the key of the text that it is refused for: the hook `halt` wants the name of
+the chance to stop, `halt(p)`; `carry` is not built."""
+
+
+DOCUMENTS = re.split(r"(?m)^--- ?.*\n", MODELS.read_text(encoding="utf-8"))[1:]
+MODELS_OF = {read_text(d).name: d for d in DOCUMENTS if not re.search(r"(?m)^extra:", d)}
+"""The models of the language's page, by name; those with words from outside are left out."""
 
 
 @cache
 def texts() -> dict[str, ModelText]:
-    """The models of the language's page, by name; those with words from outside are left out."""
-    documents = re.split(r"(?m)^--- ?.*\n", MODELS.read_text(encoding="utf-8"))[1:]
-    found = (read_text(d) for d in documents if not re.search(r"(?m)^extra:", d))
-    return {text.name: text for text in found}
+    """Those models, read."""
+    return {name: read_text(text) for name, text in MODELS_OF.items()}
 
 
 def built() -> list[str]:
     """The names of the models that can be built."""
     return [name for name in texts() if name not in NOT_BUILT]
+
+
+def writers() -> list[str]:
+    """Those that read tokens alone, and of these only the past."""
+    found = [name for name in built() if not re.search(r"(?m)causal: false|source|image", MODELS_OF[name])]
+    assert len(found) > 35
+    return found
 
 
 def architecture_of(name: str, small: bool = True) -> Architecture:
