@@ -15,22 +15,11 @@ BEFORE = "x = embed.words(tokens)"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x = x + conv(x, 3, width)", r"layer 1: layer, line 1: the word 'conv' is not built yet.*\n.*\n +\^+"),
-        ("x = x + mlp.m(x, share=1)", r"a module shared between layers \(`share=`\) is not built yet"),
-        ("\nshare: 0\nlayer: x = x + mlp(x)", r"a stack whose layers share their weights \(`share`\) is not built yet"),
-        (
-            "\nwords:\n  near(i, j): m = i - j < 3\nlayer: x = x + attention(x, mask=near)",
-            r"attention\(mask=\), a formula over scores, is not built yet",
-        ),
         ("\ncarry: 8\nlayer: x = x + mlp(x)", "the hook `carry` is not built yet"),
-        ("x = x + mix(x[:], dynamic=True)", r"layer 1: layer, line 1: mix\(dynamic=True\) is not built yet"),
         (
-            "x = x + attention.a(x, window=3)\nx = x + attention.a(x, window=5)",
-            "calls of one module, 'layers.1.a', that differ in window",
-        ),
-        (
-            "\nwords:\n  twice(x): y = conv(conv(x, 3, width), 3, width)\nlayer: x = x + twice(x)",
-            "layer 1: definition twice, line 1: the word 'conv' is not built yet",
+            "\nwords:\n  one(s, h, i, j): s = s + table(h, min(i - j, 3))\n  two(s, h, i, j): s = s - table(h, min(i - j, 3))\n"
+            "layer: |\n  x = x + attention.a(x, score=one)\n  x = x + attention.a(x, score=two)",
+            r"layer 1: layer, line 2: calls of one module, 'layers.1.a', have different tables(.|\n)*\^+",
         ),
     ],
 )
