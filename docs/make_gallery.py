@@ -20,7 +20,10 @@ OPENING = """\
 Wirings and whole models, each a text file with its paper; every one of them is built, compared with its equation
 written by hand, decoded step by step and compiled by the tests. *From memory* means that nobody has yet held it
 against the paper. A name is used wherever a model is: `transformula train pre-norm --data ...`,
-`Model("pre-norm", depth=12)`. How to [add one](../how-to/add-a-wiring.md)."""
+`Model("pre-norm", depth=12)`. How to [add one](../how-to/add-a-wiring.md).
+
+`transformula gallery --like FORMULA` names the nearest entries to a wiring of yours, and what differs. `make gallery`
+writes all of it as one page for a browser, with diagrams, costs and what `explain` finds, to be searched and filtered."""
 
 
 def formulas(entry: Entry) -> str:
