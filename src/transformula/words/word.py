@@ -11,10 +11,10 @@
 The record. The decorator's keywords are the fields of `language.vocabulary.WordRecord` (`streams` are its `forms`),
 written as literals, because they are read from the file without running it. Expressions are strings over: the options;
 the widths of the streams by their names (0 where the call's form lacks that stream); `entries`, how many a list has,
-and `entry`, their width; the file's numbers; `length`, the sequence's; `span`, the mean number of keys that a query
-sees. They know `+ - * / // % **`, `min max abs sqrt log exp`, `a if test else b`, comparisons, `and or not`; flags are
-truth values, choices are compared with `==`. A state of constant size, which does not grow with the past, is written as
-so much `/ length`. `flops` counts matrix products only.
+and `entry`, their width; the file's numbers; `length`, the sequence's (`positions`, too, for words with an option
+called length); `span`, the mean number of keys that a query sees. They know `+ - * / // % **`, `min max abs sqrt log
+exp`, `a if test else b`, comparisons, `and or not`; flags are truth values, choices are compared with `==`. A state of
+constant size, which does not grow with the past, is written as so much `/ length`. `flops` counts matrix products only.
 
 `silent` is what the word yields when branches are silent: how large its result is, as a root mean square.
     ""            sublayers (kinds positions and channels): zero. Other words: "unknown"
