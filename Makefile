@@ -14,13 +14,14 @@ help: ## What can be made
 
 setup: $(STAMP) ## Make .venv with the pinned packages and this checkout in it
 
-# torch goes first and alone: the machine's own build of the pinned version is taken, whatever its label.
+# torch goes first and alone: the machine's own build of the pinned version is taken, whatever its label. Modules are
+# compiled when first imported (--no-compile): most of what is installed never is, and half of the set-up goes into it.
 $(STAMP):
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet "$$(grep '^torch==' constraints.txt)" -c constraints.txt
-	$(BIN)/python -m pip install --quiet "$$(grep '^setuptools==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[parquet,torchinfo,dev,peers]'
-	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt timm torchscale
+	$(BIN)/python -m pip install --quiet --no-compile "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+	$(BIN)/python -m pip install --quiet --no-compile "$$(grep '^setuptools==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --no-compile --no-build-isolation -c constraints.txt -e '.[parquet,torchinfo,dev,peers]'
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps -c constraints.txt timm torchscale
 	@rm -f .venv/set-up-*
 	@touch $@
 
