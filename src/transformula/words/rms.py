@@ -48,6 +48,6 @@ class _RMSNorm(torch.autograd.Function):
         along = grad * unit
         if weight is None:
             return grad.addcmul(unit, along.mean(-1, keepdim=True), value=-1).mul_(root), None, None
-        of_weight = along.view(-1, x.shape[-1]).sum(0)
+        of_weight = along.reshape(-1, x.shape[-1]).sum(0)
         shared = torch.matmul(along, weight).div_(x.shape[-1])[..., None]
         return (grad * weight).addcmul_(unit, shared, value=-1).mul_(root), of_weight, None
