@@ -87,9 +87,3 @@ def randomised(model: Transformer, seed: int = 0) -> Transformer:
 
 def tokens(batch: int = 2, length: int = 9, seed: int = 0) -> Tensor:
     return torch.randint(11, (batch, length), generator=torch.Generator().manual_seed(seed))
-
-
-def inputs(model: Transformer, length: int = 9) -> list[Tensor]:
-    """Something for each of the model's inputs."""
-    names = model.inputs
-    return [tokens(length=length) % (2 if name == "types" else 11) for name in names]

@@ -21,7 +21,8 @@ def names() -> str:
         seen: set[str] = set()
         for name, parameter in build(architecture_of(model), device="meta").named_parameters():
             parts = name.split(".")
-            general = ".".join(["layers", *parts[2:]]) if parts[0] == "layers" else name
+            at = parts.index("layers") if "layers" in parts else len(parts)
+            general = ".".join([*parts[: at + 1], *parts[at + 2 :]])
             if general not in seen:
                 seen.add(general)
                 rows.append(f"  {name} {'x'.join(map(str, parameter.shape))}")

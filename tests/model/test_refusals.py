@@ -17,7 +17,8 @@ BEFORE = "x = embed.words(tokens)"
     [
         ("\ncarry: 8\nlayer: x = x + mlp(x)", "the hook `carry` is not built yet"),
         (
-            "\nwords:\n  one(s, h, i, j): s = s + table(h, min(i - j, 3))\n  two(s, h, i, j): s = s - table(h, min(i - j, 3))\n"
+            "\nwords:\n  one(s, h, i, j): s = s + table(h, min(i - j, 3))\n"
+            "  two(s, h, i, j): s = s - table(h, min(i - j, 3))\n"
             "layer: |\n  x = x + attention.a(x, score=one)\n  x = x + attention.a(x, score=two)",
             r"layer 1: layer, line 2: calls of one module, 'layers.1.a', have different tables(.|\n)*\^+",
         ),
