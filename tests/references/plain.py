@@ -316,6 +316,19 @@ def convolved(p: Parameters, x: Tensor, ahead: int = 0) -> Tensor:
     return y + p["bias"] if "bias" in p else y
 
 
+def lstm(p: Parameters, x: Tensor) -> Tensor:
+    """i, f, o = sigmoid and g = tanh of W x_i + U h + b; c = f c + i g; h = o tanh(c), one position after another."""
+    w, u, b = p["input.weight"], p["state.weight"], p["bias"]
+    h = c = torch.zeros(x.shape[0], u.shape[1], dtype=x.dtype)
+    rows = []
+    for at in range(x.shape[1]):
+        i, f, g, o = (x[:, at] @ w.T + h @ u.T + b).split(u.shape[1], -1)
+        c = sigmoid(f) * c + sigmoid(i) * torch.tanh(g)
+        h = sigmoid(o) * torch.tanh(c)
+        rows.append(h)
+    return torch.stack(rows, 1)
+
+
 def patches(p: Parameters, image: Tensor, size: int) -> Tensor:
     """W square + b for each square of an image (batch, channels, height, width), row by row."""
     rows, columns = image.shape[2] // size, image.shape[3] // size
