@@ -42,6 +42,12 @@ def test_what_is_left_out_is_shown() -> None:
     assert "norm     x = rmsnorm(x)" in repr(explain("peri"))
 
 
+def test_hooks_are_shown() -> None:
+    page = repr(explain("x = x + mlp(norm(x))", init={"*": "0.02", "*.up.*": "0.1"}, policy="layerdrop(p=0.2)"))
+    assert "init     *: 0.02; *.up.*: 0.1" in page and "policy   layerdrop(p=0.2)" in page
+    assert "calibrate  admin" in repr(explain("admin"))
+
+
 def test_the_text_is_a_model_file() -> None:
     from transformula.language.model_file import read_text
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,7 +39,7 @@ class Part:
 class Explanation:
     """What `explain` returns. Its `repr` is the page for a person, at most 100 columns wide; `.data` is for programs.
 
-    parts      the text beside the layers, what it leaves out filled in: before, after, output, words, numbers
+    parts      the text beside the layers, what it leaves out filled in: before, after, output, words, hooks, numbers
     text       the text as a model file
     relatives  gallery entries of the same wiring, each with what its wiring key does not count (`neighbours.differs`)
     nearest    where there are none: the three nearest, with their distances in edits a layer
@@ -141,18 +141,28 @@ def with_names(analysis: Analysis, architecture: Architecture) -> Analysis:
 def parts_of(architecture: Architecture) -> list[Part]:
     """The text beside the layers, with what was left out filled in."""
     text, found = architecture.text, []
-    for stack, written in zip(architecture.stacks, text.stacks, strict=True):
+    for stack, stated in zip(architecture.stacks, text.stacks, strict=True):
         prefix = f"{stack.name}, " if stack.name else ""
-        found.append(Part(f"{prefix}before", formula_text(stack.before), written.before is None))
-        found.append(Part(f"{prefix}after", formula_text(stack.after) or "nothing", written.after is None))
+        found.append(Part(f"{prefix}before", formula_text(stack.before), stated.before is None))
+        found.append(Part(f"{prefix}after", formula_text(stack.after) or "nothing", stated.after is None))
     if architecture.output.lines:
         found.append(Part("output", formula_text(architecture.output), text.output is None))
     found += [Part(name, one_line(source)) for name, source in text.words.items()]
-    written = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
-    missing = [key for key in FREE_NUMBERS if key in architecture.numbers and key not in written]
+    for key, hook in text.hooks.items():
+        rows = hook.items() if isinstance(hook, Mapping) else [("", hook)]
+        said = [f"{name}: {written(value)}" if name else written(value) for name, value in rows]
+        found.append(Part(key, "; ".join(said)))
+    found += [Part(name, f"a word from {said.package or 'outside'}") for name, said in text.extra.items()]
+    numbers = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
+    missing = [key for key in FREE_NUMBERS if key in architecture.numbers and key not in numbers]
     if missing:
         found.append(Part("numbers", ", ".join(f"{key} {architecture.numbers[key]:,}" for key in missing), True))
     return found
+
+
+def written(hook: Source | str) -> str:
+    """A hook's text, from a file or given in Python."""
+    return one_line(hook) if isinstance(hook, Source) else str(hook)
 
 
 def formula_text(section: Section) -> str:

@@ -182,8 +182,12 @@ def construct(recipe: Recipe, call: Call, causal: bool, place: Place | None, tit
         }
     if word.reach == "past":
         given["causal"] = causal
+    made = word_class(word)
+    if made.__init__ is nn.Module.__init__ and not (word.options or word.inner):
+        # a word that is its `forward` and no more needs no constructor to be told the widths of its streams
+        return made()
     try:
-        return word_class(word)(**given)
+        return made(**given)
     except InputError as error:
         raise at_place(error.message, place, title) from None
 
