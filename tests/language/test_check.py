@@ -67,6 +67,7 @@ def test_what_is_never_read_is_an_error() -> None:
     refused("y = mlp(x); x = x + mlp(norm(x))", "never-read")
     refused("words: {f: y = relu(x)}\nlayer: x = x + mlp(x)", "definition-unused")
     refused("rank: 8\nlayer: x = x + mlp(x)", "number-unused")
+    assert refused("dropout: 0.1\nlayer: x = x + mlp(x)", "number-unused").near == [], "not itself"
 
 
 def test_a_value_read_in_some_layers_only_is_not_built_elsewhere() -> None:

@@ -262,7 +262,7 @@ class Checker(WordCalls):
     @staticmethod
     def unused(name: str, source: Source) -> FormulaError:
         """A number that nothing reads: perhaps a key misspelt."""
-        near = nearest(name, [*FREE_NUMBERS, *MODEL_KEYS, "dropout"])
+        near = nearest(name, [key for key in (*FREE_NUMBERS, *MODEL_KEYS, "dropout") if key != name])
         return FormulaError("number-unused", Place(source, 1, 0, 1, max(1, len(source.text))), name=name, near=near)
 
     def ask(self, architecture: Architecture) -> None:
