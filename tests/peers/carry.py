@@ -82,7 +82,8 @@ Weights = Iterable[tuple[str, Value]]
 
 
 def carry(ours: nn.Module, theirs: nn.Module, weights: Callable[[Theirs], Weights]) -> None:
-    """Load the reference's parameters into ours. Every parameter of both sides is used, once of ours."""
+    """Load the reference's parameters into ours; running statistics may be given, too. Every parameter of both sides is
+    used, once of ours."""
     given: dict[str, Tensor] = {}
     source = Theirs.of(theirs)
     for name, value in weights(source):
@@ -90,7 +91,7 @@ def carry(ours: nn.Module, theirs: nn.Module, weights: Callable[[Theirs], Weight
             assert full not in given, f"{full} is given twice"
             given[full] = tensor
     assert not source.left(), f"parameters of the reference that nothing used: {sorted(source.left())}"
-    own = dict(ours.named_parameters())
+    own = {**{name: b for name, b in ours.named_buffers() if name in given}, **dict(ours.named_parameters())}
     assert set(given) == set(own), (
         f"ours, not given: {sorted(set(own) - set(given))}; given, not ours: {sorted(set(given) - set(own))}"
     )
