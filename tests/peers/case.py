@@ -45,6 +45,8 @@ class Pair:
     """What both are called with, by the names of our inputs, and perhaps `lengths`; None: token ids."""
     result: Callable[[Any], Tensor] = lambda result: result
     """What is compared of our output."""
+    where: Callable[[Mapping[str, Any]], Any] | None = None
+    """From the inputs to a mask of the results that are compared; None: of all tokens that are no padding."""
     decodes: bool = True
     """Whether ours is decoded step by step."""
     changed: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +101,7 @@ class Case:
         ours = pair.ours()
         assert not self.entry or pair.text == self.entry
         with torch.no_grad():
-            real = real_positions(inputs)
+            real = (pair.where or real_positions)(inputs)
             off = difference(pair.result(ours(**inputs))[real], theirs[real])
             decoding = None
             if pair.decodes:
@@ -166,7 +168,7 @@ def decoded(model: Any, inputs: Mapping[str, Any]) -> Tensor:
 def real_positions(inputs: Mapping[str, Any]) -> Any:
     """Which results are compared: those of tokens that are no padding."""
     lengths = inputs.get("lengths", {}).get("tokens")
-    return ... if lengths is None or "image" in inputs else real(lengths, inputs["tokens"].shape[1])
+    return ... if lengths is None else real(lengths, inputs["tokens"].shape[1])
 
 
 def real(lengths: Tensor, length: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Decoders of torchscale."""
+"""Decoders of torchscale: DeepNorm, Sub-LN, and the retentive network."""
 
 from __future__ import annotations
 
@@ -86,3 +86,63 @@ def deepnorm() -> Pair:
         yield f"{name}.mlp.down", theirs("ffn.fc2")
 
     return decoder(model(deepnorm=True), "deepnorm", layer)
+
+
+RETNET = """
+words:
+  norm: x = rmsnorm(x, eps=0)
+  decay(s, h, i, j): s = s * (1 - 2 ** (-4 - h)) ** (i - j)
+  retention(x): |
+    q = rotary(linear.query(x, width, bias=False), base=10000 ** (4 / 3), pairs=True)
+    k = rotary(linear.key(x, width, bias=False), base=10000 ** (4 / 3), pairs=True)
+    y = dot_attention(q, k, linear.value(x, 2 * width, bias=False), softmax=False, score=decay)
+    z = rmsnorm(y, size=2 * width // heads, weight=False, eps=0)
+    o = linear.output(silu(linear.gate(x, 2 * width, bias=False)) * z, width, bias=False)
+before: x = embed.words(tokens)
+layer: |
+  x = x + retention(norm(x))
+  x = x + mlp(norm(x), hidden=hidden, gated=True, activation="gelu", bias=False)
+after: x = norm(x)
+output: logits = unembed.words(x)
+"""
+
+
+@case("retnet", "torchscale", "RetNetDecoder", note="eps of norms 0, so that what they undo changes nothing")
+def retnet() -> Pair:
+    """Theirs divides scores by sums that the norm of each head undoes. It decodes by its recurrence, whose state does
+    not grow, one position at a time."""
+    with absent("torchvision", "fairscale"):
+        from torchscale.architecture.config import RetNetConfig
+        from torchscale.architecture.retnet import RetNetDecoder
+        from torchscale.component.embedding import TextEmbedding
+
+    config = RetNetConfig(
+        decoder_embed_dim=WIDTH,
+        decoder_value_embed_dim=2 * WIDTH,
+        decoder_retention_heads=HEADS,
+        decoder_ffn_embed_dim=48,
+        decoder_layers=DEPTH,
+        vocab_size=VOCAB,
+        share_decoder_input_output_embed=True,
+        layernorm_eps=0.0,
+    )
+    theirs = RetNetDecoder(config, TextEmbedding(VOCAB, WIDTH))
+
+    def weights(theirs: Theirs) -> Weights:
+        yield "words", theirs("embed_tokens")
+        for n, layer in theirs.layers("layers"):
+            yield f"layers.{n}.retention_input_norm", layer("retention_layer_norm")
+            five = [layer(f"retention.{letter}_proj") for letter in ("q", "k", "v", "g", "out")]
+            yield from together(f"layers.{n}.retention", ("query", "key", "value", "gate", "output"), five)
+            yield f"layers.{n}.mlp_input_norm", layer("final_layer_norm")
+            yield from together(
+                f"layers.{n}.mlp", ("gate", "up", "down"), [layer(f"ffn.{m}") for m in ("fc1", "gate", "fc2")]
+            )
+        yield "after.norm", theirs("layer_norm")
+
+    def steps(tokens: Tensor, chunks: tuple[int, ...]) -> Tensor:
+        state: dict[Any, Any] = {}
+        ends = range(1, tokens.shape[1] + 1)
+        return torch.cat([theirs(tokens[:, :end], incremental_state=state)[0] for end in ends], 1)
+
+    return Pair(theirs, RETNET, weights, {"hidden": 48}, run=lambda tokens: theirs(tokens)[0], steps=steps)
