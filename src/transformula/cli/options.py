@@ -25,6 +25,10 @@ MODEL_OPTIONS = {
     "order": "which of several formulas a layer uses",
     "causal": "false: positions see what comes after them too",
     "init": "initial standard deviations",
+    "calibrate": "hook before the first step, on one batch: admin",
+    "after_step": "hook after each step: unit_rows",
+    "policy": "hook that runs the layers: layerdrop(p=0.2), halt(p)",
+    "schedule": "the model's own learning rate, where --lr-schedule is not given",
     "depth": "layers",
     "width": "channels of the residual stream",
     "heads": "heads of attention",
@@ -61,7 +65,8 @@ class Parser(argparse.ArgumentParser):
         )
         for key, what in MODEL_OPTIONS.items():
             metavar = "FORMULA" if key in ("before", "layer", "after", "output") else "VALUE"
-            group.add_argument(f"--{key}", metavar=metavar, default=argparse.SUPPRESS, help=what)
+            option = "--" + key.replace("_", "-")
+            group.add_argument(option, metavar=metavar, default=argparse.SUPPRESS, help=what)
 
     def add_settings(self, title: str, settings: type[Settings], without: Iterable[str] = ()) -> None:
         """An option for each field: its name, its type, its description, its default."""

@@ -16,15 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, InputError, UnknownName
-from ..language.graph import Architecture
-from ..model.hook import bound, here, read_hook
 from ..registry import Registry
 from .settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..language.graph import Architecture
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ def own_schedule(architecture: Architecture | None) -> dict[str, Any]:
     """
     if architecture is None or "schedule" not in architecture.hooks:
         return {}
+    from ..model.hook import bound, here, read_hook
+
     name, items, options, source = read_hook(architecture, "schedule")
     name = name if name in schedules else name.replace("_", "-")
     try:

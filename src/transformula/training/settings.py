@@ -29,7 +29,10 @@ class TrainingSettings(Settings):
     momentum: float = Field(0.95, ge=0, lt=1, description="Muon: memory of the gradient")
     clip: float = Field(1.0, ge=0, description="gradients are scaled down to this norm; 0: never")
 
-    lr_schedule: str = Field("linear", description="linear, cosine, inverse-square-root, wsd or constant")
+    lr_schedule: str = Field(
+        "linear",
+        description="linear, cosine, inverse-square-root, wsd or constant; the model's own goes before the default",
+    )
     warmup: float = Field(0.02, ge=0, lt=1, description="share of the run in which the learning rate rises")
     decay: float | None = Field(
         None, gt=0, le=1, description="share of the run in which it falls: linear (0.6) and wsd (0.2) read it"
