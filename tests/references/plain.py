@@ -338,3 +338,57 @@ def patches(p: Parameters, image: Tensor, size: int) -> Tensor:
         for c in range(columns)
     ]
     return linear(p, torch.stack(squares, 1))
+
+
+def hyper_read(p: Parameters, streams: list[Tensor]) -> Tensor:
+    """Hyper-Connections: the sum of a_s X_s, a_s = w_s + g tanh(U X_s / rms(X_s)), or w_s."""
+    total = torch.zeros_like(streams[0])
+    for s, x in enumerate(streams):
+        a = p["static"][s]
+        if "weight" in p:
+            a = a + p["scale"] * torch.tanh(unit(x) @ p["weight"].T)
+        total = total + a * x
+    return total
+
+
+def hyper_write(p: Parameters, streams: list[Tensor], y: Tensor | list[Tensor]) -> list[Tensor]:
+    """Hyper-Connections: X_t = sum over s of A_st X_s + b_t y; a list of y's has one for each stream."""
+    n = len(streams)
+    ys = y if isinstance(y, list) else [y] * n
+    written = [torch.zeros_like(x) for x in streams]
+    for s, x in enumerate(streams):
+        dynamic = torch.tanh(unit(x) @ p["weight"].T) if "weight" in p else None
+        for t in range(n + 1):
+            a = p["static"][s, t]
+            if dynamic is not None:
+                a = a + p["scale"][0 if t < n else 1] * dynamic[..., t : t + 1]
+            if t < n:
+                written[t] = written[t] + a * x
+            else:
+                written[s] = written[s] + a * ys[s]
+    return written
+
+
+def hyper_logits(p: Parameters, streams: list[Tensor], sizes: list[int]) -> list[Tensor]:
+    """mHC: w + g U X / rms(X), X all streams as one vector; parts of so many, each with its own g."""
+    x = torch.cat(streams, -1)
+    numbers = [g for g, size in zip(p["scale"], sizes, strict=True) for _ in range(size)]
+    return list((p["static"] + torch.stack(numbers) * (unit(x) @ p["weight"].T)).split(sizes, -1))
+
+
+def positive_read(p: Parameters, streams: list[Tensor]) -> Tensor:
+    """mHC: the sum of sigmoid(...)_s X_s."""
+    (a,) = hyper_logits(p, streams, [len(streams)])
+    return sum((sigmoid(a[..., s : s + 1]) * x for s, x in enumerate(streams)), torch.zeros_like(streams[0]))
+
+
+def mixed(mixing: Tensor, gains: Tensor, streams: list[Tensor], y: Tensor) -> list[Tensor]:
+    """X_t = sum over s of mixing[..., t, s] X_s + 2 sigmoid(gains)_t y."""
+    n = len(streams)
+    written = []
+    for t in range(n):
+        total = 2 * sigmoid(gains[..., t : t + 1]) * y
+        for s in range(n):
+            total = total + mixing[..., t, s, None] * streams[s]
+        written.append(total)
+    return written

@@ -44,6 +44,7 @@ KINDS = (
     "mixing of positions",
     "topology",
     "depth",
+    "streams",
     "chance",
     "whole model",
 )
