@@ -18,6 +18,7 @@ from transformula.errors import TransformulaError
 from transformula.language.check import check
 from transformula.language.graph import Architecture, Section
 from transformula.language.model_file import ModelText
+from transformula.model.sequences import description
 from transformula.words import vocabulary
 
 REFERENCES = Path(__file__).parents[1] / "references"
@@ -43,6 +44,7 @@ SMALL: Mapping[str, float] = {
     "latent_width": 7,
     "query_width": 9,
     "part": 0.5,
+    "span": 4,
 }
 """Numbers for the tests, by name; an entry takes those that it has. A `depth` of 4 shows the layers of entries whose
 second half, or first quarter, differs from the rest."""
@@ -183,10 +185,16 @@ def left_by(model: nn.Module, scale: float = 1.0) -> list[dict[str, float]]:
         key: x.repeat(1, 1, max(1, widths.get(key, 0) // x.shape[-1]))
         for key in {*stack.before.leaves, *stack.before.keeps, *other}
     }
+    own = stack.before.leaves["x" if "x" in stack.before.leaves else next(iter(stack.before.leaves))].sequence
     for section in stack.layers:
         for key, value in section.reads.items():
             if value.kind == "scores":  # of what enters no distance is preferred
                 entering[key] = torch.zeros(1, 1, LENGTH, LENGTH, dtype=torch.float64)
+            elif value.op == "input":  # what the masks of a formula read
+                entering[key] = torch.arange(LENGTH).expand(2, -1)
+            elif value.sequence not in (own, "") and (rows := description(value.sequence, model.architecture)):
+                if rows[0] == "rows":  # a table of distances
+                    entering[key] = torch.randn(1, rows[1], value.width, dtype=torch.float64)
     left: list[dict[str, float]] = []
 
     def note(_: Section, made: Mapping[str, Tensor]) -> None:

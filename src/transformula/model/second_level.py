@@ -108,8 +108,8 @@ class SecondLevel(nn.Module):
             torch.nan_to_num(torch.floor(x)).sub(first).clamp(0, size - 1).long()
             for x, first, size in ((a, table.row, table.rows), (b, table.column, table.columns))
         )
-        found: Tensor = getattr(self, table.name)[rows, columns]
-        return found.to(a.dtype)
+        places = rows * table.columns + columns
+        return nn.functional.embedding(places, getattr(self, table.name).view(-1, 1)).squeeze(-1).to(a.dtype)
 
     def extra_repr(self) -> str:
         return str(self.formula)
