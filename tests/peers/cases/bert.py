@@ -1,4 +1,4 @@
-"""Encoders of transformers, with their output over the vocabulary: BERT, RoBERTa, ALBERT; padded on the right."""
+"""Encoders of transformers, padded on the right: BERT, RoBERTa, ALBERT; RoBERTa's mean as a sentence's vector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.peers.carry import Theirs, Weights, together
-from tests.peers.case import CONTEXT, LENGTH, WIDTH, Pair, ids, real
+from tests.peers.case import CONTEXT, LENGTH, WIDTH, Pair, case, ids, real
 from tests.peers.hub import USUAL, hub_case, model
 
 MATRICES = ("query", "key", "value", "output")
@@ -103,3 +103,32 @@ def albert() -> Pair:
 
     theirs = model("AlbertForMaskedLM", "AlbertConfig", **SIZES, embedding_size=12)
     return encoder(theirs, "albert", weights, types=True, numbers={"rank": 12})
+
+
+@case(
+    "sroberta",
+    "transformers",
+    "RobertaModel",
+    "sroberta",
+    "the mean over positions that are no padding taken in the test",
+)
+def sroberta() -> Pair:
+    theirs = model(
+        "RobertaModel", "RobertaConfig", **{**SIZES, "max_position_embeddings": 514, "type_vocab_size": 1},
+        layer_norm_eps=1e-5,
+    )  # fmt: skip
+    theirs.pooler = None
+
+    def weights(theirs: Theirs) -> Weights:
+        yield "words", theirs("embeddings.word_embeddings")
+        kind = theirs("embeddings.token_type_embeddings")["weight"]
+        yield "before.positions.weight", theirs("embeddings.position_embeddings")["weight"] + kind
+        yield "before.norm", theirs("embeddings.LayerNorm")
+        yield from bert_layers(theirs)
+
+    def run(tokens: Tensor, lengths: Any) -> Tensor:
+        mask = real(REAL, tokens.shape[1])
+        hidden = theirs(tokens, attention_mask=mask.long()).last_hidden_state
+        return (hidden * mask[..., None]).sum(1, keepdim=True) / REAL[:, None, None]
+
+    return Pair(theirs, "sroberta", weights, run=run, inputs=inputs(False), where=lambda given: ..., decodes=False)

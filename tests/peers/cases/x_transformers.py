@@ -19,7 +19,7 @@ HEAD = WIDTH // HEADS
 ZEROS = "biases that they lack are 0"
 
 
-def model(positions: bool = True, depth: int = DEPTH, **options: Any) -> nn.Module:
+def model(positions: bool = True, depth: int = DEPTH, post_emb_norm: bool = False, **options: Any) -> nn.Module:
     """A language model of so many blocks, its output tied to its embedding."""
     from x_transformers import Decoder, TransformerWrapper
 
@@ -29,6 +29,7 @@ def model(positions: bool = True, depth: int = DEPTH, **options: Any) -> nn.Modu
         max_seq_len=CONTEXT,
         attn_layers=stack,
         use_abs_pos_emb=positions,
+        post_emb_norm=post_emb_norm,
         tie_embedding=True,
         tie_embedding_scale=1.0,
     )
@@ -332,30 +333,17 @@ after: x = norm(x)
     return decoder(model(unet_skips=True, depth=4), text, weights, numbers={"depth": 4})
 
 
-@xt_case("shift_tokens=1", note="")
+@xt_case("shift_tokens=1", "token-shift")
 def shift_tokens() -> Pair:
     """Half of a sublayer's channels come from the position before. Their cache keeps nothing of that."""
-    text = (
-        BARE
-        + """
-layer: |
-  u = norm.one(x)
-  x = x + attention(join(part(u, 1, 2), shift(part(u, 2, 2), 1)), bias=False)
-  u = norm.two(x)
-  x = x + mlp(join(part(u, 1, 2), shift(part(u, 2, 2), 1)))
-after: x = norm(x)
-"""
-    )
+    ours = {"attention_input_norm": "shifted_input_norm", "mlp_input_norm": "shifted_2_input_norm"}
 
     def weights(theirs: Theirs) -> Weights:
-        yield from ends(theirs)
-        for n, attention, mlp in blocks(theirs):
-            yield f"layers.{n}.one", bare(attention("0.0"))
-            yield f"layers.{n}.two", bare(mlp("0.0"))
-            yield from ((f"layers.{n}.attention.{part}", leaf) for part, leaf in plain(attention("1.fn")))
-            yield from ((f"layers.{n}.{part}", leaf) for part, leaf in feed(mlp("1.fn")))
+        for name, leaf in named()(theirs):
+            begin, _, end = name.rpartition(".")
+            yield f"{begin}.{ours.get(end, end)}" if begin else name, leaf
 
-    made = decoder(model(shift_tokens=1), text, weights)
+    made = decoder(model(shift_tokens=1), "token-shift", weights)
     made.steps = None
     return made
 
