@@ -111,3 +111,11 @@ def test_published_sizes_of_models_with_experts(name: str, parameters: float, ac
     totals = summary(check(gallery.load(name), vocabulary())).totals
     assert totals.parameters == pytest.approx(parameters, rel=0.01)
     assert totals.active_parameters == pytest.approx(active, rel=0.02)
+
+
+def test_a_line_of_which_only_a_tap_is_read_costs_what_is_built_of_it() -> None:
+    text = "h = 2 * attention.one(norm(x))\nx = x + mlp(x) + (h if layer == 2 else one.v)"
+    made = counted(text, width=8, heads=2, depth=2, vocab=10)
+    first, second = ([r for r in made.rows if r.section == f"layer {n}"] for n in (1, 2))
+    assert [r.line for r in first] == [r.line for r in second]
+    assert first[0].costs.parameters == second[0].costs.parameters > 0

@@ -198,17 +198,20 @@ class Counter:
         self.seen: set[str] = set()
 
     def rows(self, section: Section, stack: Stack) -> list[Row]:
-        """A row for each line of the section that is built."""
+        """A row for each line of the section that is built, or of which a tap is."""
         title = "layer" if section.where == "layer" else section.title
-        rows = [Row(title, _text(place), shape(value), 1, Costs()) for place, _, value in section.lines if value]
-        places = [place for place, _, value in section.lines if value]
+        places = [place for place, _, _ in section.lines]
+        shapes = [shape(value) if value else "" for _, _, value in section.lines]
+        rows = [Row(title, _text(p), s, 1, Costs()) for p, s in zip(places, shapes, strict=True)]
+        kept = {i for i, (_, _, value) in enumerate(section.lines) if value}
         for value in section.values:
             place = value.frames[0].place if value.frames else value.place
             # a value that stands in no line of its own (it was read from elsewhere) costs nothing
             index = next((i for i, line in enumerate(places) if place is not None and _within(place, line)), None)
             if index is not None:
+                kept.add(index)
                 rows[index].costs.add(self.value(value, stack))
-        return rows
+        return [row for i, row in enumerate(rows) if i in kept]
 
     def value(self, value: Value, stack: Stack) -> Costs:
         costs = Costs()
