@@ -1,8 +1,7 @@
-"""ALiBi: MPT and BLOOM of transformers, and x-transformers' option. Each head's scores fall with the distance."""
+"""Scores of distances and of layers below: MPT and BLOOM of transformers, options of x-transformers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tests.peers.carry import QKV, Theirs, Weights, by_heads, thirds, together
@@ -25,109 +24,94 @@ def mpt_weights(theirs: Theirs) -> Weights:
     yield "after.norm", theirs("transformer.norm_f")
 
 
-@hub_case("MptForCausalLM")
+@hub_case("MptForCausalLM", "mpt")
 def mpt() -> Pair:
     theirs = model(
         "MptForCausalLM", vocab_size=VOCAB, d_model=WIDTH, n_layers=DEPTH, n_heads=HEADS, max_seq_len=CONTEXT
     )
-    text = """
-words:
-  norm: x = layernorm(x, bias=False)
-  alibi(s, h, i, j): s = s - 2 ** (-8 * h / heads) * (i - j)
-before: x = embed.words(tokens)
-layer: |
-  x = x + attention(norm(x), score=alibi, bias=False)
-  x = x + mlp(norm(x), bias=False)
-after: x = norm(x)
-output: logits = unembed.words(x)
-"""
-    return decoder(theirs, text, mpt_weights)
+    return decoder(theirs, "mpt", mpt_weights)
 
 
-def bloom_pair(text: str, heads: int, width: int, **more: Any) -> Pair:
+INPUTS = ("attention_input_norm", "mlp_input_norm")
+
+
+def bloom_pair(heads: int, width: int, text: str = "bloom", places: tuple[str, str] = INPUTS, **keys: Any) -> Pair:
     """Head by head, its queries, keys and values stand together in one matrix."""
 
     def weights(theirs: Theirs) -> Weights:
         yield "words", theirs("transformer.word_embeddings")
         yield "before.norm", theirs("transformer.word_embeddings_layernorm")
         for n, layer in theirs.layers("transformer.h"):
-            yield f"layers.{n}.attention_input_norm", layer("input_layernorm")
+            yield f"layers.{n}.{places[0]}", layer("input_layernorm")
             parts = by_heads(layer("self_attention.query_key_value"), heads, (1, 1, 1), width // heads)
             yield from together(f"layers.{n}.attention", QKV, parts)
             yield f"layers.{n}.attention.output", layer("self_attention.dense")
-            yield f"layers.{n}.mlp_input_norm", layer("post_attention_layernorm")
+            yield f"layers.{n}.{places[1]}", layer("post_attention_layernorm")
             yield f"layers.{n}.mlp.up", layer("mlp.dense_h_to_4h")
             yield f"layers.{n}.mlp.down", layer("mlp.dense_4h_to_h")
         yield "after.norm", theirs("transformer.ln_f")
 
-    sizes: Mapping[str, Any] = {"vocab_size": VOCAB, "hidden_size": width, "n_layer": DEPTH, "n_head": heads}
-    return decoder(model("BloomForCausalLM", **sizes), text, weights, heads=heads, width=width, **more)
+    theirs = model("BloomForCausalLM", vocab_size=VOCAB, hidden_size=width, n_layer=DEPTH, n_head=heads, **keys)
+    return decoder(theirs, text, weights, heads=heads, width=width, **({"full": 4} if text == "bloom" else {}))
 
 
-BLOOM = """
+@hub_case("BloomForCausalLM (6 heads)", "bloom")
+def bloom_six_heads() -> Pair:
+    """No power of two: 4 heads as if there were 4, the others every second of 8."""
+    return bloom_pair(6, 36)
+
+
+@hub_case("BloomForCausalLM", "bloom")
+def bloom() -> Pair:
+    return bloom_pair(HEADS, WIDTH)
+
+
+@hub_case("BloomForCausalLM (apply_residual_connection_post_layernorm)")
+def bloom_skip_from_the_norm() -> Pair:
+    """The skips start after the norms, as in the gallery's skip-1-normed."""
+    text = """
 words:
-  alibi(s, h, i, j): s = s - SLOPE * (i - j)
+  alibi(s, h, i, j): s = s - 2 ** (-8 * h / heads) * (i - j)
 before: x = norm(embed.words(tokens))
 layer: |
-  x = x + attention(norm(x), score=alibi)
-  x = x + mlp(norm(x), activation="gelu_tanh")
+  x = norm.one(x)
+  y = x + attention(x, score=alibi)
+  y = norm.two(y)
+  x = y + mlp(y, activation="gelu_tanh")
 after: x = norm(x)
 output: logits = unembed.words(x)
 """
+    return bloom_pair(HEADS, WIDTH, text, ("one", "two"), apply_residual_connection_post_layernorm=True)
 
 
-@hub_case("BloomForCausalLM (6 heads)")
-def bloom_six_heads() -> Pair:
-    """No power of two: 4 heads as if there were 4, the others every second of 8."""
-    return bloom_pair(BLOOM.replace("SLOPE", "(2 ** (-2 * h) if h <= 4 else 2 ** (9 - 2 * h))"), 6, 36)
-
-
-@hub_case("BloomForCausalLM")
-def bloom() -> Pair:
-    return bloom_pair(BLOOM.replace("SLOPE", "2 ** (-8 * h / heads)"), HEADS, WIDTH)
-
-
-@xt_case("alibi_pos_bias=True", note="")
+@xt_case("alibi_pos_bias=True", "alibi")
 def alibi() -> Pair:
     """It has learned positions too, unless they are turned off."""
-    text = """
-words:
-  norm: x = layernorm(x, bias=False)
-  alibi(s, h, i, j): s = s - 2 ** (-8 * h / heads) * (i - j)
-before: x = embed.words(tokens)
-layer: |
-  x = x + attention(norm(x), score=alibi, bias=False)
-  x = x + mlp(norm(x))
-after: x = norm(x)
-"""
-
-    def weights(theirs: Theirs) -> Weights:
-        yield from x_transformers.ends(theirs)
-        yield from x_transformers.pre_norm_layers(theirs)
-
-    return x_transformers.decoder(x_transformers.model(positions=False, alibi_pos_bias=True), text, weights)
+    theirs = x_transformers.model(positions=False, alibi_pos_bias=True)
+    return x_transformers.decoder(theirs, "alibi", x_transformers.named())
 
 
-@xt_case("rel_pos_bias=True", note="")
+@xt_case("rel_pos_bias=True", "relative-bias")
 def relative_bias() -> Pair:
     """T5's buckets, one table for all layers; its values times the root of a head's size."""
-    text = """
-words:
-  norm: x = layernorm(x, bias=False)
-before: |
-  x = embed.words(tokens)
-  b = relative_bias(x, buckets=8, reach=9)
-layer: |
-  x = x + attention(norm(x), scores=b, bias=False)
-  x = x + mlp(norm(x))
-after: x = norm(x)
-"""
 
     def weights(theirs: Theirs) -> Weights:
-        yield from x_transformers.ends(theirs)
         table = theirs("attn_layers.rel_pos.relative_attention_bias")["weight"]
         yield "before.relative_bias.weight", table * (WIDTH // HEADS) ** 0.5
-        yield from x_transformers.pre_norm_layers(theirs)
+        yield from x_transformers.named()(theirs)
 
-    theirs = x_transformers.model(rel_pos_bias=True, rel_pos_num_buckets=8, rel_pos_max_distance=9)
-    return x_transformers.decoder(theirs, text, weights)
+    return x_transformers.decoder(x_transformers.model(rel_pos_bias=True), "relative-bias", weights)
+
+
+@xt_case("pre_norm=False, residual_attn=True", "realformer")
+def realformer() -> Pair:
+    """Each layer's scores are added to the next one's. Their cache keeps no scores."""
+
+    def weights(theirs: Theirs) -> Weights:
+        yield "before.norm", x_transformers.biased({"weight": theirs("post_emb_norm")["gamma"]})
+        yield from x_transformers.named(x_transformers.POST)(theirs)
+
+    theirs = x_transformers.model(pre_norm=False, residual_attn=True, post_emb_norm=True)
+    made = x_transformers.decoder(theirs, "realformer", weights)
+    made.steps = None
+    return made

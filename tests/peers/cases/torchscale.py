@@ -88,26 +88,10 @@ def deepnorm() -> Pair:
     return decoder(model(deepnorm=True), "deepnorm", layer)
 
 
-RETNET = """
-words:
-  norm: x = rmsnorm(x, eps=0)
-  decay(s, h, i, j): s = s * (1 - 2 ** (-4 - h)) ** (i - j)
-  retention(x): |
-    q = rotary(linear.query(x, width, bias=False), base=10000 ** (4 / 3), pairs=True)
-    k = rotary(linear.key(x, width, bias=False), base=10000 ** (4 / 3), pairs=True)
-    y = dot_attention(q, k, linear.value(x, 2 * width, bias=False), softmax=False, score=decay)
-    z = rmsnorm(y, size=2 * width // heads, weight=False, eps=0)
-    o = linear.output(silu(linear.gate(x, 2 * width, bias=False)) * z, width, bias=False)
-before: x = embed.words(tokens)
-layer: |
-  x = x + retention(norm(x))
-  x = x + mlp(norm(x), hidden=hidden, gated=True, activation="gelu", bias=False)
-after: x = norm(x)
-output: logits = unembed.words(x)
-"""
+RETNET = "eps of norms 0, so that what they undo changes nothing; their longest wave is 10,000 at any size of heads"
 
 
-@case("retnet", "torchscale", "RetNetDecoder", note="eps of norms 0, so that what they undo changes nothing")
+@case("retnet", "torchscale", "RetNetDecoder(activation_fn='swish')", "retnet", RETNET)
 def retnet() -> Pair:
     """Theirs divides scores by sums that the norm of each head undoes. It decodes by its recurrence, whose state does
     not grow, one position at a time."""
@@ -120,8 +104,9 @@ def retnet() -> Pair:
         decoder_embed_dim=WIDTH,
         decoder_value_embed_dim=2 * WIDTH,
         decoder_retention_heads=HEADS,
-        decoder_ffn_embed_dim=48,
+        decoder_ffn_embed_dim=2 * WIDTH,
         decoder_layers=DEPTH,
+        activation_fn="swish",
         vocab_size=VOCAB,
         share_decoder_input_output_embed=True,
         layernorm_eps=0.0,
@@ -145,4 +130,10 @@ def retnet() -> Pair:
         ends = range(1, tokens.shape[1] + 1)
         return torch.cat([theirs(tokens[:, :end], incremental_state=state)[0] for end in ends], 1)
 
-    return Pair(theirs, RETNET, weights, {"hidden": 48}, run=lambda tokens: theirs(tokens)[0], steps=steps)
+    changed = {
+        "eps=1e-6": "eps=0",
+        "weight=False": "weight=False, eps=0",
+        "pairs=True": "pairs=True, base=10000 ** (4 / 3)",
+    }
+    run: Callable[[Tensor], Tensor] = lambda tokens: theirs(tokens)[0]  # noqa: E731
+    return Pair(theirs, "retnet", weights, run=run, steps=steps, changed=changed)

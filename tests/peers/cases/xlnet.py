@@ -9,33 +9,8 @@ import torch
 from torch import Tensor
 
 from tests.peers.carry import Theirs, Weights
-from tests.peers.case import CONTEXT, DEPTH, HEADS, LENGTH, VOCAB, WIDTH, Pair, ids
+from tests.peers.case import DEPTH, HEADS, LENGTH, VOCAB, WIDTH, Pair, ids
 from tests.peers.hub import hub_case, model
-
-TEXT = """
-causal: false
-words:
-  norm: x = layernorm(x, eps=1e-12)
-  content(i, j): m = rank(j) <= rank(i)
-  query(i, j): m = rank(j) < rank(i)
-  xl(g, h, r, mask=content): |
-    q = linear.query(g, width, bias=False)
-    k = linear.key(h, width, bias=False)
-    v = linear.value(h, width, bias=False)
-    s = relative(q + vector.place(0), linear.place_key(r, width, bias=False)) / sqrt(width / heads)
-    y = linear.output(dot_attention(q + vector.what(0), k, v, scores=s, mask=mask), width, bias=False)
-before: |
-  h = embed.words(tokens)
-  g = embed.mask(targets, rows=1)
-  r = sinusoids(rows=2 * context, first=-context, halves=True)
-layer: |
-  g = norm.one(g + xl.a(g, h, r, mask=query))
-  h = norm.one(h + xl.a(h, h, r, mask=content))
-  g = norm.two(g + mlp.m(g))
-  h = norm.two(h + mlp.m(h))
-after: x = g
-output: logits = unembed.words(x) + vector(0, size=vocab)
-"""
 
 
 def inputs() -> dict[str, Tensor]:
@@ -50,7 +25,7 @@ def seeing(given: Mapping[str, Any]) -> Tensor:
     return given["rank"] > 0
 
 
-@hub_case("XLNetLMHeadModel (perm_mask, target_mapping)")
+@hub_case("XLNetLMHeadModel (perm_mask, target_mapping)", "xlnet")
 def xlnet() -> Pair:
     """Segments are left out, with their two parameters."""
     theirs = model("XLNetLMHeadModel", vocab_size=VOCAB, d_model=WIDTH, n_layer=DEPTH, n_head=HEADS, d_inner=4 * WIDTH)
@@ -62,7 +37,7 @@ def xlnet() -> Pair:
 
     def weights(theirs: Theirs) -> Weights:
         yield "words", theirs("transformer.word_embedding")
-        yield "mask.weight", theirs("transformer")["mask_emb"][0]
+        yield "unknown.weight", theirs("transformer")["mask_emb"][0]
         for n, layer in theirs.layers("transformer.layer"):
             attention = layer("rel_attn")
             for ours, name in (("query", "q"), ("key", "k"), ("value", "v"), ("place_key", "r")):
@@ -78,5 +53,5 @@ def xlnet() -> Pair:
             yield f"layers.{n}.two", layer("ff.layer_norm")
         yield "output.vector.weight", theirs("lm_loss")["bias"]
 
-    sizes = {"context": CONTEXT}
-    return Pair(theirs, TEXT, weights, sizes, run=run, inputs=inputs, where=seeing, decodes=False)
+    sizes = {"hidden": 4 * WIDTH}
+    return Pair(theirs, "xlnet", weights, sizes, run=run, inputs=inputs, where=seeing, decodes=False)
