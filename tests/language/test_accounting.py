@@ -113,6 +113,30 @@ def test_published_sizes_of_models_with_experts(name: str, parameters: float, ac
     assert totals.active_parameters == pytest.approx(active, rel=0.02)
 
 
+def test_what_decoding_keeps_of_two_sequences() -> None:
+    """An encoder keeps nothing; a decoder keeps its past, and keys and values of the encoder's positions."""
+    text = """
+language: 1
+width: 64
+depth: 3
+heads: 4
+encoder:
+  causal: false
+  before: x = embed.words(source)
+  layer: x = x + attention(norm(x))
+decoder:
+  before: x = embed.words(tokens)
+  layer: |
+    x = x + attention(norm(x))
+    x = x + attention(norm(x), memory, kv_heads=2)
+output: logits = unembed.words(x)
+"""
+    made = summary(check(read_text(text), vocabulary()))
+    totals = made.data["totals"]
+    assert (totals["cache_bytes"], totals["memory_bytes"]) == (3 * 2 * 64 * 4, 3 * 2 * 32 * 4)
+    assert "and 768 bytes for each position of another sequence" in repr(made)
+
+
 def test_a_line_of_which_only_a_tap_is_read_costs_what_is_built_of_it() -> None:
     text = "h = 2 * attention.one(norm(x))\nx = x + mlp(x) + (h if layer == 2 else one.v)"
     made = counted(text, width=8, heads=2, depth=2, vocab=10)

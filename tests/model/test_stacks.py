@@ -131,3 +131,18 @@ def test_wrong_lengths_are_named(lengths: object, message: str) -> None:
     model = made(BOTH, depth=1)
     with pytest.raises(InputError, match=message):
         model(tokens(2, 8), tokens(2, 6), lengths)
+
+
+def test_what_is_kept_in_decoding_is_what_the_summary_says() -> None:
+    """Of the past and of the source, per position; a cache has room for no more than its capacity."""
+    from transformula.language.accounting import summary
+
+    model = made(BOTH, depth=3)
+    totals = summary(model.architecture, number_bytes=8).totals
+    decoding = model.start(2, 6, source=tokens(2, 8))
+    model.step(tokens(2, 6), decoding)
+    kept = [s for states in decoding.states for s in states]
+    by_kind = {"Cache": 0, "Memory": 0}
+    for state in kept:
+        by_kind[type(state).__name__] += sum(t.numel() * t.element_size() for t in (state.keys, state.values))
+    assert by_kind == {"Cache": 2 * 6 * totals.cache_bytes, "Memory": 2 * 8 * totals.memory_bytes}

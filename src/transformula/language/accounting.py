@@ -6,7 +6,8 @@
                 backward pass costs twice the forward pass. Attention is counted at the mean span: the mean number of
                 keys that a query sees, (length + 1) / 2 in a causal stack without a window
     activations bytes kept for the backward pass: what the words state, and the factors of products of streams
-    cache       bytes kept for each past position in step-by-step decoding
+    cache       bytes kept for each past position in step-by-step decoding; those of keys and values of another
+                sequence, an encoder's result, apart, for each position of that one
 
 All follow from the words' records; no tensor is made. A test holds the parameters to the built module.
 """
@@ -31,6 +32,7 @@ FIELDS = (
     "flops_backward",
     "activation_bytes",
     "cache_bytes",
+    "memory_bytes",
 )
 
 
@@ -40,7 +42,7 @@ class Costs:
 
     active_parameters is the part of the parameters that one position uses (tables count whole); embeddings the part
     that stands in tables of inputs; FLOPs are those of a token; activation_bytes those of the whole batch; cache_bytes
-    those of a position of one row.
+    those of a position of one row, memory_bytes those of a position of another sequence that the row reads.
     """
 
     parameters: int = 0
@@ -50,6 +52,7 @@ class Costs:
     flops_backward: float = 0
     activation_bytes: float = 0
     cache_bytes: float = 0
+    memory_bytes: float = 0
 
     def add(self, other: Costs, times: int = 1) -> None:
         """Add `times` times the other."""
@@ -138,6 +141,8 @@ class Summary:
             f"{_amount(totals['flops_per_token'])} FLOPs a token, forward and backward; cache of a whole row "
             f"{_bytes(totals['cache_bytes_row'])}"
         )
+        if totals["memory_bytes"]:
+            lines[-1] += f", and {_bytes(totals['memory_bytes'])} for each position of another sequence that it reads"
         return "\n".join(lines)
 
 
@@ -228,9 +233,11 @@ class Counter:
         costs.flops_forward = evaluate_text(call.word.flops, names)
         costs.flops_backward = 2 * costs.flops_forward
         costs.activation_bytes = evaluate_text(call.word.saved, names) * self.batch * self.length * self.number_bytes
-        if not _across(value, call):
-            # what is kept of another sequence does not grow with the past; a formula's inputs are kept as they come
-            inputs = sum(port not in call.word.ports for port in call.ports)
+        # a formula's inputs are kept as they come; of another sequence nothing grows with the past
+        inputs = sum(port not in call.word.ports for port in call.ports)
+        if _across(value, call):
+            costs.memory_bytes = evaluate_text(call.word.state, names) * self.number_bytes
+        elif stack.causal:
             costs.cache_bytes = (evaluate_text(call.word.state, names) + inputs) * self.number_bytes
         if call.path not in self.seen:
             self.seen.add(call.path)

@@ -123,7 +123,7 @@ class WithFormulas(Word):
     flops="4 * heads * size * (x if x > 0 else q) + 2 * kv_heads * size * "
     "((k if k > 0 else memory if memory > 0 else x) + (v if v > 0 else memory if memory > 0 else x)) "
     "+ 4 * heads * size * span",
-    state="0 if memory > 0 else 2 * kv_heads * size",
+    state="2 * kv_heads * size",
     saved="x + memory + q + k + v + 2 * heads * size + 2 * kv_heads * size + heads",
     taps={"q": "heads * size", "k": "kv_heads * size", "v": "kv_heads * size", "scores": ""},
     equation="y = W_o softmax(scale q k^T) v, with q = W_q x, k = W_k x, v = W_v x, head by head",
