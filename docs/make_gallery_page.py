@@ -239,7 +239,7 @@ def warning(found: Warning) -> str:
     return tag("div", "".join(rows), cls="note" if found.note else "warning", role="note")
 
 
-def terms(rows: Iterable[tuple[str, str]]) -> str:
+def terms(rows: Iterable[tuple[str, Any]]) -> str:
     """A list of what and its words."""
     return tag("dl", "".join(tag("dt", what) + tag("dd", said) for what, said in rows if said))
 
@@ -295,7 +295,7 @@ def article(entry: Entry) -> str:
             ("Held to be equal to", "; ".join(against)),
             ("Its sound relative", links([about["sound"]]) if "sound" in about else ""),
             ("Same wiring", ", ".join(alike)),
-            ("Nearest, by edits a layer", ", ".join(near)),
+            ("Nearest, by edits a layer", near and f"{', '.join(near)} ({said.edits:.3g} from nothing)"),
         ]
     )
     warnings = "".join(warning(w) for w in analysis.warnings)

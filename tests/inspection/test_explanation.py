@@ -96,7 +96,7 @@ def test_what_relatives_differ_in_and_the_nearest_where_there_is_none() -> None:
     assert data["differs"]["rezero"] == ["with dropout", "one scalar.gain for several calls"] and data["nearest"] == {}
     alone = explain("macaron")
     assert alone.data["relatives"] == [] and list(alone.data["nearest"])[0] == "depth-mup"
-    assert "nearest in the gallery, by edits a layer: depth-mup 6" in repr(alone)
+    assert "nearest in the gallery, by edits a layer (13 from nothing): depth-mup 6" in repr(alone)
 
 
 def test_relatives_of_warnings_have_the_gallerys_names() -> None:
@@ -110,3 +110,19 @@ def test_a_line_says_what_matters() -> None:
     assert "one branch, no skip" in repr(explain("no-skip"))
     assert "branch norm(attention(norm(x), ...))" in repr(explain("gemma3"))
     assert "depends on its weights" in repr(explain("gtrxl"))
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ("x = x + 0.5 * (norm(attention(x)) - x)", "skip x; both in one: 0.5 * (norm(attention(x)) - x)"),
+        ("x = x + sinusoids(x); x = x + mlp(norm(x))", "skip x; added sinusoids(x)"),
+        (
+            "p = sigmoid(linear(x, 1) + 1); x = x + p * mlp(norm(x))",
+            "sets p (width 1); a branch; added 1; all within sigmoid",
+        ),
+        ("x = attention(norm(x)); x = x + mlp(norm(x))", "skip x; branch mlp(norm(x))"),
+    ],
+)
+def test_terms_are_what_a_reader_calls_them(formula: str, said: str) -> None:
+    assert said in repr(explain(formula, depth=2))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .reader import KINDS as KINDS
     from .reader import Entry as Entry
     from .reader import entries as entries
     from .reader import entry as entry
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from .reader import relatives as relatives
     from .reader import search as search
 
-__all__ = ["Entry", "entries", "entry", "index", "indexed", "load", "names", "relatives", "search"]
+__all__ = ["KINDS", "Entry", "entries", "entry", "index", "indexed", "load", "names", "relatives", "search"]
 
 
 def __getattr__(name: str) -> Any:

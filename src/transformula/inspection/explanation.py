@@ -12,7 +12,7 @@ from ..language.accounting import parameters_in_words, summary
 from ..language.analysis import WIDTH, Analysis, analyse
 from ..language.canonical import formula_hash
 from ..language.diagram import draw_text
-from ..language.distance import unseen
+from ..language.distance import shape_of
 from ..language.graph import Architecture, Section
 from ..language.lines import text_of
 from ..language.model_file import FREE_NUMBERS, write_text
@@ -43,6 +43,7 @@ class Explanation:
     text       the text as a model file
     relatives  gallery entries of the same wiring, each with what its wiring key does not count (`neighbours.differs`)
     nearest    where there are none: the three nearest, with their distances in edits a layer
+    edits      how many edits a layer the wiring is away from nothing at all
     hash       of the canonical form: equal hashes are equal functions with equal names of parameters
     """
 
@@ -53,6 +54,7 @@ class Explanation:
     totals: dict[str, Any]
     relatives: list[Neighbour]
     nearest: list[Neighbour]
+    edits: float
     hash: str
 
     @property
@@ -62,12 +64,13 @@ class Explanation:
 
     @property
     def data(self) -> dict[str, Any]:
-        """As plain data: that of the analysis, and text, filled_in, totals, relatives, differs, nearest, hash."""
+        """As plain data: that of the analysis, text, filled_in, totals, relatives, differs, nearest, edits, hash."""
         more = {"text": self.text, "filled_in": self.filled_in, "totals": self.totals}
         near = {
             "relatives": [neighbour.name for neighbour in self.relatives],
             "differs": {neighbour.name: list(neighbour.differs) for neighbour in self.relatives},
             "nearest": {neighbour.name: neighbour.distance for neighbour in self.nearest},
+            "edits": self.edits,
         }
         return {**self.analysis.data, **more, **near, "hash": self.hash}
 
@@ -92,7 +95,8 @@ class Explanation:
         rows = [f"{', '.join(names)}{': ' if differs else ''}{', '.join(differs)}" for differs, names in alike.items()]
         if self.nearest:
             near = [f"{n.name} {n.distance:.3g}" for n in self.nearest]
-            rows.append(f"nearest in the gallery, by edits a layer: {', '.join(near)}")
+            said = f"by edits a layer ({self.edits:.3g} from nothing)"
+            rows.append(f"nearest in the gallery, {said}: {', '.join(near)}")
         for row in rows:
             indent = "  " if self.relatives else ""
             yield from textwrap.wrap(
@@ -115,7 +119,8 @@ class Explanation:
 
 def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
     """Explain a checked model. `vocabulary` is what it was checked with; `ascii` draws without other characters."""
-    near = neighbours(architecture, vocabulary)
+    shape = shape_of(architecture.text, vocabulary)
+    near = neighbours(architecture, shape)
     relatives = [neighbour for neighbour in near if not neighbour.distance]
     return Explanation(
         with_names(analyse(architecture, vocabulary), architecture),
@@ -125,15 +130,16 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
         summary(architecture).data["totals"],
         relatives,
         [] if relatives else one_of_each(near, 3),
+        shape.size,
         formula_hash(architecture),
     )
 
 
 def with_names(analysis: Analysis, architecture: Architecture) -> Analysis:
     """The analysis with the gallery's names of the relatives that its warnings offer."""
-    mine = unseen(architecture)
     for n, warning in enumerate(analysis.warnings):
-        offered = tuple(replace(r, names=named(r.wiring, mine)) for r in warning.relatives)
+        names = (tuple(name for name in named(r.wiring) if name != architecture.name) for r in warning.relatives)
+        offered = tuple(replace(r, names=found) for r, found in zip(warning.relatives, names, strict=True))
         analysis.warnings[n] = replace(warning, relatives=offered)
     return analysis
 

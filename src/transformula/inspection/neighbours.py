@@ -14,7 +14,7 @@ from ..language.canonical import formula_hash
 from ..language.check import check
 from ..language.diagram import difference
 from ..language.diagram.differences import Difference
-from ..language.distance import distance, shape_of, unseen
+from ..language.distance import Shape, distance, shape_of, unseen
 from ..language.graph import Architecture
 from ..language.vocabulary import Vocabulary
 
@@ -100,15 +100,16 @@ def rank(entry: gallery.Entry, mine: Mapping[str, Sequence[str]]) -> tuple[objec
     return len(differs(mine, entry.unseen)), entry.about["kind"] in LAST, entry.name
 
 
-def named(wiring: str, mine: Mapping[str, Sequence[str]], most: int = 2) -> tuple[str, ...]:
-    """The names of the entries of a wiring, by `rank`."""
+def named(wiring: str, most: int = 1) -> tuple[str, ...]:
+    """The names of the entries of a wiring, those first that are about the wiring."""
     found = [entry for entry in gallery.indexed() if entry.wiring == wiring]
-    return tuple(entry.name for entry in sorted(found, key=lambda entry: rank(entry, mine))[:most])
+    kinds = [kind for kind in gallery.KINDS if kind not in LAST] + list(LAST)
+    return tuple(e.name for e in sorted(found, key=lambda e: (kinds.index(e.about["kind"]), e.name))[:most])
 
 
-def neighbours(architecture: Architecture, vocabulary: Vocabulary) -> list[Neighbour]:
+def neighbours(architecture: Architecture, shape: Shape) -> list[Neighbour]:
     """All entries but the wiring itself, nearest first; among equals those first that differ least otherwise."""
-    shape, own, hash = shape_of(architecture.text, vocabulary), unseen(architecture), formula_hash(architecture)
+    own, hash = unseen(architecture), formula_hash(architecture)
     found: list[tuple[tuple[object, ...], Neighbour]] = []
     for entry in gallery.indexed():
         apart = distance(shape, entry.shape)
@@ -130,5 +131,5 @@ def one_of_each(found: Sequence[Neighbour], count: int) -> list[Neighbour]:
 
 def nearest(architecture: Architecture, vocabulary: Vocabulary, count: int = 5) -> Nearest:
     """The `count` nearest entries. `vocabulary` is what the model was checked with."""
-    found = neighbours(architecture, vocabulary)[:count]
+    found = neighbours(architecture, shape_of(architecture.text, vocabulary))[:count]
     return Nearest(architecture, found, check(gallery.load(found[0].name), vocabulary))

@@ -78,7 +78,8 @@ def stack_rows(reading: StackReading) -> Iterator[str]:
     for group in reading.layers:
         yield from layer_rows(group, stack.depth)
     if stack.share is not None and len(set(stack.share)) < stack.depth:
-        yield from field("weights", f"shared: {len(set(stack.share))} sets for {stack.depth} layers")
+        sets = len(set(stack.share))
+        yield from field("weights", f"shared: {sets} {'set' if sets == 1 else 'sets'} for {stack.depth} layers")
     streams = [
         f"{name} (width {width:,})" if kind == "stream" else f"{name} ({kind})"
         for name, (kind, width) in reading.carried.items()

@@ -67,6 +67,11 @@ class Shape:
         """The stacks as plain data."""
         return [[[count, graph] for count, graph in stack] for stack in self.stacks]
 
+    @property
+    def size(self) -> float:
+        """What all nodes of a layer cost, on the average, of all stacks together: the distance from nothing."""
+        return sum(_price(runs) for runs in self.stacks)
+
     @classmethod
     def read(cls, key: str, data: Sequence[Sequence[Sequence[Any]]]) -> Shape:
         """The shape that has this key and `data`."""

@@ -63,7 +63,7 @@ class Speller:
         if id(value) in self.names:
             return self.names[id(value)]
         if value.op in ("name", "input"):
-            return value.stack or value.name
+            return text_of(value.place) if value.stack and value.place is not None else value.name
         if value.op == "number":
             return f"{value.number:g}"
         if value.op == "history":
@@ -88,9 +88,9 @@ class Speller:
 
 @dataclass(frozen=True)
 class LineReading:
-    """One line. `skips` and `branches` are the terms of its sum, as written; `around` what stands around the sum;
-    `merged_by` the word that merges them in the place of a sum; `stream`: whether `name` is carried from layer to
-    layer."""
+    """One line. `skips` and `branches` are the terms of its sum, as written, `mixed` those that are both in one,
+    `added` those that are neither (numbers, positions); `around` what stands around the sum; `merged_by` the word that
+    merges them in the place of a sum; `stream`: whether `name` is carried from layer to layer."""
 
     number: int
     text: str
@@ -103,6 +103,8 @@ class LineReading:
     around: tuple[str, ...]
     merged_by: str = ""
     stream: bool = True
+    mixed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
 
     @property
     def data(self) -> dict[str, Any]:
@@ -115,6 +117,8 @@ class LineReading:
             "reads": list(self.reads),
             "skips": list(self.skips),
             "branches": list(self.branches),
+            "mixed": list(self.mixed),
+            "added": list(self.added),
             "around": list(self.around),
             "merged_by": self.merged_by,
         }
@@ -123,18 +127,23 @@ class LineReading:
         parts = [f"reads {_listed(self.reads) or 'nothing'}"]
         what = {"stream": f" (width {self.width:,})", "number": " (a number)"}.get(self.kind, f" (a {self.kind})")
         parts.append(f"sets {self.name}{what}")
-        if self.branches and (self.skips or self.merged_by):
+        if (self.branches and (self.skips or self.merged_by)) or self.mixed:
             parts.append(f"{'skip' if len(self.skips) == 1 else 'skips'} {_listed(self.skips) or 'none'}")
-            parts.append(f"{'branch' if len(self.branches) == 1 else 'branches'} {_listed(self.branches)}")
+            if self.branches:
+                parts.append(f"{'branch' if len(self.branches) == 1 else 'branches'} {_listed(self.branches)}")
+            if self.mixed:
+                parts.append(f"both in one: {_listed(self.mixed)}")
         elif self.branches:
             one = "one branch" if self.stream else "a branch"
             some = one if len(self.branches) == 1 else f"branches {_listed(self.branches)}"
             parts.append(f"{some}, no skip" if self.stream else some)
-        elif len(self.skips) > 1:
-            parts.append(f"skips {_listed(self.skips)}")
+        elif len(self.skips) > 1 or (self.skips and self.added):
+            parts.append(f"{'skip' if len(self.skips) == 1 else 'skips'} {_listed(self.skips)}")
+        if self.added:
+            parts.append(f"added {_listed(self.added)}")
         if self.merged_by:
             parts.append(f"merged by {self.merged_by}")
-        if self.around and (self.branches or len(self.skips) > 1):
+        if self.around and (self.branches or self.mixed or len(self.skips) > 1):
             parts.append(f"all within {_listed(self.around)}")
         return "; ".join(parts)
 
@@ -160,12 +169,12 @@ def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()
         if value.kind == "stream" and fresh and value.op != "name":
             inner = _opened(value, around, made, silence)
             terms, merged_by = _terms(inner, made)
-        skips: list[str] = []
-        branches: list[str] = []
+        kinds: dict[str, list[str]] = {"skip": [], "branch": [], "mixed": [], "added": []}
         for term in terms:
-            (branches if is_branch(term, silence) else skips).append(speller.brief(term))
-        if len(terms) == 1 and not branches:
-            skips = []
+            kind = "skip" if speller.names.get(id(term)) in streams else term_kind(term, silence, made)
+            kinds[kind].append(speller.brief(term))
+        if len(terms) == 1 and not kinds["branch"]:
+            kinds = dict.fromkeys(kinds, [])
         found.append(
             LineReading(
                 index + 1,
@@ -174,11 +183,13 @@ def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()
                 value.kind,
                 value.width,
                 tuple(_reads(value, speller, made)) if value.op != "number" else (),
-                tuple(skips),
-                tuple(branches),
+                tuple(kinds["skip"]),
+                tuple(kinds["branch"]),
                 tuple(around),
                 merged_by,
                 name in streams,
+                tuple(kinds["mixed"]),
+                tuple(kinds["added"]),
             )
         )
         if value.op != "number":
@@ -186,6 +197,49 @@ def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()
             speller.names[id(value)] = name
             made.add(id(value))
     return found
+
+
+def term_kind(term: Value, silence: Silence, made: Collection[int]) -> str:
+    """What a term of a sum is: "branch", "skip", "mixed" (both in one), or "added": nothing of the stream is in it.
+
+    made  what lines before have made: it is read by its name, and not looked into
+    """
+    if is_branch(term, silence):
+        return "branch"
+    if not carries(term):
+        return "added"
+    return "mixed" if has_sublayer(term) and _in_one(term, silence, made) else "skip"
+
+
+def _in_one(term: Value, silence: Silence, made: Collection[int]) -> bool:
+    """Whether a sum within a term has a branch beside what is none."""
+    waiting, seen = [term], set(made)
+    while waiting:
+        here = waiting.pop()
+        if id(here) in seen or here.op not in (*BINDING, "call") or (here.call is not None and here.call.word.sublayer):
+            continue
+        seen.add(id(here))
+        if here.op in ("add", "sub") and len({is_branch(a, silence) for a in here.args}) == 2:
+            return True
+        if here is term or here.op != "call":
+            waiting.extend(here.args)
+    return False
+
+
+def carries(term: Value) -> bool:
+    """Whether a stream is in a term, and not only its length, as in positions."""
+    waiting, seen = [term], set()
+    while waiting:
+        here = waiting.pop()
+        if id(here) in seen:
+            continue
+        seen.add(id(here))
+        if here.op in ("name", "history", "input", "list", "tap"):
+            if here.kind != "coefficient":
+                return True
+        elif here.call is None or here.call.word.kind != "input" or here.call.word.sublayer:
+            waiting.extend(here.args)
+    return False
 
 
 def is_branch(term: Value, silence: Silence) -> bool:
@@ -255,7 +309,7 @@ def _reads(value: Value, speller: Speller, made: set[int]) -> list[str]:
             found.setdefault(speller.names[id(here)])
             continue
         if here.op in ("name", "input"):
-            found.setdefault(speller.spell(here))
+            found.setdefault(here.stack or here.name)
         elif here.op == "history":
             found.setdefault(_history(here))
         waiting.extend(here.args)

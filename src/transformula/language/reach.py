@@ -183,5 +183,5 @@ def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:
     if score is not None and getattr(score, "ordered", False):
         return "scores", f"the score formula {score.name}"
     if word.kind == "positions" and (word.ordered or (word.back and "window" not in options)):
-        return "recurrent", call.name
+        return "recurrent", call.name if call.name == word.name else f"{call.name} ({word.name})"
     return "", ""

@@ -118,7 +118,7 @@ def read_stack(stack: Stack, architecture: Architecture) -> StackReading:
     gains = []
     for name in streams:
         last = silence.state.get(name)
-        why = last.why if isinstance(last, Unknown) else "its parts point in directions that are not compared"
+        why = last.why if isinstance(last, Unknown) else "it adds up vectors of different directions"
         gains.append(gain_of(name, [s.get(name) for s in one], [s.get(name) for s in two], why))
     read = {v.name for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}
     setters: dict[str, list[int]] = {}

@@ -135,33 +135,44 @@ def trunk_of(section: Section, silence: Silence, streams: Sequence[str]) -> Trun
 def fewest_norms(stack: Stack) -> dict[str, int]:
     """Stream -> on how many norms the way with the fewest comes, from what enters the first layer to what leaves the
     last; through history too, and past no sublayer. Streams without such a way are left out."""
+    return fewest(stack.layers, norm=1, sublayer=math.inf)
+
+
+def fewest_sublayers(section: Section) -> dict[str, int]:
+    """Stream -> how many sublayers of one layer no way through it avoids."""
+    return fewest([section], norm=0, sublayer=1)
+
+
+def fewest(sections: Sequence[Section], norm: float, sublayer: float) -> dict[str, int]:
+    """Name -> the toll of the cheapest way to it through some layers, where norms and sublayers cost so much."""
     state: dict[str, float] = {}
     past: dict[tuple[str, int], float] = {}
-    for section in stack.layers:
+    for section in sections:
         here: dict[int, float] = {}
         for value in section.values:
-            here[id(value)] = _norms_above(value, here, state, past)
+            if value.op in ("name", "history"):
+                key = (value.name, int(value.number))
+                paid = state.get(value.name, 0) if value.op == "name" else past.get(key, 0)
+                here[id(value)] = math.inf if value.stack or value.kind != "stream" else paid
+                continue
+            ways = (here.get(id(a), math.inf) for a in value.args if a.op != "number")
+            here[id(value)] = min(ways, default=math.inf) + _toll(value, norm, sublayer)
         for name, value in section.leaves.items():
             state[name] = here.get(id(value), math.inf)
-        past |= {(name, section.number): count for name, count in state.items()}
-    return {name: int(count) for name, count in state.items() if math.isfinite(count)}
+        past |= {(name, section.number): toll for name, toll in state.items()}
+    return {name: int(toll) for name, toll in state.items() if math.isfinite(toll)}
 
 
-def _norms_above(
-    value: Value, here: Mapping[int, float], state: Mapping[str, float], past: Mapping[tuple[str, int], float]
-) -> float:
-    """On the way to a value, given those before it; infinite where none passes."""
+def _toll(value: Value, norm: float, sublayer: float) -> float:
+    """What it costs to pass a value; what weighs a stream (a gate, a coefficient) is no way for it."""
     call = value.call
-    if value.op in ("name", "history"):
-        if value.stack or value.kind != "stream":
-            return math.inf
-        return state.get(value.name, 0) if value.op == "name" else past.get((value.name, int(value.number)), 0)
-    if value.op == "tap" or (call is not None and (call.word.sublayer or call.word.kind in ("gate", "coefficient"))):
-        weighed = call is not None and call.word.kind == "gate" and len(call.streams) > 1
-        if not weighed:
-            return math.inf
-    above = min((here.get(id(a), math.inf) for a in value.args if a.op != "number"), default=math.inf)
-    return above + (call is not None and call.word.kind == "norm")
+    if call is None:
+        return sublayer if value.op == "tap" else 0
+    if call.word.sublayer:
+        return sublayer
+    if call.word.kind == "coefficient" or (call.word.kind == "gate" and len(call.streams) < 2):
+        return math.inf
+    return norm if call.word.kind == "norm" else 0
 
 
 @dataclass(frozen=True)

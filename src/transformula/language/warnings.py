@@ -17,10 +17,10 @@ from .graph import Architecture, Section, Value
 from .lines import is_branch
 from .parser import parse
 from .reading import Layers, StackReading
-from .silence import Silence
+from .silence import Known, Silence
 from .syntax import Call as CallNode
 from .syntax import Name, walk
-from .trunk import fewest_norms, line_of, own_place
+from .trunk import fewest_norms, fewest_sublayers, has_sublayer, line_of, own_place
 from .vocabulary import Vocabulary
 from .warning_table import Relative, Warning
 
@@ -126,7 +126,7 @@ def skipless(adviser: Adviser) -> Iterator[Warning]:
             if line.branches and not line.skips and not any(b.isidentifier() for b in line.branches)
         ]
         last = [line.number - 1 for line in group.lines if line.name == stream][-1:]
-        for lines in (bare, last):
+        for lines in (bare, bare[:1], last):
             if not relatives:
                 new = rewrite.added_skips(formula, stream, lines)
                 relatives = adviser.in_layer("no-skip", group, new, holds, "a skip around each branch")
@@ -134,7 +134,12 @@ def skipless(adviser: Adviser) -> Iterator[Warning]:
         what = f"{stream} passes only through sublayers"
         if len(adviser.reading.layers) > 1:
             what += f" in {group.title}"
-        yield Warning("no-skip", what, where, line, tuple(relatives), adviser.others("pre-norm"))
+        least = fewest_sublayers(section).get(stream, 0)
+        sublayers = sum(v.call is not None and v.call.word.sublayer for v in section.calls())
+        note = 0 < 2 * least <= sublayers
+        more = f"Here a way passes only {least} of the {sublayers} sublayers of a layer." if note else ""
+        entries = adviser.others("pre-norm")
+        yield Warning("no-skip", what, where, line, tuple(relatives), entries, more, note)
 
 
 def normed(adviser: Adviser) -> Iterator[Warning]:
@@ -161,10 +166,13 @@ def normed(adviser: Adviser) -> Iterator[Warning]:
         if passed and not around:
             what += f"; {passed} {'norm' if passed == 1 else 'norms'} on the way through {adviser.stack.depth} layers"
         weight = max(weights(norms, section, group.silence), default=0.0)
-        note = around or weight > WEIGHED
+        calibrated = "calibrate" in adviser.text.hooks
+        note = around or weight > WEIGHED or calibrated
         more = ""
         if around:
             more = f"Here a way through history passes only {passed} of them, however deep the stack is."
+        elif calibrated:
+            more = "Here the hook `calibrate` weighs the skips before training, which spares the gradient."
         elif note:
             more = f"Here the skip under the norm weighs {number(weight)} to the branch's 1, which spares the gradient."
         relatives: list[Relative] = []
@@ -199,7 +207,8 @@ def look_alike(adviser: Adviser, group: Layers, formula: rewrite.Formula) -> str
 
 
 def weights(norms: Sequence[Value], section: Section, silence: Silence) -> Iterator[float]:
-    """How large the skip is, against the stream that enters, where a norm stands around a sum with a branch."""
+    """How large the skip is, beside what its branches weigh and the stream that enters, where a norm stands around a
+    sum with a branch."""
     for norm in norms:
         inner = norm.args[0]
         if inner.op not in ("add", "sub") or line_of(section, inner.place) != line_of(section, norm.place):
@@ -207,8 +216,25 @@ def weights(norms: Sequence[Value], section: Section, silence: Silence) -> Itera
         size = silence.directions.size(silence.of(inner))
         entering = [silence.directions.size(silence.of(v)) for v in section.reads.values() if v.kind == "stream"]
         largest = max((e for e in entering if e), default=None)
-        if size and largest:
-            yield size / largest
+        branch = max(factors(inner, 1.0, silence), default=1.0)
+        if size and largest and branch:
+            yield size / largest / branch
+
+
+def factors(value: Value, factor: float, silence: Silence) -> Iterator[float]:
+    """The factors of the branches of a sum, as numbers and coefficients start."""
+    if value.op in ("add", "sub", "neg"):
+        for argument in value.args:
+            yield from factors(argument, factor, silence)
+    elif value.op in ("mul", "div"):
+        left, right = (silence.of(a) for a in value.args)
+        weight = right.constant if isinstance(right, Known) else None
+        if weight:
+            yield from factors(value.args[0], factor * (weight if value.op == "mul" else 1 / weight), silence)
+        elif value.op == "mul" and isinstance(left, Known) and left.constant:
+            yield from factors(value.args[1], factor * left.constant, silence)
+    elif has_sublayer(value) and is_branch(value, silence):
+        yield abs(factor)
 
 
 def on_trunk(kind: str, code: str) -> Callable[[Adviser], Iterator[Warning]]:
