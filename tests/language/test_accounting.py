@@ -134,7 +134,7 @@ output: logits = unembed.words(x)
     made = summary(check(read_text(text), vocabulary()))
     totals = made.data["totals"]
     assert (totals["cache_bytes"], totals["memory_bytes"]) == (3 * 2 * 64 * 4, 3 * 2 * 32 * 4)
-    assert "and 768 bytes for each position of another sequence" in repr(made)
+    assert "and 768 B for each position of another sequence" in repr(made)
 
 
 def test_a_line_of_which_only_a_tap_is_read_costs_what_is_built_of_it() -> None:
