@@ -27,6 +27,7 @@ TEXTS = {
     "decay(s, h, i, j)": "s = s * (1 - 2 ** (-h)) ** (i - j)",
     "learned(s, h, i, j)": "s = s + table(h, min(i - j, 5))",
     "twice(s, h, i, j)": "d = i - j\ns = s * exp(table(h, min(d, 3))) + table((h - 1) // 2, d)",
+    "kerple(s, h, i, j)": "s = s - exp(table(h, 1)) * log(1 + exp(table(h, 2)) * (i - j))",
     "inputs(s, h, i, j)": "s = s + h * (rank(j) - rank(i)) if document(i) == document(j) else s - 1",
     "soft(s, h)": "s = max(min(s, 2), -h)",
     "band(i, j)": "m = i - j < 4 and (i - j) % 3 != 1",
@@ -65,6 +66,8 @@ def new_score(name: str, module: Any, s: Tensor, h: int, i: int, j: int, inputs:
             return s + module.table[h - 1, min(i - j, 5) - (0 if module.causal else -39)]
         case "twice":
             return s * module.table[h - 1, min(i - j, 3)].exp() + module.table_2[(h - 1) // 2, i - j]
+        case "kerple":
+            return s - module.table[h - 1, 0].exp() * torch.log(1 + module.table_2[h - 1, 0].exp() * (i - j))
         case "inputs":
             return s + h * float(rank[j] - rank[i]) if document[i] == document[j] else s - 1
         case "soft":
@@ -156,7 +159,7 @@ def table_of(module: Any) -> Any:
 
 
 CASES: list[dict[str, Any]] = [
-    *[{"score": name} for name in ("alibi", "decay", "learned", "twice", "inputs", "soft")],
+    *[{"score": name} for name in ("alibi", "decay", "learned", "twice", "kerple", "inputs", "soft")],
     *[{"mask": name} for name in ("band", "heads", "same", "strict")],
     {"score": "alibi", "mask": "band"},
     {"score": "alibi", "mask": "strict", "window": 4},
