@@ -60,7 +60,7 @@ CLOSING = """\
 ## Where an installed reference is wrong
 
 Each is shown by [a test](../../tests/peers/test_defects.py), which fails when a later version is repaired; beside it
-one shows that ours is right.
+one shows what ours does.
 
 - x-transformers, `orthog_residual=True`: the projection takes all positions as one vector, so a causal decoder sees the
   future. [orthogonal](gallery.md#orthogonal) projects position by position; for one position they are equal.
@@ -68,6 +68,8 @@ one shows that ours is right.
   sees all positions, and a causal stack refuses it.
 - x-transformers, `num_residual_streams=4`: the mixing matrix is all ones, so each sublayer multiplies the streams by
   their number: a million times in six layers.
+- transformers, `ReformerModelWithLMHead`: the output's bias is a parameter that nothing adds. What nothing reads, ours
+  refuses.
 - PyTorch, `nn.Transformer`: a last norm also where every layer ends with one. In ours `after` is what is written there.
 """
 

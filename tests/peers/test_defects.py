@@ -14,6 +14,7 @@ from tests.invariants.harness import built, tokens
 from tests.peers.carry import in_double, randomise
 from tests.peers.case import CONTEXT, HEADS, VOCAB, WIDTH, ids
 from transformula import Model
+from transformula.errors import InputError
 
 REPAIRED = "it was repaired in this version: compare it with ours in tests/peers/cases, and take this test out"
 
@@ -59,8 +60,6 @@ def test_x_transformers_mean_split_residual_sees_the_future() -> None:
 
 
 def test_ours_refuses_a_mean_in_a_causal_stack() -> None:
-    from transformula.errors import InputError
-
     with pytest.raises(InputError, match="mean"):
         Model("a = attention(norm(x)); x = x + 0.03 * (a - mean(a)); x = x + mlp(norm(x))", depth=2, width=16, heads=2)
 
@@ -106,3 +105,19 @@ def test_pytorch_adds_a_second_last_norm() -> None:
     assert isinstance(post.encoder.layers[-1].norm2, nn.LayerNorm)
     names = [name for name, _ in built("post-norm").named_parameters()]
     assert not [name for name in names if name.startswith("after.")]
+
+
+def test_transformers_reformer_has_a_bias_that_nothing_adds() -> None:
+    """It is trained, saved and loaded, and does nothing. In ours what nothing reads is an error."""
+    from tests.peers.case import cases
+
+    theirs = cases()["reformer"].make().theirs.eval()
+    with torch.no_grad():
+        before = theirs(ids(), use_cache=False).logits
+        theirs.lm_head.bias.fill_(7.0)
+        assert torch.equal(theirs(ids(), use_cache=False).logits, before), REPAIRED
+
+
+def test_ours_refuses_what_nothing_reads() -> None:
+    with pytest.raises(InputError, match="never read"):
+        Model("b = vector(0); x = x + attention(norm(x)); x = x + mlp(norm(x))", depth=2, width=16, heads=2)
