@@ -160,7 +160,7 @@ class WordCalls(Expressions):
         whose = record.sequence
         if whose not in ("first", "own", "none"):
             whose = expression(record, whose, environment, node.place)
-        sequence = first.sequence if whose == "first" and first else ""
+        sequence = common_sequence(record, streams, node.place) if whose == "first" else ""
         if whose == "own":
             sequence = f"{name}.{len(scope.section.values)}.{scope.section.title}"
         kind = record.value
@@ -483,3 +483,19 @@ class _Shown(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         return self.environment.get(key, f"{{{key}}}")
+
+
+def common_sequence(record: WordRecord, streams: Sequence[tuple[str, Value]], place: Place) -> str:
+    """The sequence of a word's result, where that is its streams'. What reads position by position reads one sequence,
+    as a sum does; attention that of its queries, and its keys and values are of one, too."""
+    found = [value.sequence for _, value in streams]
+    if record.kind in ("positions", "scores", "input"):
+        alone = dict(streams)
+        if {"k", "v"} <= alone.keys() and alone["k"].sequence != alone["v"].sequence:
+            names = [alone[name].sequence or "none" for name in ("k", "v")]
+            raise FormulaError("sequences", place, left=names[0], right=names[1])
+        return found[0] if found else ""
+    known = list(dict.fromkeys(s for s in found if s))
+    if len(known) > 1:
+        raise FormulaError("sequences", place, left=known[0], right=known[1])
+    return known[0] if known else ""
