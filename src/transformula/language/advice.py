@@ -120,9 +120,10 @@ class Adviser:
             again = self.left(ended, holds)
             if again is not None and len(again) < len(left):
                 made, left = ended, again
-        if left is None or code in left:
+        changed = self.changed(made)
+        if left is None or code in left or not changed:  # a text is no relative of itself
             return []
-        return [Relative(self.changed(made), words, left, made, wiring_key_of(made, self.vocabulary))]
+        return [Relative(changed, words, left, made, wiring_key_of(made, self.vocabulary))]
 
     def left(self, made: ModelText, holds: Callable[[StackReading], bool]) -> tuple[str, ...] | None:
         """The warnings of a changed text; None if it does not check, or what should hold does not."""
