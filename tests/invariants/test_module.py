@@ -30,12 +30,14 @@ from transformula.words import vocabulary
 
 STRUCTURES = ["pre-norm", "skip-2", "unet", "attention-residuals", "value-residual", "gemma3", "hyper-connections"]
 """Entries that differ in structure: one stream, norms on it, history, lists of history, taps, rotary and windows,
-several streams."""
+several streams. In `MORE`, besides wirings: several stacks, shared layers, experts, scores as values and as formulas,
+convolutions and recurrences, images."""
 
 MORE = [
     "no-skip", "post-norm", "sandwich", "normformer", "deepnorm", "mix-ln", "residual", "b2t", "hybridnorm", "dyt",
     "rezero", "highway", "gtrxl", "laurel", "orthogonal", "sandwich-order", "reversible", "dlcl", "denseformer", "gpt2",
-    "mhc", "frac-connections", "mudd",
+    "mhc", "frac-connections", "mudd", "vaswani", "transparent-attention", "albert", "mixtral", "t5", "mpt", "xlnet",
+    "realformer", "retnet", "conformer", "residual-lstm", "linear-transformer", "vit", "clip",
 ]  # fmt: skip
 
 
