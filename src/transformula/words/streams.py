@@ -107,16 +107,19 @@ class _Connection(Word):
         scale: Tensor | None = self.scale
         if self.weight is None or scale is None:
             return [self.precise(part) for part in torch.split(static.unsqueeze(0), self.sizes, -1)]
-        if self.each:
-            made = unit_linear(x, self.weight, self.eps).tanh()
-        else:
-            made, static, scale = (
-                self.precise(t) for t in (unit_linear(x.flatten(1), self.weight, self.eps), static, scale)
-            )
-        if len(self.sizes) == 1:
-            return [torch.addcmul(static, made, scale)]
-        parts = zip(torch.split(static, self.sizes, -1), torch.split(made, self.sizes, -1), scale.unbind(), strict=True)
-        return [torch.addcmul(*part) for part in parts]
+        made = unit_linear(x if self.each else x.flatten(1), self.weight, self.eps)
+        if not self.each:
+            made, static, scale = self.precise(made), self.precise(static), self.precise(scale)
+        elif self.kind == "hc":
+            made = made.tanh()
+        parts = torch.split(made, self.sizes, -1)
+        if self.kind == "frac":
+            # part by part: Inductor (2.13, CPU) makes a wrong gradient of what is multiplied by one part of a tanh
+            parts = tuple(part.tanh() for part in parts)
+        if len(parts) == 1:
+            return [torch.addcmul(static, parts[0], scale)]
+        each = zip(torch.split(static, self.sizes, -1), parts, scale.unbind(), strict=True)
+        return [torch.addcmul(*part) for part in each]
 
     def precise(self, logits: Tensor) -> Tensor:
         """In float32 or better, where what follows is no plain product."""
