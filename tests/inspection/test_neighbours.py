@@ -27,18 +27,20 @@ def test_a_model_is_taken_too_and_its_own_entry_is_left_out() -> None:
 
 
 def test_what_differs_is_said_from_the_side_of_the_entry() -> None:
-    plain = {"norms": ["layernorm"], "chance": [], "shared": []}
-    other = {"norms": ["rmsnorm"], "chance": ["dropout"], "shared": ["layers", "scalar.gain"]}
+    plain = {"norms": ["layernorm"], "chance": [], "scores": [], "shared": []}
+    other = {"norms": ["rmsnorm"], "chance": ["dropout"], "scores": ["alibi"], "shared": ["layers", "norm.a", "norm.b"]}
     assert differs(plain, plain) == ()
     assert differs(plain, other) == (
         "its norm is rmsnorm",
         "with dropout",
+        "with the formula alibi",
         "its layers share weights",
-        "one scalar.gain for several calls",
+        "one norm.a and one norm.b for several calls",
     )
     assert differs(other, plain) == (
         "its norm is layernorm",
         "without dropout",
+        "without the formula alibi",
         "each layer has weights of its own",
         "each call has weights of its own",
     )

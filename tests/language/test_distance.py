@@ -182,13 +182,22 @@ def test_a_hundred_entries_are_ranked_without_waiting() -> None:
 
 def test_what_the_key_leaves_out() -> None:
     texts = {
-        PRE: {"norms": ["layernorm"], "chance": [], "shared": []},
+        PRE: {"norms": ["layernorm"], "chance": [], "scores": [], "shared": []},
         "x = x + dropout(scalar.gain(0) * attention(x), 0.1); x = x + scalar.gain() * mlp(dyt(x))": {
             "norms": ["dyt"],
             "chance": ["dropout"],
+            "scores": [],
             "shared": ["scalar.gain"],
         },
-        "heads: 4\ndepth: 4\nshare: 0\nlayer: x = x + mlp(x)": {"norms": [], "chance": [], "shared": ["layers"]},
+        "heads: 4\ndepth: 4\nshare: 0\nlayer: x = x + mlp(x)": {
+            "norms": [],
+            "chance": [],
+            "scores": [],
+            "shared": ["layers"],
+        },
     }
+    alibi = "heads: 4\nwords:\n  alibi(s, h, i, j): s = s - 2 ** (-8 * h / heads) * (i - j)\n"
+    alibi += "layer: x = x + attention(x, score=alibi)"
+    texts[alibi] = {"norms": [], "chance": [], "scores": ["alibi"], "shared": []}
     for formula, wanted in texts.items():
         assert unseen(check(text_of(formula), vocabulary())) == wanted

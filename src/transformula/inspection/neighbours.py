@@ -76,22 +76,27 @@ class Nearest:
         return self.text()
 
 
+def beside(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]], what: str) -> list[str]:
+    """What one has and the other has not."""
+    return [name for name in one.get(what, ()) if name not in other.get(what, ())]
+
+
 def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """What an entry of the same wiring has that mine has not, or the other way, in words; see `distance.unseen`."""
     found: list[str] = []
     norms = list(theirs.get("norms", ()))
     if norms != list(mine.get("norms", ())) and norms:
         found.append(f"its norm is {' and '.join(norms)}")
-    for word in theirs.get("chance", ()):
-        if word not in mine.get("chance", ()):
-            found.append(f"with {word}")
-    found += [f"without {word}" for word in mine.get("chance", ()) if word not in theirs.get("chance", ())]
-    for name in theirs.get("shared", ()):
-        if name not in mine.get("shared", ()):
-            found.append("its layers share weights" if name == "layers" else f"one {name} for several calls")
-    for name in mine.get("shared", ()):
-        if name not in theirs.get("shared", ()):
-            found.append(f"{'each layer' if name == 'layers' else 'each call'} has weights of its own")
+    for what, word in (("chance", ""), ("scores", "the formula ")):
+        more, less = beside(theirs, mine, what), beside(mine, theirs, what)
+        found += [f"with {word}{' and '.join(more)}"] if more else []
+        found += [f"without {word}{' and '.join(less)}"] if less else []
+    more, less = beside(theirs, mine, "shared"), beside(mine, theirs, "shared")
+    found += ["its layers share weights"] if "layers" in more else []
+    more = [name for name in more if name != "layers"]
+    found += [f"one {' and one '.join(more)} for several calls"] if more else []
+    found += ["each layer has weights of its own"] if "layers" in less else []
+    found += ["each call has weights of its own"] if any(name != "layers" for name in less) else []
     return tuple(found)
 
 

@@ -2,7 +2,7 @@
 
     shape(check(text, vocabulary))     -> Shape: the wiring without what the wiring key leaves out, as short plain data
     distance(shape, other)             -> 0 if the wiring keys are equal, else how many edits a layer, on the average
-    unseen(check(text, vocabulary))    -> what the key leaves out and a reader wants to know: norms, chance, sharing
+    unseen(check(text, vocabulary))    -> what the key leaves out and a reader wants to know: norms, sharing ...
 
 A layer's graph is taken as the wiring key takes it (`canonical.py`): definitions opened, sums and products flattened
 and sorted, kinds of norm merged, words of chance, labels, options and sizes gone, carried names by order of appearance.
@@ -107,10 +107,12 @@ def unseen(architecture: Architecture) -> dict[str, list[str]]:
 
     norms   the kinds of norm
     chance  the words of chance
+    scores  the formulas over scores and masks, by name
     shared  modules that stand for several calls of a layer ("scalar.gain"), and "layers" where these share weights
     """
     norms: set[str] = set()
     chance: set[str] = set()
+    scores: set[str] = set()
     shared: set[str] = set()
     for stack in architecture.stacks:
         if stack.share is not None and len(set(stack.share)) < stack.depth:
@@ -119,9 +121,12 @@ def unseen(architecture: Architecture) -> dict[str, list[str]]:
             calls = [v.call for v in section.calls() if v.call is not None]
             norms |= {UNDEFINED.get(c.word.name, c.word.name) for c in calls if c.word.kind == "norm"}
             chance |= {c.word.name for c in calls if c.word.kind == "chance"}
+            given = (c.options.get(option) for c in calls for option in ("score", "mask"))
+            scores |= {str(formula.name) for formula in given if formula is not None and hasattr(formula, "name")}
             paths = Counter(c.path for c in calls if c.word.parameters)
             shared |= {f"{c.name}.{c.label}" if c.label else c.role for c in calls if paths[c.path] > 1}
-    return {"norms": sorted(norms), "chance": sorted(chance), "shared": sorted(shared)}
+    found = {"norms": norms, "chance": chance, "scores": scores, "shared": shared}
+    return {what: sorted(names) for what, names in found.items()}
 
 
 class _Nodes:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .graph import OPERATIONS, Section, Value
+from .messages import FormulaError
+from .parser import parse
+from .rewrite import changed, spell
 from .silence import ZERO, Silence, Unknown
-from .source import Place
+from .source import Place, Source
+from .syntax import Call as CallNode
+from .syntax import Name, Node
 from .trunk import has_sublayer, line_of, own_place
 
 BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
 """How tightly an operation binds, for brackets."""
+
+RUNS = 6
+"""More runs of layers are not listed one by one."""
 
 LONGEST = 56
 """Terms of more characters are listed without options for a person, and cut if they still have more."""
@@ -32,31 +40,6 @@ class Speller:
     def __init__(self, section: Section) -> None:
         self.source = section.lines[0][0].source if section.lines else None
         self.names: dict[int, str] = {}
-        self.short = False
-
-    def brief(self, value: Value) -> str:
-        """The value's text; if it is long, calls without their options: `attention(norm(x), ...)`."""
-        text = self.spell(value, 1)
-        if len(text) > LONGEST:
-            self.short = True
-            text = self.spell(value, 1)
-            self.short = False
-        return text
-
-    def shortened(self, value: Value) -> str:
-        """A call with its streams only; `...` stands for what else is written in it."""
-        call = value.call
-        assert call is not None
-        streams = [a for a in value.args[: len(call.streams)] if a.op not in ("list", "number")]
-        name = f"{call.name}{'.' + call.label if call.label else ''}"
-        self.short = False
-        whole = f"{name}({', '.join(self.spell(a) for a in streams)})"
-        self.short = True
-        inside = [self.spell(a) for a in streams]
-        place = own_place(value)
-        if place is None or text_of(place) != whole:
-            inside.append("...")
-        return f"{name}({', '.join(inside)})"
 
     def spell(self, value: Value, outer: int = 0) -> str:
         """The value's text. `outer`: how tightly what it stands in binds."""
@@ -71,8 +54,6 @@ class Speller:
         if value.op == "tap":
             return f"{self.spell(value.args[0], 9).split('(')[0]}.{value.name}"
         place = own_place(value)
-        if self.short and value.op == "call" and not value.frames:
-            return self.shortened(value)
         if value.op == "call" or value.frames:
             return text_of(place) if place is not None else value.name
         binding = BINDING.get(value.op, 9)
@@ -84,6 +65,24 @@ class Speller:
             sign = OPERATIONS.get(value.op, value.op)
             text = f"{self.spell(left, binding)} {sign} {self.spell(right, tighter)}"
         return f"({text})" if binding < outer else text
+
+
+def brief(text: str) -> str:
+    """A term's text; if it is long, its calls without their options: `attention(norm(x), ...)`."""
+    if len(text) <= LONGEST:
+        return text
+    try:
+        (line,) = parse(Source("a term", f"x = {text}"))
+    except FormulaError:
+        return text
+
+    def less(node: Node) -> Node | None:
+        if not isinstance(node, CallNode) or not node.options:
+            return None
+        items = (*(changed(item, less) for item in node.items), Name(node.place, "..."))
+        return replace(node, items=items, options=())
+
+    return spell(changed(line.value, less))
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()
         kinds: dict[str, list[str]] = {"skip": [], "branch": [], "mixed": [], "added": []}
         for term in terms:
             kind = "skip" if speller.names.get(id(term)) in streams else term_kind(term, silence, made)
-            kinds[kind].append(speller.brief(term))
+            kinds[kind].append(brief(speller.spell(term, 1)))
         if len(terms) == 1 and not kinds["branch"]:
             kinds = dict.fromkeys(kinds, [])
         found.append(
@@ -322,11 +321,12 @@ def _history(value: Value) -> str:
 
 
 def spans(numbers: list[int]) -> str:
-    """'0-3, 7' of whole numbers in order."""
+    """'0-3, 7' of whole numbers in order; of many runs the first and the last."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
             runs[-1][1] = number
         else:
             runs.append([number, number])
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in runs]
+    return ", ".join(shown if len(shown) <= RUNS else [*shown[:3], "...", shown[-1]])

@@ -14,7 +14,7 @@ from . import rewrite
 from .advice import Adviser, calm, settled, with_layer
 from .gain import Gain, number
 from .graph import Architecture, Section, Value
-from .lines import is_branch
+from .lines import is_branch, spans
 from .parser import parse
 from .reading import Layers, StackReading
 from .silence import Known, Silence
@@ -100,13 +100,34 @@ def skips_of(adviser: Adviser, group: Layers, index: int) -> list[tuple[str, Any
     return found
 
 
+def blocked_by_sublayers(group: Layers) -> list[str]:
+    """The streams that pass only through sublayers."""
+    trunk = group.trunk
+    read = {v.name for v in trunk.section.reads.values()}
+    return [n for n in trunk.plain if not trunk.plain[n] and not trunk.normed[n] and n in read]
+
+
+def blocked_by_norms(group: Layers) -> list[str]:
+    """The streams that pass only through norms, if no stream passes without one."""
+    trunk = group.trunk
+    on = [n for n in trunk.plain if trunk.normed[n] and not trunk.plain[n]]
+    return [] if any(trunk.plain.values()) else on
+
+
+def of_layers(adviser: Adviser, group: Layers, fault: Callable[[Layers], list[str]]) -> str:
+    """' in layers 1-3': those of a group's formula that have its fault; '' if these are all layers."""
+    alike = [g for g in adviser.reading.layers if g.formula == group.formula and fault(g)]
+    numbers = sorted(n for g in alike for n in g.numbers)
+    if len(numbers) == adviser.stack.depth:
+        return ""
+    return f" in layer{'s' if len(numbers) > 1 else ''} {spans(numbers)}"
+
+
 def skipless(adviser: Adviser) -> Iterator[Warning]:
     """no-skip."""
     done: set[str] = set()
     for group in adviser.reading.layers:
-        trunk = group.trunk
-        read = {v.name for v in trunk.section.reads.values()}
-        lost = [n for n in trunk.plain if not trunk.plain[n] and not trunk.normed[n] and n in read]
+        lost = blocked_by_sublayers(group)
         if not lost or group.formula in done:
             continue
         done.add(group.formula)
@@ -131,9 +152,7 @@ def skipless(adviser: Adviser) -> Iterator[Warning]:
                 new = rewrite.added_skips(formula, stream, lines)
                 relatives = adviser.in_layer("no-skip", group, new, holds, "a skip around each branch")
         where, line = adviser.where(group, index)
-        what = f"{stream} passes only through sublayers"
-        if len(adviser.reading.layers) > 1:
-            what += f" in {group.title}"
+        what = f"{stream} passes only through sublayers{of_layers(adviser, group, blocked_by_sublayers)}"
         least = fewest_sublayers(section).get(stream, 0)
         sublayers = sum(v.call is not None and v.call.word.sublayer for v in section.calls())
         note = 0 < 2 * least <= sublayers
@@ -146,9 +165,8 @@ def normed(adviser: Adviser) -> Iterator[Warning]:
     """norm-on-trunk."""
     done: set[str] = set()
     for group in adviser.reading.layers:
-        trunk = group.trunk
-        on = [n for n in trunk.plain if trunk.normed[n] and not trunk.plain[n]]
-        if not on or any(trunk.plain.values()) or group.formula in done:
+        trunk, on = group.trunk, blocked_by_norms(group)
+        if not on or group.formula in done:
             continue
         done.add(group.formula)
         section = adviser.section(group)
@@ -157,9 +175,7 @@ def normed(adviser: Adviser) -> Iterator[Warning]:
         gain = adviser.gain(on[0])
         size = gain.size if gain is not None and gain.kind == "normed" else None
         formula = adviser.formula(group)
-        what = f"a norm stands on the stream {' and '.join(on)}"
-        if len(adviser.reading.layers) > 1:
-            what += f" in {group.title}"
+        what = f"a norm stands on the stream {' and '.join(on)}{of_layers(adviser, group, blocked_by_norms)}"
         passed = fewest_norms(adviser.stack).get(on[0])
         layers = sum(len(g.numbers) for g in adviser.reading.layers if g.formula == group.formula)
         around = passed is not None and passed < layers
