@@ -1,0 +1,247 @@
+"""Batches of rows of like lengths under a budget of tokens, as a pure function of (seed, step, micro-batch).
+
+A layout puts rows into pools by their lengths: all rows are one pool at first, and a pool is cut in two, along the
+side and at the length where the cut saves the most padding, as long as both parts fill a batch. There are a few
+layouts, with cuts a little apart and equal lengths in other orders, and the epochs take turns with them. In an epoch
+each pool is permuted with a key of its own and dealt out to batches, and the batches of all pools are visited in a
+keyed order. So each row is seen once an epoch, and with others in the next; how many batches an epoch has is known
+beforehand, and any batch can be asked for by its number: to resume needs only the step.
+
+    round of epochs = as many as there are layouts;  round, place = divmod(batch's number, batches of all layouts)
+    batch = slot Permutation(batches of the epoch, seed, epoch)(place in the epoch)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from ..errors import ConfigError, DataError
+from .order import Permutation, key
+
+LAYOUTS = 4
+"""Ways to put the rows into pools, with which the epochs take turns."""
+
+APART = 0.03
+"""By how much the padding that a cut leaves is misjudged at random, so that layouts differ."""
+
+WORTH = 0.3
+"""What one batch more costs, as a share of a full one's tokens: it is weighed against the padding that it saves."""
+
+FULL = 0.9
+"""How much of a batch each part of a cut fills at least."""
+
+COUNTED = ("padded", "filled")
+LONGEST, BOTH = "longest", "all"
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What an epoch's batches hold.
+
+    share    real tokens among all positions of the batches, padding included; of each side, and "all" of them
+    rows     of a batch: fewest, mean, most
+    """
+
+    batches: int
+    share: dict[str, float]
+    rows: tuple[int, float, int]
+
+    def __str__(self) -> str:
+        sides = ", ".join(f"{name} {100 * part:.1f} %" for name, part in self.share.items())
+        fewest, mean, most = self.rows
+        return f"{self.batches:,} batches of {fewest} to {most} rows ({mean:.1f}); real tokens: {sides}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rows put into pools.
+
+    order    (rows,) pool after pool
+    first    (pools + 1,) where each pool begins in `order`, and the end
+    batches  (pools + 1,) the number of each pool's first batch, and how many there are
+    """
+
+    order: np.ndarray
+    first: np.ndarray
+    batches: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """Batches of all pools."""
+        return int(self.batches[-1])
+
+
+class Buckets:
+    """Batches of rows of like lengths.
+
+    lengths     tokens of each row, (rows,) a side, with all that will be in the batch: {"source": ..., "target": ...}
+    budget      tokens of a batch
+    side        which tokens count: those of one side, by its name; "longest": of the longer side, row for row;
+                "all": of all sides together
+    counted     "padded": rows times the longest of the batch, padding included, never more than the budget;
+                "filled": real tokens only, the budget on average over batches of like lengths
+    accumulate  micro-batches of a step; each is a batch of the budget
+    name        what an error calls the rows
+
+    Raises DataError for no rows, an empty row, or one longer than the budget; ConfigError for an unknown side.
+    """
+
+    def __init__(
+        self,
+        lengths: Mapping[str, np.ndarray],
+        budget: int,
+        side: str = LONGEST,
+        counted: str = "padded",
+        accumulate: int = 1,
+        seed: int = 0,
+        name: str = "the training rows",
+    ) -> None:
+        if side not in (*lengths, LONGEST, BOTH):
+            raise ConfigError(f"side: {side!r} is none of: {', '.join([*lengths, LONGEST, BOTH])}")
+        if counted not in COUNTED:
+            raise ConfigError(f"counted: {counted!r} is none of: {', '.join(COUNTED)}")
+        self.sides = tuple(lengths)
+        self.lengths = np.stack([np.asarray(lengths[one], dtype=np.int64) for one in self.sides], axis=1)
+        self.budget, self.side, self.counted = budget, side, counted
+        self.accumulate, self.seed = accumulate, seed
+        self._check(name)
+        # What it costs to have one more batch, in padded tokens: a part of what a full batch holds of all sides.
+        self._worth = WORTH * budget * float(self.lengths.sum() / self._cost(self.lengths).sum())
+        self.layouts = [self._layout(np.random.default_rng(key(seed, 3, number))) for number in range(LAYOUTS)]
+        self._begins = np.concatenate([[0], np.cumsum([layout.count for layout in self.layouts])])
+
+    def _check(self, name: str) -> None:
+        """Refuse rows that no batch can hold."""
+        if not len(self.lengths):
+            raise DataError(f"{name} are none; nothing can be drawn")
+        empty = np.flatnonzero((self.lengths < 1).any(axis=1))
+        if len(empty):
+            raise DataError(
+                f"{name}: row {empty[0] + 1} has a side of no tokens (rows are counted from 1; {len(empty)} in all);"
+                " leave empty rows out"
+            )
+        alone = self._cost(self.lengths)
+        worst = int(alone.argmax())
+        if alone[worst] > self.budget:
+            count = int((alone > self.budget).sum())
+            raise DataError(
+                f"{name}: row {worst + 1} takes {alone[worst]} tokens (side: {self.side}), and a batch holds"
+                f" {self.budget} (such rows: {count}); give a larger budget, or shorten the long rows or leave them out"
+            )
+
+    def _cost(self, lengths: np.ndarray) -> np.ndarray:
+        """Tokens that a row of these lengths counts for: (..., sides) to (...)."""
+        if self.side == LONGEST:
+            longest: np.ndarray = lengths.max(axis=-1)
+            return longest
+        if self.side == BOTH:
+            total: np.ndarray = lengths.sum(axis=-1)
+            return total
+        return lengths[..., self.sides.index(self.side)]
+
+    def _layout(self, random: np.random.Generator) -> Layout:
+        """Cut the rows into pools, and say how many batches each is."""
+        pools: list[np.ndarray] = []
+        ahead = [np.arange(len(self.lengths))]
+        while ahead:
+            rows = ahead.pop()
+            parts = self._cut(rows, random)
+            if parts is None:
+                pools.append(rows)
+            else:
+                ahead += parts
+        first = np.cumsum([0, *(len(rows) for rows in pools)])
+        batches = np.cumsum([0, *(self._batches(rows) for rows in pools)])
+        return Layout(np.concatenate(pools), first, batches)
+
+    def _cut(self, rows: np.ndarray, random: np.random.Generator) -> list[np.ndarray] | None:
+        """The two parts of about the best cut; None where no cut saves anything and fills a batch on either side."""
+        lengths = self.lengths[rows]
+        least, best = np.inf, None
+        for side in range(lengths.shape[1]):
+            # Rows of equal lengths are in another order in each layout, and may be parted.
+            order = random.permutation(len(rows))
+            order = order[lengths[order, side].argsort(kind="stable")]
+            ordered = lengths[order]
+            # For a cut before each row but the first: what a row takes in either part, and how many batches they are.
+            below = np.maximum.accumulate(ordered)[:-1]
+            above = np.maximum.accumulate(ordered[::-1])[::-1][1:]
+            left = np.arange(1, len(rows))
+            right = left[::-1]
+            most_left, most_right = self.budget // self._cost(below), self.budget // self._cost(above)
+            padded = (left * below.sum(axis=1) + right * above.sum(axis=1)) * (1 + APART * random.random(len(left)))
+            score = padded + self._worth * (-(-left // most_left) - (-right // most_right))
+            score[(left < FULL * most_left) | (right < FULL * most_right)] = np.inf
+            if len(score) and score.min() < least:
+                at = int(score.argmin())
+                least, best = score[at], (order[: at + 1], order[at + 1 :])
+        uncut = len(rows) * lengths.max(axis=0).sum() + self._worth * self._batches(rows)
+        return None if best is None or least >= uncut else [rows[part] for part in best]
+
+    def _batches(self, rows: np.ndarray) -> int:
+        """To how many batches a pool is dealt out."""
+        lengths = self.lengths[rows]
+        one = float(self._cost(lengths.max(axis=0)) if self.counted == "padded" else self._cost(lengths).mean())
+        return -(-len(rows) // int(self.budget / one))
+
+    def epochs(self, steps: int) -> float:
+        """How often each row is seen in so many steps."""
+        rounds, place = divmod(steps * self.accumulate, int(self._begins[-1]))
+        layout = int(np.searchsorted(self._begins, place, side="right")) - 1
+        return rounds * LAYOUTS + layout + (place - int(self._begins[layout])) / self.layouts[layout].count
+
+    def steps(self, epochs: float) -> int:
+        """The least number of steps that sees each row so often."""
+        rounds, rest = divmod(epochs, LAYOUTS)
+        whole, part = divmod(rest, 1)
+        batches = rounds * self._begins[-1] + self._begins[int(whole)] + part * self.layouts[int(whole)].count
+        return -int(-batches // self.accumulate)
+
+    def rows(self, step: int, micro: int = 0) -> np.ndarray:
+        """Which rows a batch holds: (rows of the batch,) int64. Steps and micro-batches count from 0."""
+        rounds, place = divmod(step * self.accumulate + micro, int(self._begins[-1]))
+        number = int(np.searchsorted(self._begins, place, side="right")) - 1
+        return self._batch(rounds * LAYOUTS + number, place - int(self._begins[number]))
+
+    def epoch(self, number: int = 0) -> Iterator[np.ndarray]:
+        """The batches of an epoch: all rows, each once."""
+        for place in range(self.layouts[number % LAYOUTS].count):
+            yield self._batch(number, place)
+
+    def _batch(self, epoch: int, place: int) -> np.ndarray:
+        layout = self.layouts[epoch % LAYOUTS]
+        slot = int(_visits(layout.count, self.seed, epoch)[place])
+        pool = int(np.searchsorted(layout.batches, slot, side="right")) - 1
+        first, size = int(layout.first[pool]), int(layout.first[pool + 1] - layout.first[pool])
+        # Even parts: none is a small remainder.
+        part, parts = slot - int(layout.batches[pool]), int(layout.batches[pool + 1] - layout.batches[pool])
+        inside = np.arange(part * size // parts, (part + 1) * size // parts)
+        found: np.ndarray = layout.order[first + Permutation(size, self.seed, epoch, 2, pool)(inside)]
+        return found
+
+    def fill(self, epoch: int = 0) -> Fill:
+        """What the batches of an epoch hold."""
+        real = np.zeros(len(self.sides), dtype=np.int64)
+        padded = np.zeros(len(self.sides), dtype=np.int64)
+        sizes = []
+        for rows in self.epoch(epoch):
+            lengths = self.lengths[rows]
+            real += lengths.sum(axis=0)
+            padded += len(rows) * lengths.max(axis=0)
+            sizes.append(len(rows))
+        share = {side: float(r / p) for side, r, p in zip(self.sides, real, padded, strict=True)}
+        if len(self.sides) > 1:
+            share["all"] = float(real.sum() / padded.sum())
+        return Fill(len(sizes), share, (min(sizes), sum(sizes) / len(sizes), max(sizes)))
+
+
+@lru_cache(maxsize=8)
+def _visits(count: int, seed: int, epoch: int) -> np.ndarray:
+    """The slots of an epoch's batches in the order in which they are visited."""
+    order = Permutation(count, seed, epoch, 1)(np.arange(count))
+    order.flags.writeable = False  # it is shared by all that ask for it
+    return order
