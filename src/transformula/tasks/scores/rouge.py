@@ -1,0 +1,94 @@
+"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004), as F1, with the words of the Python package rouge-score."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Literal
+
+from .measured import Measured, References, checked, counted, mean_of
+from .porter import stem as stem_of
+
+NOT_WORDS = re.compile("[^a-z0-9]+")
+
+
+def rouge(
+    predictions: Sequence[str],
+    references: References,
+    *,
+    stem: bool = False,
+    best: Literal["rouge1", "each"] = "rouge1",
+) -> dict[str, Measured]:
+    """{"ROUGE-1": ..., "ROUGE-2": ..., "ROUGE-L": ...}: means over the examples of 100 F1.
+
+    F1 = 2 P R / (P + R) of n-grams shared (each as often as in the text that has fewer), for ROUGE-L of the longest
+    common subsequence of the whole texts, newlines or not.
+
+    stem  words of more than three letters lose their endings (Porter): what most papers on summaries report. Off by
+          default, as in rouge-score; the signature says it.
+    best  of several references, "rouge1": one, that with which the example has the best ROUGE-1, counts for all three
+          (as SciTLDR is scored); "each": the best for each score by itself.
+
+    Words are runs of a-z and 0-9 in the lower-cased text, as that package has it: other letters part words, so that
+    figures for languages other than English are comparable with that package's only.
+
+    Raises InputError.
+    """
+    lists = checked(predictions, references)
+    chosen: list[list[float]] = []
+    for prediction, each in zip(predictions, lists, strict=True):
+        made = words(prediction, stem)
+        scores = [three(made, words(reference, stem)) for reference in each]
+        if best == "rouge1":
+            chosen.append(max(scores, key=lambda three_of: three_of[0]))
+        else:
+            chosen.append([max(column) for column in zip(*scores, strict=True)])
+    several = "" if counted(lists) == "1" else f"|best:{best}"
+    signature = f"nrefs:{counted(lists)}{several}|f1|stem:{'porter' if stem else 'no'}"
+    return {
+        name: mean_of(name, signature, [100 * row[i] for row in chosen])
+        for i, name in enumerate(["ROUGE-1", "ROUGE-2", "ROUGE-L"])
+    }
+
+
+def words(text: str, stem: bool = False) -> list[str]:
+    """The words that ROUGE compares."""
+    found = NOT_WORDS.sub(" ", text.lower()).split()
+    return [stem_of(word) if len(word) > 3 else word for word in found] if stem else found
+
+
+def three(made: Sequence[str], asked: Sequence[str]) -> list[float]:
+    """F1 of words, of pairs of words and of the longest common subsequence, each from 0 to 1."""
+    pairs = [list(zip(text, text[1:], strict=False)) for text in (made, asked)]
+    return [
+        f1(shared(made, asked), len(made), len(asked)),
+        f1(shared(*pairs), len(pairs[0]), len(pairs[1])),
+        f1(common_subsequence(made, asked), len(made), len(asked)),
+    ]
+
+
+def f1(both: int, made: int, asked: int) -> float:
+    """2 P R / (P + R) = 2 both / (made + asked); 0 where nothing is shared."""
+    return 2 * both / (made + asked) if both else 0.0
+
+
+def shared(made: Sequence[Hashable], asked: Sequence[Hashable]) -> int:
+    """How many things two lists share, repeats counted."""
+    return (Counter(made) & Counter(asked)).total()
+
+
+def common_subsequence(made: Sequence[str], asked: Sequence[str]) -> int:
+    """Length of the longest common subsequence, a row of the table of lengths in one integer's bits.
+
+    Bit j of `row` is 0 where the length grows at word j of `made` (Hyyro 2004); n m / 64 operations of the machine.
+    """
+    places: dict[str, int] = {}
+    for j, word in enumerate(made):
+        places[word] = places.get(word, 0) | 1 << j
+    every = (1 << len(made)) - 1
+    row = every
+    for word in asked:
+        meeting = row & places.get(word, 0)
+        row = (row + meeting | row - meeting) & every
+    return len(made) - row.bit_count()
