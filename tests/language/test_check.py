@@ -293,3 +293,18 @@ def test_values_stand_in_order_of_evaluation() -> None:
                 flat: list[Value] = list(argument.args) if argument.op == "list" else [argument]
                 assert all(a.op in ("number", "list") or id(a) in seen for a in flat)
             seen.add(id(value))
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_is_used_does_not_depend_on_which_layers_there_are(depth: int) -> None:
+    """A definition, and a number, that only another definition uses, which only a formula of later layers calls."""
+    text = (
+        "k: 3\nwords:\n  twice: y = k * x\n  branch: y = twice(mlp(x))\n"
+        "layers:\n  near: x = x + mlp(x)\n  far: x = x + branch(x)\norder: [near, far]"
+    )
+    checked(text, depth=depth)
+    checked(text.replace("order: [near, far]", "").replace("  far: x = x + branch(x)\n", "").replace(
+        "near: x = x + mlp(x)", "near: x = x + (mlp(x) if layer == 1 else branch(x))"
+    ), depth=depth)  # fmt: skip
+    unused = text.replace("twice(mlp(x))", "k * mlp(x)")
+    refused(unused, "definition-unused", depth=depth)

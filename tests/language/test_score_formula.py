@@ -194,6 +194,7 @@ def test_positions_are_told_apart_by_a_score_over_them(definition: str, position
         ("f(i, j): m = i - j", "x = x + attention(x, mask=f)", "a mask is a test"),
         ("f(s, i, j): m = s < i", "x = x + attention(x, mask=f)", "a mask is over h, i and j"),
         ("f(x): y = 2 * x", ATTEND, "its parameters are not among s, h, i, j"),
+        ("f(s): s = 2 * s", ATTEND, "of s alone it is a word"),
         ("f(s, i, j): s = s + (i < j)", ATTEND, "a test is no number"),
         ("f(s, i, j): s = s if i < j else i < j", ATTEND, "one side is a number, the other a test"),
         ("f(s, i, j): d = i - j; s = s + i", ATTEND, "'d' is never read"),

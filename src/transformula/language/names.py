@@ -243,7 +243,7 @@ class Names:
     def known_word(self, node: CallNode, visible: int) -> None:
         for definition in reversed(self.definitions[:visible]):
             if definition.name == node.word:
-                self.used_definitions.add(definition.name)
+                self.spell_definition(definition)
                 return
         record = self.vocabulary.get(node.word)
         if record is None and node.word not in FUNCTIONS:
@@ -256,6 +256,18 @@ class Names:
                     )
                 if isinstance(option.value, Name):
                     self.used_definitions.add(option.value.name)
+
+    def spell_definition(self, definition: Definition) -> None:
+        """A definition that is called where nothing is built is used, and so is what its lines read."""
+        if definition.name in self.used_definitions:
+            return
+        self.used_definitions.add(definition.name)
+        for tree in (*definition.defaults.values(), *(line.value for line in definition.lines)):
+            for node in walk(tree):
+                if isinstance(node, CallNode) and not definition.second:
+                    self.known_word(node, definition.index)
+                elif isinstance(node, Name):
+                    self.used.add(node.name)
 
     def unknown_word(self, node: CallNode, visible: int) -> None:
         said = self.text.extra.get(node.word)

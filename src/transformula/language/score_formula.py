@@ -189,6 +189,11 @@ class _Binder:
         definition = self.definition
         if not definition.second:
             detail = "it is no formula over scores: its parameters are not among s, h, i, j"
+            if definition.parameters == ("s",):
+                detail = (
+                    f"of s alone it is a word; with a position or the head beside it, as in {definition.name}(s, i)"
+                )
+                detail += ", it is a formula over scores"
             raise FormulaError("second-level", definition.place, name=definition.name, detail=detail)
         if self.option == "mask" and "s" in definition.parameters:
             detail = "what is seen cannot depend on the score s; a mask is over h, i and j"
