@@ -4,9 +4,13 @@ from torch import nn
 
 from tests.training.toy import ToyModel
 from transformula.errors import CheckpointError, UnknownName
+from transformula.language.check import check
+from transformula.language.model_file import read_text
+from transformula.model import build
 from transformula.training.optimiser import optimisers, parameters_of, width_of
 from transformula.training.optimisers.muon import orthogonal
 from transformula.training.settings import TrainingSettings
+from transformula.words import vocabulary
 
 SETTINGS = TrainingSettings(weight_decay=0.1)
 
@@ -32,6 +36,13 @@ def test_words_say_their_role_by_their_kind() -> None:
     model = ToyModel()
     model.unembed.record = Record()
     assert {p.name: p.role for p in parameters_of(model)}["unembed.weight"] == "table"
+
+
+def test_tables_of_a_formula_over_scores_are_no_matrices() -> None:
+    text = 'width: 32\nwords: {"f(s, h, i, j)": "s = s + table(h, i - j)"}\nlayer: x = x + attention(x, score=f)'
+    model = build(check(read_text(text), vocabulary(), {"depth": 1}), device="meta")
+    roles = {p.name: p.role for p in parameters_of(model)}
+    assert roles["layers.1.attention.score.table"] == "vector" and roles["layers.1.attention.query.weight"] == "matrix"
 
 
 def test_a_shared_parameter_is_taken_once() -> None:

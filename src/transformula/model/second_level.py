@@ -54,6 +54,9 @@ class SecondLevel(nn.Module):
     put within the table.
     """
 
+    kind = "scores"
+    """What its tables are to an optimiser: numbers of scores, no matrices."""
+
     def __init__(self, formula: ScoreFormula) -> None:
         super().__init__()
         self.formula = formula

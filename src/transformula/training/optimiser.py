@@ -43,15 +43,16 @@ class Parameter:
 def parameters_of(model: nn.Module) -> list[Parameter]:
     """The trainable parameters, each once, with their roles.
 
-    A word of the language says by its kind what its weights are; in other modules `nn.Embedding` holds tables, and what
-    has two dimensions is a matrix. A third dimension in front counts matrices (experts).
+    A word of the language says by its kind what its weights are, and so does a formula over scores inside one; in other
+    modules `nn.Embedding` holds tables, and what has two dimensions is a matrix. A third dimension in front counts
+    matrices (experts).
     """
     found: list[Parameter] = []
     seen: set[int] = set()
 
     def visit(module: nn.Module, path: str, kind: str) -> None:
-        record = getattr(module, "record", None)
-        kind = getattr(record, "kind", None) or ("input" if isinstance(module, nn.Embedding) else kind)
+        says = getattr(module, "record", module)
+        kind = getattr(says, "kind", None) or ("input" if isinstance(module, nn.Embedding) else kind)
         for name, tensor in module.named_parameters(recurse=False):
             if id(tensor) not in seen and tensor.requires_grad:
                 seen.add(id(tensor))

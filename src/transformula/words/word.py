@@ -33,7 +33,8 @@ constant size, which does not grow with the past, is written as so much `/ lengt
                   or, for a norm, the size of its result: "1 / sqrt(size)"
 
 The module. The constructor takes the widths of its streams by their names (None where the form lacks them), then every
-option, all by keyword; a word over lists takes `entries` and `entry`; one whose record has `inner` takes
+option, all by keyword (a definition over scores as the module of it, see words/scores.py; `forward` then gets the
+inputs that it reads by their names); a word over lists takes `entries` and `entry`; one whose record has `inner` takes
 `inner={role: module}`; one of reach "past" takes `causal` (True by default): whether this call sees only the past.
 Parameters are made empty; `initial_values` fills them. `forward` takes the streams in order and ports by keyword.
 
