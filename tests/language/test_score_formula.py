@@ -64,7 +64,7 @@ def test_numbers_are_folded(definition: str, text: str) -> None:
 
 def test_a_definition_of_s_alone_is_an_ordinary_one() -> None:
     """Streams may be called s: a formula over scores has h, i or j among its parameters."""
-    with pytest.raises(FormulaError, match="its parameters are not among"):
+    with pytest.raises(FormulaError, match="of s alone it is a word"):
         bound("f(s): s = 2 * s")
 
 
