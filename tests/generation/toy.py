@@ -16,7 +16,7 @@ class Decoding:
         self.capacity = capacity
 
     def select(self, rows: Tensor) -> None:
-        self.texts = [self.texts[r] for r in rows.tolist()]
+        self.texts = [list(self.texts[r]) for r in rows.tolist()]  # one may stand twice
 
 
 class Toy:

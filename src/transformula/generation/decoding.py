@@ -24,8 +24,8 @@ class Decoder(Protocol):
     def context_limit(self) -> int | None:
         """The number of learned positions; None where a text may be longer than any seen in training."""
 
-    def start(self, batch: int, capacity: int) -> Any:
-        """Empty caches for `batch` rows of at most `capacity` positions."""
+    def start(self, batch: int, capacity: int, **inputs: Any) -> Any:
+        """Empty caches for `batch` rows of at most `capacity` positions; `inputs` are those of other sequences."""
 
     def step(self, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Tensor:
         """Logits (batch, length, vocab) of a chunk (batch, length); `new` (batch,) says how many of it are real."""

@@ -1,10 +1,10 @@
-"""How text is drawn from a model's logits."""
+"""How text is drawn from a model's logits, or searched for."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from ..settings import Settings
 
@@ -38,3 +38,57 @@ class SamplingSettings(Settings):
     @classmethod
     def _one(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+
+class SearchSettings(Settings):
+    """What `search` takes. Lengths are of what is written: a forced prefix counts, the prompt and the end do not.
+
+    The score by which finished hypotheses are ranked is their sum of log probabilities divided by the penalty of their
+    length l, the number of tokens summed over, the end included:
+
+        gnmt      ((5 + l) / 6)^alpha     Wu et al. 2016 (1609.08144), equation 14
+        average   l^alpha                 Jean et al. 2015 (alpha = 1); `--lenpen` of fairseq, `--normalize` of Marian
+
+    The same alpha is two different searches. With alpha 0 both are none.
+    """
+
+    beam: int = Field(5, ge=1, le=1000, description="how many hypotheses are kept of a sentence; 1 is greedy")
+    penalty: Literal["gnmt", "average"] = Field(
+        "gnmt", description="what a score is divided by: gnmt is ((5 + l) / 6)^alpha, average is l^alpha"
+    )
+    alpha: float = Field(0.6, ge=0.0, le=100.0, description="power of the length penalty; 0: none")
+    n_best: int = Field(1, ge=1, description="how many hypotheses are returned of a sentence, at most `beam`")
+    min_length: int = Field(0, ge=0, description="fewest tokens to write before the end")
+    max_length: int | None = Field(
+        None, ge=1, description="most tokens to write; by default 200, or what the model's learned positions leave"
+    )
+    max_ratio: float | None = Field(
+        None, gt=0.0, le=1e6, description="most tokens to write, times the source's length (at least min_length, and 1)"
+    )
+    block_ngrams: int | None = Field(None, ge=1, description="never write the same n tokens in a row twice")
+    ensemble: Literal["probabilities", "log-probabilities"] = Field(
+        "probabilities", description="what is averaged where several models write together"
+    )
+    batch_tokens: int = Field(
+        8192, ge=1, description="a batch's sentences x beam x longest input, padding included, is at most this"
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.n_best > self.beam:
+            raise ValueError(f"n_best ({self.n_best}) is more than beam ({self.beam}): make the beam wider")
+        if self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(f"min_length ({self.min_length}) is more than max_length ({self.max_length})")
+        return self
+
+    def divisor(self, length: int) -> float:
+        """The penalty of a hypothesis of `length` tokens, the end included."""
+        base = (5 + length) / 6 if self.penalty == "gnmt" else float(length)
+        return float(base**self.alpha)
+
+    @property
+    def formula(self) -> str:
+        """How hypotheses are scored, to be printed beside a result."""
+        if self.alpha == 0:
+            return "sum of log p"
+        return f"sum of log p / {'((5 + l) / 6)' if self.penalty == 'gnmt' else 'l'}^{self.alpha:g}"

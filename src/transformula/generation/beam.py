@@ -1,0 +1,368 @@
+"""Beam search, on token ids, over any model that is decoded step by step.
+
+A hypothesis is what was written of a sentence so far, with the sum of its log probabilities. At each step every
+hypothesis of a sentence is continued by every token, and the best of all these stay. One that ends keeps its place in
+the beam: with k ended, the beam - k best of the others go on. So a beam of 1 is greedy, and a sentence is done when all
+places have ended, or as soon as none that goes on can still be among the n best: sums only fall, so the best score in
+reach is the sum so far divided by the penalty of the greatest length. Leaving early therefore changes nothing.
+
+A prompt (or an encoder's input) is read once for all hypotheses of its sentence. Rows that end leave the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .candidates import best_continuations, log_probabilities, repeated, to_host
+from .decoding import USUAL_LENGTH, Decoder
+from .settings import SearchSettings
+
+MOST_ROWS = 1024
+"""Rows of a batch (sentences times beam) at most, however short their inputs: what is written makes them longer."""
+
+
+class Hypothesis(NamedTuple):
+    """What a search wrote for a sentence."""
+
+    tokens: list[int]
+    """Without the prompt and without the end; a forced prefix is part of it."""
+    log_probability: float
+    """The sum over the tokens, and over the end where there is one."""
+    score: float
+    """That sum divided by the length penalty."""
+    ended: bool
+    """Whether it came to its end; else it was cut at the greatest length."""
+
+
+@dataclass(eq=False)
+class Sentence:
+    """One text in the making. A text is a pair (text before, token), or None where nothing is written yet."""
+
+    number: int
+    prompt: list[int]
+    prefix: list[int]
+    inputs: dict[str, Any]
+    size: int
+    most: int
+    beam: list[tuple[float, Any]] = field(default_factory=list)
+    ended: list[Hypothesis] = field(default_factory=list)
+    length: int = 0
+
+    def go_on(
+        self, found: Sequence[tuple[float, int, int]], ends: Sequence[int], settings: SearchSettings
+    ) -> list[int]:
+        """Take the best continuations (sum, slot, token); return the slots, of the beam before, that live on."""
+        places = settings.beam - len(self.ended)
+        self.length += 1
+        parents, beam = [], []
+        for total, slot, token in found[:places]:
+            if not total > float("-inf"):
+                break
+            text = self.beam[slot][1]
+            if token in ends:
+                self._end(text, total, True, settings)
+            elif self.length == self.most and not ends:
+                self._end((text, token), total, False, settings)
+            else:
+                parents.append(slot)
+                beam.append((total, (text, token)))
+        self.beam = beam
+        if not beam and not self.ended:
+            raise InputError(
+                f"sentence {self.number}: no token is left to write after {self.length - 1}: all are ruled out by "
+                f"block_ngrams ({settings.block_ngrams}) and min_length ({settings.min_length}), or logits are NaN"
+            )
+        return parents if self._open(len(ends) > 0, settings) else []
+
+    def _end(self, text: Any, total: float, ended: bool, settings: SearchSettings) -> None:
+        tokens = []
+        while text is not None:
+            text, token = text
+            tokens.append(token)
+        self.ended.append(Hypothesis(tokens[::-1], total, total / settings.divisor(self.length), ended))
+
+    def _open(self, with_end: bool, settings: SearchSettings) -> bool:
+        """Whether a hypothesis that goes on can still be among the n best; of equals the one that ended first is."""
+        if self.beam and len(self.ended) >= settings.n_best:
+            in_reach = self.beam[0][0] / settings.divisor(self.most + with_end)
+            if in_reach <= sorted((h.score for h in self.ended), reverse=True)[settings.n_best - 1]:
+                self.beam = []
+        return bool(self.beam)
+
+    def best(self, count: int) -> list[Hypothesis]:
+        return sorted(self.ended, key=lambda h: -h.score)[:count]
+
+
+def search(
+    models: Decoder | Sequence[Decoder],
+    prompts: Sequence[Sequence[int]],
+    settings: SearchSettings | None = None,
+    *,
+    end: int | Sequence[int] | None = None,
+    inputs: Mapping[str, Sequence[Any]] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of every sentence, best first, in the order given: at most `settings.n_best` of each.
+
+    models    one, or several of one vocabulary that write together
+    prompts   token ids that are read before anything is written, none empty: a text to go on from, or the token that
+              begins one
+    end       what stops a hypothesis: a token or several. Its probability counts; at the greatest length nothing else
+              may follow. None: all go on to the greatest length and are cut there
+    inputs    what the models are given once for a sentence, by name: `source`, a list of ids for each, of any lengths;
+              or a tensor for each, all of one shape, such as an image
+    prefixes  tokens that each text must begin with; their probabilities count
+
+    What a sentence gives does not depend on the others. Fewer than n_best are returned where fewer exist.
+    Raises InputError.
+    """
+    settings = settings or SearchSettings()
+    together = list(models) if isinstance(models, Sequence) else [models]
+    ends = [] if end is None else [end] if isinstance(end, int) else list(end)
+    if not together:
+        raise InputError("a search needs a model")
+    sentences = gathered(together, prompts, settings, ends, inputs or {}, prefixes)
+    with evaluating(together), torch.inference_mode():
+        for batch in batches(sentences, settings):
+            run(together, batch, settings, ends)
+    return [sentence.best(settings.n_best) for sentence in sentences]
+
+
+def gathered(
+    models: Sequence[Decoder],
+    prompts: Sequence[Sequence[int]],
+    settings: SearchSettings,
+    ends: Sequence[int],
+    inputs: Mapping[str, Sequence[Any]],
+    prefixes: Sequence[Sequence[int]] | None,
+) -> list[Sentence]:
+    """The sentences, checked, each with its greatest length."""
+    for name, given in {**inputs, **({} if prefixes is None else {"prefixes": prefixes})}.items():
+        if len(given) != len(prompts):
+            raise InputError(f"{len(prompts)} prompts, but {len(given)} of {name}: give one for each sentence")
+    limit = min((m.context_limit for m in models if m.context_limit is not None), default=None)
+    sentences = []
+    for number, prompt in enumerate(prompts):
+        prefix = [] if prefixes is None else list(prefixes[number])
+        of_one = {name: given[number] for name, given in inputs.items()}
+        ids = {name: len(given) for name, given in of_one.items() if is_ids(given)}
+        if not prompt:
+            raise InputError(f"sentence {number}: its prompt is empty: give the token that begins a text")
+        if 0 in ids.values():
+            raise InputError(f"sentence {number}: its {next(n for n in ids if not ids[n])} is empty")
+        if any(token in ends for token in prefix):
+            raise InputError(f"sentence {number}: the token that ends it stands in its prefix")
+        length = ids.get("source", max(ids.values(), default=0))
+        if settings.max_ratio is not None and not length:
+            raise InputError("max_ratio is of the source's length, and there is no source: set max_length")
+        most = greatest_length(number, length, len(prompt), settings, limit, bool(ends))
+        if len(prefix) > most:
+            raise InputError(
+                f"sentence {number}: a prefix of {len(prefix)} tokens, where at most {most} may be written"
+            )
+        read = len(prompt) + len(prefix)
+        size = max([read, *ids.values()])
+        sentences.append(Sentence(number, list(prompt), prefix, of_one, size, most))
+    return sentences
+
+
+def greatest_length(
+    number: int, source: int, prompt: int, settings: SearchSettings, limit: int | None, with_end: bool
+) -> int:
+    """How many tokens a sentence may have, the end not counted: the least of what the settings and positions say."""
+    most = settings.max_length or USUAL_LENGTH
+    if settings.max_ratio is not None:
+        # what 0.29 * 100 was meant to be, though it is 28.999...
+        most_of_source = max(math.floor(settings.max_ratio * source + 1e-9), settings.min_length, 1)
+        most = most_of_source if settings.max_length is None else min(most, most_of_source)
+    if limit is not None:
+        room = limit - prompt + (not with_end)  # all but the last token is read again
+        asked = settings.max_length if settings.max_ratio is None else None
+        if room < max(1, settings.min_length) or (asked is not None and asked > room):
+            wanted = max(asked or 1, settings.min_length)
+            raise InputError(
+                f"sentence {number}: a prompt of {prompt} tokens and {wanted} new ones do not fit in the {limit} "
+                "positions that this model has learned: "
+                + (f"set max_length to at most {room}" if room >= 1 else "shorten the prompt")
+            )
+        most = min(most, room)
+    return most
+
+
+def is_ids(given: Any) -> bool:
+    """Whether what a sentence is given is a list of ids, not a tensor such as an image."""
+    return not isinstance(given, Tensor) or given.dim() == 1
+
+
+@contextmanager
+def evaluating(models: Sequence[Decoder]) -> Iterator[None]:
+    """The models without dropout; afterwards as they were."""
+    modules = [m for m in models if isinstance(m, torch.nn.Module)]
+    before = [m.training for m in modules]
+    for module in modules:
+        module.eval()
+    try:
+        yield
+    finally:
+        for module, training in zip(modules, before, strict=True):
+            module.train(training)
+
+
+def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator[list[Sentence]]:
+    """Sentences of like size together, the longest first; a batch has at least one."""
+    batch: list[Sentence] = []
+    for sentence in sorted(sentences, key=lambda s: (-s.size, -len(s.prompt), s.number)):
+        rows = (len(batch) + 1) * settings.beam
+        if batch and (rows * batch[0].size > settings.batch_tokens or rows > MOST_ROWS):
+            yield batch
+            batch = []
+        batch.append(sentence)
+    if batch:
+        yield batch
+
+
+def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettings, ends: Sequence[int]) -> None:
+    """Search for the sentences of one batch: their `ended` is filled."""
+    decodings, logits = read(models, batch, bool(ends))
+    device = logits[0].device
+    stops = torch.tensor(list(ends), dtype=torch.long, device=device)
+    for sentence, total in zip(batch, sums_of_prefixes(batch, logits, settings), strict=True):
+        text: Any = None
+        for token in sentence.prefix:
+            text = (text, token)
+        sentence.beam, sentence.length = [(total, text)], len(sentence.prefix)
+    last = torch.tensor([len(s.prompt) + len(s.prefix) - 1 for s in batch], device=device)
+    now = [x[torch.arange(len(batch), device=device), last] for x in logits]
+    del logits  # of a long prompt they are large
+    written = None
+    if settings.block_ngrams is not None:
+        longest = max(len(s.prefix) for s in batch)
+        texts = [[-1] * (longest - len(s.prefix)) + s.prefix for s in batch]
+        written = torch.tensor(texts, dtype=torch.long, device=device).view(len(batch), longest)
+    live = batch
+    while True:
+        found = continuations(now, live, settings, stops, written)
+        rows: list[int] = []
+        first = 0
+        for sentence, of_one in zip(live, found, strict=True):
+            before = len(sentence.beam)
+            kept = sentence.go_on(of_one, ends, settings)
+            rows += [first + slot for slot in kept]
+            first += before
+        live = [s for s in live if s.beam]
+        if not live:
+            return
+        chosen = torch.tensor([text[1] for s in live for _, text in s.beam], device=device)[:, None]
+        if rows != list(range(first)):
+            kept_rows = torch.tensor(rows, device=device)
+            for decoding in decodings:
+                decoding.select(kept_rows)
+            written = None if written is None else written[kept_rows]
+        written = None if written is None else torch.cat((written, chosen), 1)
+        now = [m.step(chosen, d)[:, -1] for m, d in zip(models, decodings, strict=True)]
+
+
+def continuations(
+    logits: Sequence[Tensor],
+    live: Sequence[Sentence],
+    settings: SearchSettings,
+    stops: Tensor,
+    written: Tensor | None,
+) -> list[list[tuple[float, int, int]]]:
+    """The best continuations (sum, slot, token) of each sentence that the settings allow, at most `beam` of each."""
+    ranking, logs = log_probabilities(logits, settings.ensemble)
+    device = ranking.device
+    if len(stops):
+        early = [s.length < settings.min_length for s in live for _ in s.beam]
+        late = [s.length == s.most for s in live for _ in s.beam]
+        if any(early):
+            ranking = ranking.index_fill(1, stops, float("-inf")) if all(early) else _without(ranking, stops, early)
+        if any(late):
+            only = torch.full_like(ranking, float("-inf")).index_copy(1, stops, ranking[:, stops])
+            ranking = torch.where(torch.tensor(late, device=device)[:, None], only, ranking)
+    if written is not None:
+        assert settings.block_ngrams is not None
+        blocked = repeated(written, settings.block_ngrams, ranking.shape[1]).index_fill(1, stops, False)
+        ranking = ranking.masked_fill(blocked, float("-inf"))
+    sums = torch.tensor([total for s in live for total, _ in s.beam], dtype=logs.dtype, device=device)
+    places = None
+    if settings.beam > 1:
+        numbers = [n * settings.beam + slot for n, s in enumerate(live) for slot in range(len(s.beam))]
+        places = torch.tensor(numbers, device=device)
+    given = (ranking, logs, sums, places, len(live), settings.beam)
+    found, equals = to_host(*best_continuations(*given))
+    if equals:  # rare: the places of equals at the border of a row are given by rule
+        found, _ = to_host(*best_continuations(*given, exact=True))
+    return found
+
+
+def _without(ranking: Tensor, stops: Tensor, rows: list[bool]) -> Tensor:
+    """`ranking` where some rows cannot stop."""
+    chosen = torch.tensor(rows, device=ranking.device)[:, None]
+    return torch.where(chosen, ranking.index_fill(1, stops, float("-inf")), ranking)
+
+
+def read(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tuple[list[Any], list[Tensor]]:
+    """Every sentence's inputs, prompt and prefix read once: caches of one row a sentence, and logits (sentences,
+    length, vocab) of each model."""
+    texts = [s.prompt + s.prefix for s in batch]
+    lengths = [len(text) for text in texts]
+    # without an end the last token written is not read
+    capacity = max(max(lengths), max(len(s.prompt) + s.most - (not with_end) for s in batch))
+    chunk = torch.zeros(len(batch), max(lengths), dtype=torch.long)
+    for row, text in enumerate(texts):
+        chunk[row, : len(text)] = torch.tensor(text, dtype=torch.long)
+    decodings, logits = [], []
+    for model in models:
+        module = model if isinstance(model, torch.nn.Module) else None
+        parameter = next(module.parameters(), None) if module is not None else None
+        device = torch.device("cpu") if parameter is None else parameter.device
+        decoding = model.start(len(batch), capacity, **given_at_start(batch, device))
+        new = None if min(lengths) == max(lengths) else torch.tensor(lengths, device=device)
+        logits.append(model.step(chunk.to(device), decoding, new=new))
+        decodings.append(decoding)
+    if len({x.shape[-1] for x in logits}) > 1:
+        sizes = ", ".join(str(x.shape[-1]) for x in logits)
+        raise InputError(f"models that write together need one vocabulary; these have {sizes} tokens")
+    return decodings, logits
+
+
+def given_at_start(batch: list[Sentence], device: torch.device) -> dict[str, Any]:
+    """The sentences' inputs as tensors by name, ids padded on the right, with `lengths` where they differ."""
+    given: dict[str, Any] = {}
+    lengths: dict[str, Tensor] = {}
+    for name in batch[0].inputs:
+        each = [s.inputs[name] for s in batch]
+        if not is_ids(each[0]):
+            given[name] = torch.stack(each).to(device)
+            continue
+        sizes = [len(ids) for ids in each]
+        padded = torch.zeros(len(batch), max(sizes), dtype=torch.long)
+        for row, ids in enumerate(each):
+            padded[row, : len(ids)] = torch.as_tensor(ids, dtype=torch.long)
+        given[name] = padded.to(device)
+        if min(sizes) < max(sizes):
+            lengths[name] = torch.tensor(sizes, device=device)
+    return {**given, "lengths": lengths} if lengths else given
+
+
+def sums_of_prefixes(batch: list[Sentence], logits: Sequence[Tensor], settings: SearchSettings) -> list[float]:
+    """The sum of log probabilities of each sentence's prefix, from the logits of the chunk that was read."""
+    rows = torch.arange(len(batch), device=logits[0].device)
+    total: Tensor | None = None
+    for place in range(max(len(s.prefix) for s in batch)):
+        has = torch.tensor([place < len(s.prefix) for s in batch], device=rows.device)
+        at = torch.tensor([len(s.prompt) - 1 + min(place, len(s.prefix)) for s in batch], device=rows.device)
+        token = torch.tensor([(s.prefix[place : place + 1] or [0])[0] for s in batch], device=rows.device)
+        _, logs = log_probabilities([x[rows, at] for x in logits], settings.ensemble)
+        added = logs[rows, token].clamp(max=0) * has
+        total = added if total is None else total + added
+    return [0.0] * len(batch) if total is None else total.tolist()

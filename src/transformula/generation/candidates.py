@@ -1,0 +1,128 @@
+"""One step of a search on the device: from logits to the best continuations of every sentence.
+
+Which is better, where numbers are equal, is a rule and not the accident of a sort: of two continuations with the same
+sum first the one whose hypothesis ranked higher, then the one with the higher logit, then the lower token id.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+BLOCK = 64
+"""Tokens whose maximum is looked at first: the k best of a row lie in the k blocks with the highest maxima."""
+
+SMALL = 1024
+"""Below this many tokens a row is sorted through as it is."""
+
+
+def log_probabilities(logits: Sequence[Tensor], mean: str = "probabilities") -> tuple[Tensor, Tensor]:
+    """Of one model or the mean of K, from logits (rows, vocab) each: (what ranks the tokens of a row, log p), both
+    (rows, vocab) and float32 at least.
+
+        "probabilities"       log p = log((1 / K) sum_k p_k)
+        "log-probabilities"   log p = (1 / K) sum_k log p_k, which is not normalised again
+
+    One model's tokens are ranked by its logits, of which rounded log p can make two one.
+    """
+    wide = [x.to(torch.promote_types(x.dtype, torch.float32)) for x in logits]
+    each = [x.log_softmax(-1) for x in wide]
+    if len(each) == 1:
+        return wide[0], each[0]
+    stacked = torch.stack(each)
+    mixed = stacked.mean(0) if mean == "log-probabilities" else stacked.logsumexp(0) - math.log(len(each))
+    return mixed, mixed
+
+
+def repeated(written: Tensor, n: int, vocab: int) -> Tensor:
+    """(rows, vocab), bool: the tokens that would complete an n-gram which the row has already.
+
+    written (rows, length), token ids, the last on the right; -1 on the left where a row is shorter.
+    """
+    blocked = torch.zeros(len(written), vocab + 1, dtype=torch.bool, device=written.device)
+    if written.shape[1] >= n:
+        grams = written.unfold(1, n, 1)  # (rows, places, n)
+        last = written[:, None, written.shape[1] - n + 1 :]
+        met = (grams[..., :-1] == last).all(-1) & (grams >= 0).all(-1)
+        blocked.scatter_(1, torch.where(met, grams[..., -1], vocab), True)  # the column `vocab` takes what is not met
+    return blocked[:, :vocab]
+
+
+def best_tokens(ranking: Tensor, count: int, exact: bool = False) -> tuple[Tensor, Tensor]:
+    """(the `count` best tokens of each row, in order, (rows, count); whether tokens just outside are as good, (rows,)).
+
+    Where they are, which of the equals is among the best follows the rule only if `exact`, at the cost of a whole sort.
+    """
+    rows, vocab = ranking.shape
+    count = min(count, vocab)
+    surely = torch.zeros(rows, dtype=torch.bool, device=ranking.device)
+    if exact:
+        return ranking.sort(dim=-1, descending=True, stable=True).indices[:, :count], surely
+    if count == 1:
+        return ranking.argmax(-1, keepdim=True), surely  # the first of equals
+    values, tokens = _top(ranking, min(count + 1, vocab))
+    if count < vocab:
+        border = values[:, count]
+        surely = (values[:, count - 1] == border) & (border > float("-inf"))
+    tokens, order = tokens[:, :count].sort(dim=-1)
+    order = values.gather(1, order).sort(dim=-1, descending=True, stable=True).indices
+    return tokens.gather(1, order), surely
+
+
+def _top(ranking: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """`topk`, which on a CPU is slow in long rows: through the maxima of blocks."""
+    rows, vocab = ranking.shape
+    whole = vocab // BLOCK
+    if vocab < SMALL or whole < 2 * k or ranking.device.type != "cpu":
+        found = ranking.topk(k, dim=-1)
+        return found.values, found.indices
+    blocks = ranking[:, : whole * BLOCK].view(rows, whole, BLOCK)
+    chosen = blocks.amax(-1).topk(k, dim=-1).indices  # (rows, k)
+    kept = blocks.gather(1, chosen[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
+    found = torch.cat((kept, ranking[:, whole * BLOCK :]), 1).topk(k, dim=-1)
+    inside = found.indices < k * BLOCK
+    block = chosen.gather(1, torch.where(inside, found.indices // BLOCK, 0))
+    # the rest of the row, after the last whole block, stands behind the k blocks
+    tokens = torch.where(inside, block * BLOCK + found.indices % BLOCK, found.indices + (whole - k) * BLOCK)
+    return found.values, tokens
+
+
+def best_continuations(
+    ranking: Tensor, logs: Tensor, sums: Tensor, places: Tensor | None, sentences: int, beam: int, exact: bool = False
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The `beam` best continuations of each sentence, best first: (sums, slots, tokens), each (sentences, <= beam), and
+    whether any row has equals at its border.
+
+    ranking, logs   (rows, vocab); a token that is ruled out ranks at -inf
+    sums            (rows,), of the log probabilities so far
+    places          (rows,), sentence * beam + slot of every row; None where each sentence has one row
+
+    A sum of -inf means that there is no such continuation.
+    """
+    tokens, equals = best_tokens(ranking, beam, exact)
+    # log p is at most 0, but for rounding: a sum never rises, which the end of the search relies on
+    added = logs.gather(1, tokens).clamp(max=0).masked_fill(ranking.gather(1, tokens) == float("-inf"), float("-inf"))
+    totals = sums[:, None] + added
+    width = tokens.shape[1]
+    if places is not None:
+        empty = totals.new_full((sentences * beam, width), float("-inf"))
+        totals = empty.index_copy(0, places, totals).view(sentences, beam * width)
+        filler = tokens.new_zeros(sentences * beam, width)
+        tokens = filler.index_copy(0, places, tokens).view(sentences, beam * width)
+    best, order = totals.sort(dim=-1, descending=True, stable=True)
+    best, order = best[:, :beam], order[:, :beam]
+    return best, order // width, tokens.gather(1, order), equals.any()
+
+
+def to_host(
+    sums: Tensor, slots: Tensor, tokens: Tensor, flag: Tensor
+) -> tuple[list[list[tuple[float, int, int]]], bool]:
+    """What `best_continuations` found, in one transfer: for each sentence its continuations (sum, slot, token)."""
+    bits = sums.view(torch.int64 if sums.dtype == torch.float64 else torch.int32).long()
+    packed = torch.stack((bits, slots, tokens, flag.long().expand_as(bits))).cpu()
+    numbers = packed[0].to(torch.int32 if sums.dtype == torch.float32 else torch.int64).view(sums.dtype).tolist()
+    found = zip(numbers, packed[1].tolist(), packed[2].tolist(), strict=True)
+    return [list(zip(*of_one, strict=True)) for of_one in found], bool(packed[3].any())
