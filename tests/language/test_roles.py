@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from transformula.language.messages import FormulaError
+
 from .toy import checked, paths
 
 CASES = {
@@ -42,3 +44,14 @@ def test_sections_and_labels_of_the_whole_model() -> None:
     model = checked("after: x = norm(x)\nlayer: x = x + mlp(x)")
     assert [v.call.path for v in model.main.before.calls()] == ["words", "before.positions"]
     assert [v.call.path for v in model.main.after.calls()] == ["after.norm"]
+
+
+@pytest.mark.parametrize("word", ["linear.a(x, width)", "norm.a(x)"])
+def test_what_is_shared_by_a_number_and_a_layers_own_do_not_meet(word: str) -> None:
+    """Both would be layers.2.a."""
+    text = f"x = x + (linear.a(x, width, share=2) if layer == 1 else {word})"
+    with pytest.raises(FormulaError) as caught:
+        checked(text, depth=2)
+    assert caught.value.code == "label-twice" and "share=2" in str(caught.value)
+    found = paths(checked(text.replace("share=2", "share=5"), depth=2))
+    assert {"layers.5.a", "layers.2.a"} <= set(found)

@@ -217,6 +217,7 @@ def name_modules(architecture: Architecture) -> None:
     """Fill `role` and `path` of every call of the model, those inside templates included."""
     weights: dict[str, tuple[Call, dict[str, Any]]] = {}
     homes: dict[tuple[str, int], str] = {}
+    owners: dict[str, Value] = {}
     for stack in [*architecture.stacks, None]:
         for section in stack.sections() if stack else [architecture.output]:
             values = section.values
@@ -228,6 +229,7 @@ def name_modules(architecture: Architecture) -> None:
             for value in section.calls():
                 assert value.call is not None
                 value.call.path = path_of(section, number, value, homes)
+                check_owner(value, owners)
                 name_inner(value.call)
                 check_weights(value, weights)
 
@@ -258,6 +260,25 @@ def name_inner(call: Call) -> None:
             if value.call is not None:
                 parts = [f.role for f in value.frames] + [value.call.role]
                 value.call.path = role if template.alias else ".".join([role, *parts])
+
+
+def check_owner(value: Value, owners: dict[str, Value]) -> None:
+    """One path is one word, and shared by a number or a layer's own: both have the same names."""
+
+    def owner(value: Value) -> tuple[str, Any]:
+        call = value.call
+        assert call is not None
+        outer: Frame | Call = value.frames[0] if value.frames else call
+        return call.word.family or call.word.name, outer.share
+
+    assert value.call is not None
+    first = owners.setdefault(value.call.path, value)
+    if first is not value and owner(first) != owner(value):
+        said = [
+            f"{word}{'' if share is None else f' with share={share}'}" for word, share in map(owner, (first, value))
+        ]
+        label = value.frames[0].label if value.frames else value.call.label
+        raise FormulaError("label-twice", value.place, label=label or value.call.path, first=said[0], second=said[1])
 
 
 def check_weights(value: Value, weights: dict[str, tuple[Call, dict[str, Any]]]) -> None:
