@@ -15,6 +15,7 @@ from transformula.errors import ConfigError, InputError
 from transformula.generation import Hypothesis, SamplingSettings, SearchSettings, generate, search
 from transformula.generation.beam import MOST_ROWS
 from transformula.language.check import check
+from transformula.language.model_file import read_documents
 from transformula.model import Transformer, build
 
 SMALL = {"depth": 2, "width": 16, "heads": 2, "vocab": 11, "context": 40}
@@ -298,6 +299,44 @@ def test_unlike_models_write_by_their_mean(mean: str) -> None:
             logs = torch.stack([logs_of(m, [BEGIN], {"source": source}, h.tokens[:place])[token] for m in pair])
             total += (logs.mean() if mean == "log-probabilities" else logs.exp().mean().log()).item()
         assert h.log_probability == pytest.approx(total, abs=1e-6)
+
+
+CAPTIONS = """
+language: 1
+name: captions
+depth: 2
+width: 16
+heads: 2
+vocab: 11
+encoder:
+  causal: false
+  before: x = patches(image, 4)
+  layer: x = norm(x + attention(x))
+decoder:
+  before: x = embed.words(tokens) + sinusoids(tokens)
+  layer: |
+    x = norm(x + attention(x))
+    x = norm(x + attention(x, memory))
+output: logits = unembed.words(x)
+"""
+
+
+def test_images_are_described() -> None:
+    read = next(iter(read_documents(CAPTIONS)))
+    model = build(check(read, words.vocabulary()), seed=0, dtype=torch.float64).eval()
+    images = list(torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64))
+    settings = SearchSettings(beam=3, n_best=2, max_length=5)
+    found = search(model, [[BEGIN]] * 4, settings, end=END, inputs={"image": images})
+    for image, of_one in zip(images, found, strict=True):
+        same(of_one, search(model, [[BEGIN]], settings, end=END, inputs={"image": [image]})[0])
+        for h in of_one:
+            given = torch.tensor([[BEGIN, *h.tokens]])
+            with torch.no_grad():
+                logs = model(tokens=given, image=image[None])[0].log_softmax(-1)
+            total = sum(logs[place, token].item() for place, token in enumerate([*h.tokens, END]))
+            assert h.log_probability == pytest.approx(total, abs=1e-6)
+    with pytest.raises(InputError, match="set max_length"):
+        search(model, [[BEGIN]], SearchSettings(max_ratio=1), end=END, inputs={"image": images[:1]})
 
 
 def test_several_tokens_may_end_a_text() -> None:
