@@ -53,5 +53,5 @@ def test_what_is_shared_by_a_number_and_a_layers_own_do_not_meet(word: str) -> N
     with pytest.raises(FormulaError) as caught:
         checked(text, depth=2)
     assert caught.value.code == "label-twice" and "share=2" in str(caught.value)
-    found = paths(checked(text.replace("share=2", "share=5"), depth=2))
-    assert {"layers.5.a", "layers.2.a"} <= set(found)
+    apart = checked(text.replace("share=2", "share=5"), depth=2)
+    assert {v.call.path for s in apart.main.layers for v in s.calls() if v.call} == {"layers.5.a", "layers.2.a"}
