@@ -1,0 +1,82 @@
+"""Model files that once failed, as small as they could be made: what each showed stands beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.generated.examine import BUILT, REFUSED, examine
+
+FOUND = [
+    (
+        "the backward pass of an RMS norm viewed a gradient as what its strides forbade",
+        BUILT,
+        """
+causal: false
+layer: x = x + rmsnorm(conv(x, length=1))
+""",
+    ),
+    (
+        "two sequences side by side, one of them a convolution's with a stride, were joined",
+        REFUSED,
+        """
+layer: x = x + part(join(conv(x, length=2, stride=2), x), 1, 2)
+""",
+    ),
+    (
+        "keys of a sequence and values of one position were taken for one sequence",
+        REFUSED,
+        """
+causal: false
+layer: x = x + attention(x, x, pick(x, 1))
+""",
+    ),
+    (
+        "a sum over depth with the mean of all first was taken for one position, and attended to as such",
+        BUILT,
+        """
+encoder:
+  causal: false
+  before: x = embed(source)
+  layer: x = attend(mean(x), x[:])
+decoder:
+  before: x = embed.words(tokens) + positions(tokens)
+  layer: x = x + attention(x, encoder)
+""",
+    ),
+    (
+        "a line of which only a tap is read was not counted",
+        BUILT,
+        """
+words:
+  w: |
+    u = x
+    z = 2 * u
+layer: |
+  h = 0.5 * w.l(gru(x))
+  x = x + (h if layer == 2 else l.u)
+""",
+    ),
+    (
+        "explain offered the text itself as its relative",
+        BUILT,
+        """
+causal: false
+layer: |
+  x = norm(x + norm(gate(norm(x, weight=False), size=8) * norm(x, weight=False)))
+  x = collapse(expand(sqrt(width) / 3 * (x if not layer < 2 else x), 3))
+""",
+    ),
+    (
+        "a module shared by a number and another word's of that layer had one name",
+        REFUSED,
+        """
+layer: x = x + (rmsnorm.l(x, share=2) if layer == 1 else mlp.l(x))
+""",
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "expected", "text"), FOUND, ids=[what for what, _, _ in FOUND])
+def test_what_was_found(what: str, expected: str, text: str) -> None:
+    numbers = "depth: 2\nwidth: 8\nheads: 2\nvocab: 11\ncontext: 12"
+    assert examine(numbers + text) == expected
