@@ -122,6 +122,8 @@ def test_a_line_says_what_matters() -> None:
             "sets p (width 1); a branch; added 1; all within sigmoid",
         ),
         ("x = attention(norm(x)); x = x + mlp(norm(x))", "skip x; branch mlp(norm(x))"),
+        ("u = x; y = u + mlp(norm(u)); x = x + y - 0.5 * u", "reads x, y; sets x (width 256); skips x, y, -0.5 * x"),
+        ("p = x; q = x; x = q + mlp(norm(p))", "reads q; sets x (width 256); skip q; branch mlp(norm(p))"),
     ],
 )
 def test_terms_are_what_a_reader_calls_them(formula: str, said: str) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .graph import Architecture
+from .lines import spans
 from .reading import Layers, StackReading, history_words, read_stack
 from .vocabulary import Vocabulary
 from .warning_table import Relative, Warning
@@ -87,7 +88,7 @@ def stack_rows(reading: StackReading) -> Iterator[str]:
     ]
     yield from field("carried", ", ".join(streams) or "nothing by name")
     for name, layers in reading.held.items():
-        yield from field("held", f"{name}, as layer {', '.join(map(str, layers[:6]))} made it")
+        yield from field("held", f"{name}, as layer{'s' if len(layers) > 1 else ''} {spans(layers)} made it")
     if reading.constants:
         yield from field("constant", f"{', '.join(reading.constants)}: set in `before`, the same for all layers")
     if reading.history:

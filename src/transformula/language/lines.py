@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
@@ -39,12 +40,32 @@ class Speller:
 
     def __init__(self, section: Section) -> None:
         self.source = section.lines[0][0].source if section.lines else None
-        self.names: dict[int, str] = {}
+        self.names: dict[int, list[str]] = {}
+        self.given: set[str] = set()
+        self.line = ""
+        """The text of the line that is read: of several names of one value the one that stands in it is meant."""
+
+    def name(self, value: Value) -> str:
+        """The name that a line before has given to a value, "" if none has."""
+        names = self.names.get(id(value), [])
+        if value.op in ("name", "input") and not value.stack and value.name not in self.given:
+            names = [value.name, *names]
+        found = {n: m.start() for n in names if (m := re.search(rf"\b{n}\b", self.line.partition("=")[2]))}
+        return min(found, key=lambda n: found[n]) if found else names[0] if names else ""
+
+    def give(self, value: Value, name: str) -> None:
+        """From here on the value has this name, and no other value has."""
+        for names in self.names.values():
+            if name in names:
+                names.remove(name)
+        self.given.add(name)
+        self.names.setdefault(id(value), []).append(name)
 
     def spell(self, value: Value, outer: int = 0) -> str:
         """The value's text. `outer`: how tightly what it stands in binds."""
-        if id(value) in self.names:
-            return self.names[id(value)]
+        name = self.name(value)
+        if name:
+            return name
         if value.op in ("name", "input"):
             return text_of(value.place) if value.stack and value.place is not None else value.name
         if value.op == "number":
@@ -164,14 +185,15 @@ def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()
         fresh = id(value) not in made and line_of(section, own_place(value)) == index
         around: list[str] = []
         merged_by = ""
-        terms: list[Value] = []
+        terms: list[tuple[str, Value]] = []
+        speller.line = text_of(place)
         if value.kind == "stream" and fresh and value.op != "name":
             inner = _opened(value, around, made, silence)
             terms, merged_by = _terms(inner, made)
         kinds: dict[str, list[str]] = {"skip": [], "branch": [], "mixed": [], "added": []}
-        for term in terms:
-            kind = "skip" if speller.names.get(id(term)) in streams else term_kind(term, silence, made)
-            kinds[kind].append(brief(speller.spell(term, 1)))
+        for sign, term in terms:
+            kind = "skip" if speller.name(term) in streams else term_kind(term, silence, made)
+            kinds[kind].append(sign + brief(speller.spell(term, 2 if sign else 1)))
         if len(terms) == 1 and not kinds["branch"]:
             kinds = dict.fromkeys(kinds, [])
         found.append(
@@ -192,8 +214,7 @@ def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()
             )
         )
         if value.op != "number":
-            speller.names = {k: n for k, n in speller.names.items() if n != name}
-            speller.names[id(value)] = name
+            speller.give(value, name)
             made.add(id(value))
     return found
 
@@ -281,21 +302,25 @@ def _opened(value: Value, around: list[str], made: set[int], silence: Silence) -
         return here
 
 
-def _terms(value: Value, made: set[int]) -> tuple[list[Value], str]:
-    """The terms of a sum, in written order; of a word that merges streams its streams, and the word's name."""
+def _terms(value: Value, made: set[int], sign: str = "") -> tuple[list[tuple[str, Value]], str]:
+    """The terms of a sum with their signs ("" or "-"), in written order; of a word that merges streams its streams, and
+    the word's name."""
     if value.frames or id(value) in made:
-        return [value], ""
+        return [(sign, value)], ""
     if value.op in ("add", "sub"):
         left, right = value.args
-        return _terms(left, made)[0] + _terms(right, made)[0], ""
+        other = sign if value.op == "add" else "" if sign else "-"
+        return _terms(left, made, sign)[0] + _terms(right, made, other)[0], ""
     call = value.call
     if call is not None and call.word.kind in ("gate", "streams") and len(call.streams) > 1:
-        return list(value.args[: len(call.streams)]), call.name
-    return [value], ""
+        return [(sign, v) for v in value.args[: len(call.streams)]], call.name
+    return [(sign, value)], ""
 
 
 def _reads(value: Value, speller: Speller, made: set[int]) -> list[str]:
     """The names that a line reads: of lines before, carried ones, history, inputs."""
+    if id(value) in made and speller.name(value):
+        return [speller.name(value)]  # another name for what a line before has made
     found: dict[str, None] = {}
     seen: set[int] = set()
     waiting = [value]
@@ -304,8 +329,8 @@ def _reads(value: Value, speller: Speller, made: set[int]) -> list[str]:
         if id(here) in seen:
             continue
         seen.add(id(here))
-        if here is not value and id(here) in made and id(here) in speller.names:
-            found.setdefault(speller.names[id(here)])
+        if here is not value and id(here) in made and speller.name(here):
+            found.setdefault(speller.name(here))
             continue
         if here.op in ("name", "input"):
             found.setdefault(here.stack or here.name)

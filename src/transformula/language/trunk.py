@@ -257,6 +257,10 @@ def _reads_norm(values: Sequence[Value], streams: Sequence[str]) -> bool:
                 break
             if (call is not None and call.word.sublayer) or here.op == "tap":
                 break
+            if here.op == "list" or (call is not None and call.word.kind == "depth"):
+                if not _reads_norm(here.args, streams):
+                    return False
+                break
             if call is not None and (call.word.kind in ("chance", "function", "shape") or call.word.silent == "same"):
                 others = here.args[1 : len(call.streams)]
                 if others and not _reads_norm(others, streams):
