@@ -1,0 +1,118 @@
+"""The loss and its gradients are those of the dense form; memory is that of the logits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from transformula.errors import InputError
+from transformula.tasks import label_smoothing
+from transformula.tasks.label_smoothing import smoothed_cross_entropy
+
+VOCAB = 11
+
+
+def dense(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """-sum_v q_v log p_v with the smoothed target q written out: (tokens, vocab)."""
+    real = targets != -100
+    wanted = F.one_hot(targets[real], VOCAB).to(logits) * (1 - smoothing) + smoothing / VOCAB
+    return -(wanted * torch.log_softmax(logits[real], -1)).sum(-1).mean()
+
+
+def given(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(3, 7, VOCAB, generator=generator, dtype=torch.float64)
+    targets = torch.randint(VOCAB, (3, 7), generator=generator)
+    targets[0, 4:] = targets[2, 1:] = -100
+    return logits.to(dtype).requires_grad_(), targets
+
+
+@pytest.mark.parametrize("at_once", [1, 4 * VOCAB, 1 << 22], ids=["a row", "four rows", "whole"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_loss_and_gradients_are_those_of_the_dense_form(
+    smoothing: float, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(label_smoothing, "AT_ONCE", at_once)
+    logits, targets = given()
+    expected = dense(logits, targets, smoothing)
+    found = smoothed_cross_entropy(logits, targets, smoothing)
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=0)
+    (a,), (b,) = torch.autograd.grad(3 * found, logits), torch.autograd.grad(3 * expected, logits)
+    torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-15)
+    assert (a[targets == -100] == 0).all()
+    flat = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=smoothing)
+    torch.testing.assert_close(found, flat, rtol=1e-13, atol=0)
+
+
+def test_numerical_gradient() -> None:
+    logits, targets = given()
+    assert torch.autograd.gradcheck(lambda x: smoothed_cross_entropy(x, targets, 0.2), logits)
+
+
+def test_what_stands_at_positions_that_do_not_count_changes_nothing() -> None:
+    logits, targets = given()
+    expected = smoothed_cross_entropy(logits, targets)
+    changed = logits.detach().clone()
+    changed[targets == -100] = float("nan")
+    changed.requires_grad_()
+    found = smoothed_cross_entropy(changed, targets)
+    found.backward()
+    assert found == expected and torch.isfinite(changed.grad).all()
+
+
+def test_without_a_real_position_the_loss_is_nought() -> None:
+    logits, targets = given()
+    found = smoothed_cross_entropy(logits, torch.full_like(targets, -100))
+    found.backward()
+    assert found == 0 and (logits.grad == 0).all()
+
+
+def test_bfloat16_is_summed_in_float32() -> None:
+    logits, targets = given(torch.bfloat16)
+    found = smoothed_cross_entropy(logits, targets)
+    exact = logits.detach().double().requires_grad_()
+    expected = dense(exact, targets, 0.1)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=0)
+    found.backward()
+    expected.backward()
+    assert logits.grad.dtype == torch.bfloat16
+    torch.testing.assert_close(logits.grad.double(), exact.grad, rtol=4e-3, atol=1e-9)
+
+
+class Made(TorchDispatchMode):
+    """Storages of at least `size` numbers that operations make."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.kept = size, []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in [result] if isinstance(result, Tensor) else []:
+            if tensor.untyped_storage().nbytes() // tensor.element_size() >= self.size:
+                self.kept.append(tensor)
+        return result
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_gradient_is_the_only_other_tensor_of_that_size(smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted in every operation of both passes, none of which is freed meanwhile."""
+    monkeypatch.setattr(label_smoothing, "AT_ONCE", 4 * VOCAB)
+    logits, targets = given()
+    with Made(logits.numel()) as made:
+        (gradient,) = torch.autograd.grad(smoothed_cross_entropy(logits, targets, smoothing), logits)
+    places = {tensor.untyped_storage().data_ptr() for tensor in made.kept}
+    assert places - {logits.untyped_storage().data_ptr()} == {gradient.untyped_storage().data_ptr()}
+
+
+def test_what_is_refused() -> None:
+    logits, targets = given()
+    for smoothing in (-0.1, 1.0):
+        with pytest.raises(InputError, match="from 0 .none. to below 1"):
+            smoothed_cross_entropy(logits, targets, smoothing)
+    with pytest.raises(InputError, match=r"logits \(3, 7, 11\) with targets \(21,\)"):
+        smoothed_cross_entropy(logits, targets.flatten())
