@@ -2,7 +2,7 @@ import pytest
 
 from transformula.errors import UnknownName
 from transformula.training.limits import Limits
-from transformula.training.schedules import Shape, factor, schedules
+from transformula.training.schedules import Shape, factor, noam_peak, schedules
 
 NAMES = schedules.names()
 
@@ -23,6 +23,19 @@ def test_starts_at_zero_rises_to_one_and_stays_within(name: str) -> None:
 @pytest.mark.parametrize("warmup", [0.0, 0.3])
 def test_ends_at_the_final_share(name: str, warmup: float) -> None:
     assert factor(name, 1.0, Shape(warmup=warmup, decay=1.0, final=0.1)) == pytest.approx(0.1)
+
+
+def test_noam_is_the_papers_formula() -> None:
+    """d^-0.5 min(s^-0.5, s w^-1.5), of Vaswani et al. 2017: its curve, and its height by `noam_peak`."""
+    width, warmup, steps = 512, 400, 3000
+    for step in (1, 7, 399, 400, 401, 1000, 2999, 3000):
+        expected = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        found = noam_peak(width, warmup) * factor("noam", step / steps, Shape(warmup=warmup / steps))
+        assert found == pytest.approx(expected, rel=1e-12)
+        assert factor("inverse-square-root", step / steps, Shape(warmup=warmup / steps)) == factor(
+            "noam", step / steps, Shape(warmup=warmup / steps)
+        )
+    assert factor("noam", 1.0, Shape(warmup=0.01, final=0.3)) == 0.3
 
 
 def test_decay_is_the_share_in_which_it_falls() -> None:

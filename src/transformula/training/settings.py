@@ -31,7 +31,8 @@ class TrainingSettings(Settings):
 
     lr_schedule: str = Field(
         "linear",
-        description="linear, cosine, inverse-square-root, wsd or constant; the model's own goes before the default",
+        description="linear, cosine, inverse-square-root (noam), wsd or constant; "
+        "the model's own goes before the default",
     )
     warmup: float = Field(0.02, ge=0, lt=1, description="share of the run in which the learning rate rises")
     decay: float | None = Field(
