@@ -7,7 +7,7 @@ from types import ModuleType
 
 from .errors import MissingExtra
 
-EXTRAS = {"pyarrow": "parquet", "torchinfo": "torchinfo", "sacrebleu": "translation"}
+EXTRAS = {"datasets": "hub", "pyarrow": "parquet", "torchinfo": "torchinfo", "sacrebleu": "translation"}
 """Import name of each optional package -> the extra of ours that installs it."""
 
 

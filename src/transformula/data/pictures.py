@@ -1,0 +1,148 @@
+"""Pictures: PNG and JPEG (by Pillow, which comes with matplotlib), folders with captions, and the IDX format of MNIST.
+
+A picture is a tensor (channels, height, width) uint8: 1 channel for shades of grey, else 3.
+IDX: two zero bytes, the type (8: unsigned bytes), the number of dimensions, each of them in 4 bytes, and the data.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import ConfigError, DataError, did_you_mean, nearest
+from .records import Lazy, Options, lines_of, opened, record_formats, unpacked
+
+CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
+"""What a file of captions is called in a folder of pictures."""
+
+NAMING = ("file_name", "image", "file", "filename", "path")
+"""Columns that name a picture, where none is said; the first that is there."""
+
+
+@dataclass(frozen=True)
+class Picture(Lazy):
+    """A picture in a file or in bytes, decoded when it is asked for. `place` is the row that names it."""
+
+    file: Path | bytes
+    place: str
+    channels: int | None = None
+
+    def load(self) -> Tensor:
+        from PIL import Image, UnidentifiedImageError
+
+        where = f"{self.file}, named at {self.place}" if isinstance(self.file, Path) else self.place
+        try:
+            with Image.open(io.BytesIO(self.file) if isinstance(self.file, bytes) else self.file) as image:
+                return pixels(image, self.channels)
+        except FileNotFoundError:
+            folder = self.file.parent if isinstance(self.file, Path) else Path()
+            beside = [p.name for p in folder.iterdir()] if folder.is_dir() else []
+            near = did_you_mean(nearest(Path(str(self.file)).name, beside))
+            raise DataError(f"{where}: there is no such picture;{near}") from None
+        except (UnidentifiedImageError, OSError, SyntaxError, ValueError, struct.error) as error:
+            said = "is no picture that is known" if isinstance(error, UnidentifiedImageError) else str(error)
+            raise DataError(f"{where}: the picture cannot be decoded ({said}); copy it again") from None
+
+
+def pixels(image: Any, channels: int | None = None) -> Tensor:
+    """The tensor of a Pillow image, turned as the camera says, on white where it is transparent."""
+    from PIL import Image, ImageOps
+
+    if channels not in (None, 1, 3):
+        raise ConfigError(f"channels: {channels}; expected 1 or 3")
+    image = ImageOps.exif_transpose(image)
+    if image.mode.startswith("I") or image.mode == "F":  # 16 bits: Pillow would clip them at 255
+        image = Image.fromarray((np.asarray(image, dtype=np.float64) / 257).round().clip(0, 255).astype(np.uint8))
+    if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
+        grey = image.mode == "LA"
+        front = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", front.size, "white"), front).convert("L" if grey else "RGB")
+    wanted = channels or (1 if image.mode in ("1", "L") else 3)
+    array = np.array(image.convert("L" if wanted == 1 else "RGB"))
+    return torch.from_numpy(array[None] if wanted == 1 else np.ascontiguousarray(array.transpose(2, 0, 1)))
+
+
+def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tensor | Lazy:
+    """The picture that a column holds: a file's name, bytes, {"bytes": ...} as in hub data sets, or an image."""
+    if isinstance(value, Mapping):
+        value = value.get("bytes") or value.get("path")
+    if isinstance(value, bytes):
+        return Picture(value, place, channels)
+    if isinstance(value, str) and value.strip():
+        return Picture(folder / value, place, channels)
+    if isinstance(value, Tensor):
+        return value
+    if hasattr(value, "convert"):
+        return pixels(value, channels)
+    raise DataError(f"{place}: names no picture here: {value!r}"[:200])
+
+
+def captions_of(folder: Path, columns: Mapping[str, str | int] | None) -> tuple[Path, str]:
+    """The file of captions in a folder, and the column that names the pictures."""
+    found = [folder / name for name in CAPTIONS if (folder / name).is_file()]
+    if len(found) != 1:
+        held = ", ".join(path.name for path in found) or "none"
+        raise DataError(f"expected one file of captions, {' or '.join(CAPTIONS)}; found: {held}", path=folder)
+    path = found[0]
+    known = record_formats.get(path.suffix[1:])
+    _, row = next(iter(known.read(path, Options(header=True if "header" in known.takes else None))), (0, {}))
+    naming = next((name for name in NAMING if name in row), None)
+    if naming is None:
+        _, text = next(lines_of(path))
+        raise DataError(
+            f"has no column that names pictures (one of {', '.join(NAMING)}): {text[:100]!r}; read the file itself,"
+            " with fields and images",
+            path=path,
+            line=1,
+        )
+    return path, naming
+
+
+def is_idx(path: Path) -> bool:
+    """Whether a file is IDX: no text begins with two zero bytes."""
+    with opened(path) as file:
+        start = unpacked(lambda: file.read(4), path, 1)
+    return len(start) == 4 and start[:2] == b"\0\0"
+
+
+def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, str | Tensor]]:
+    """(number, value) of an IDX file: numbers of one dimension as text, pictures of two or, with channels, three.
+
+    Raises DataError where the file is cut, longer than it says, or holds something else than unsigned bytes.
+    """
+    with opened(path) as file:
+        head = unpacked(lambda: file.read(4), path, 1)
+        if len(head) < 4 or head[2] != 8:
+            raise DataError(
+                "is IDX of another type than unsigned bytes (8); pictures and labels are of that", path=path
+            )
+        count = head[3]
+        raw = unpacked(lambda: file.read(4 * count), path, 1)
+        if count not in (1, 3, 4) or len(raw) < 4 * count:
+            raise DataError(f"is IDX of {count} dimensions, or cut; expected 1 (labels), 3 or 4 (pictures)", path=path)
+        rows, *shape = struct.unpack(f">{count}I", raw)
+        size = math.prod(shape)
+        for number in range(1, rows + 1):
+            content = unpacked(lambda: file.read(size), path, number)
+            if len(content) < size:
+                raise DataError(f"ends here; its head says {rows:,} rows; copy it again", path=path, line=number)
+            if not shape:
+                yield number, str(content[0])
+                continue
+            image = torch.frombuffer(bytearray(content), dtype=torch.uint8).reshape([1] * (4 - count) + shape)
+            if channels is not None and len(image) != channels:
+                if len(image) != 1:
+                    raise DataError(f"has {len(image)} channels; asked for {channels}", path=path, line=number)
+                image = image.repeat(channels, 1, 1)
+            yield number, image
+        if unpacked(lambda: file.read(1), path, rows):
+            raise DataError(f"goes on after the {rows:,} rows that its head says; copy it again", path=path, line=rows)

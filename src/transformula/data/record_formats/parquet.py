@@ -1,0 +1,36 @@
+"""Parquet, read a few rows at a time and only the columns asked for; needs the extra `parquet`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...errors import DataError
+from ...extras import need
+from ..records import Options, Row, opened, record_format
+
+
+@record_format("parquet", takes=("join",))
+def read_parquet(path: Path, options: Options) -> Iterator[Row]:
+    """The rows; "line" of an error is the number of the row."""
+    arrow = need("pyarrow", "reading parquet")
+    parquet = need("pyarrow.parquet", "reading parquet")
+    number = 0
+    with opened(path):  # what cannot be opened is said as for every other file
+        pass
+    try:
+        file = parquet.ParquetFile(path)
+        names = list(file.schema_arrow.names)
+        asked = [str(column) for column in options.columns]
+        heads = {head for name in asked for head in (name, name.split(".")[0])}
+        # A column by number, or one that is not there, needs all of them: to count, and to say what there is.
+        known = all(name in names or name.split(".")[0] in names for name in asked)
+        wanted = [name for name in names if name in heads] if asked and known else names
+        for batch in file.iter_batches(batch_size=1024, columns=wanted):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(
+            f"is not a whole parquet file ({str(error)[:120]}); copy it again", path=path, line=number + 1
+        ) from None

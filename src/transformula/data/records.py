@@ -1,0 +1,466 @@
+"""Records: rows with fields by name, read one after another from what people have.
+
+    {"source": "train.de", "target": "train.en"}   parallel files, line by line; also "train.{de,en}"
+    pairs.tsv, .csv, .jsonl, .parquet              files with columns, by name or by number
+    a folder                                       pictures, and a file of captions that names them
+    {"image": "train-images-idx3-ubyte.gz", ...}   IDX files, beside each other
+    hub:NAME, hub:NAME:SPLIT, hub:NAME:CONFIG:SPLIT   a data set of the Hugging Face hub, streamed
+
+Adding a format of files is one file in `record_formats/`:
+
+    @record_format("rows")
+    def read_rows(path: Path, options: Options) -> Iterator[Row]:
+        for line, text in lines_of(path):
+            yield line, {"text": text}
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from torch import Tensor
+
+from ..errors import ConfigError, DataError, did_you_mean, nearest
+from ..registry import Registry
+from .format import extension, whole_characters
+
+Value = str | Tensor
+"""What a field holds: a text, or a picture (channels, height, width) uint8."""
+
+Row = tuple[int, Mapping[str, Any]]
+"""Its line (or number), its values by column."""
+
+Source = str | Path | Mapping[str, str | Path]
+
+EMPTY = ("drop", "keep", "refuse")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How rows are read. None: as is usual for the format.
+
+    columns   those that are asked for, by name or number; none: all
+    form      the format of a file, by its extension: "tsv"; usual is what the file's name ends in
+    header    the first row of a table names its columns; usual unless columns are asked for by number
+    quoted    fields of a table may stand in quotes; usual in csv, not in tsv
+    join      what a list of texts is joined by; usually a list is refused
+    channels  of pictures, 1 or 3; usually as many as a picture has
+    """
+
+    columns: tuple[str | int, ...] = ()
+    form: str | None = None
+    header: bool | None = None
+    quoted: bool | None = None
+    join: str | None = None
+    channels: int | None = None
+
+
+Reader = Callable[[Path, Options], Iterator[Row]]
+
+
+@dataclass(frozen=True)
+class RecordFormat:
+    """A reader, and which of `Options` mean something to it."""
+
+    read: Reader
+    takes: tuple[str, ...]
+
+
+record_formats: Registry[RecordFormat] = Registry("record format", "transformula.data.record_formats")
+"""Readers by extension, without its dot."""
+
+
+def record_format(name: str, takes: Sequence[str] = ()) -> Callable[[Reader], Reader]:
+    """Decorator that announces a reader for files of an extension."""
+
+    def announce(read: Reader) -> Reader:
+        record_formats.register(name)(RecordFormat(read, tuple(takes)))
+        return read
+
+    return announce
+
+
+class Lazy:
+    """A value that is made when it is asked for, e.g. a picture in a file."""
+
+    def load(self) -> Tensor:
+        """The picture. Raises DataError."""
+        raise NotImplementedError
+
+
+class Record(Mapping[str, Value]):
+    """Fields by name. A picture in a file is read each time it is asked for: a list of records holds only its name.
+
+    place  where it stands: "train.de:12"
+    """
+
+    __slots__ = ("_values", "place")
+
+    def __init__(self, values: Mapping[str, Value | Lazy], place: str = "") -> None:
+        self._values, self.place = dict(values), place
+
+    def __getitem__(self, name: str) -> Value:
+        value = self._values[name]
+        return value.load() if isinstance(value, Lazy) else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Record({self._values!r}, {self.place!r})"
+
+
+@dataclass
+class Tally:
+    """What a pass over records met.
+
+    rows   all rows, the empty ones too
+    empty  rows of which a side is empty, by the field that is; the first such row's place in `first`
+    kept   rows that were given out
+    """
+
+    rows: int = 0
+    kept: int = 0
+    empty: dict[str, int] = field(default_factory=dict)
+    first: str = ""
+
+    @property
+    def dropped(self) -> int:
+        """Rows that were left out."""
+        return self.rows - self.kept
+
+    def __str__(self) -> str:
+        if not self.empty:
+            return f"{self.kept:,} rows"
+        sides = ", ".join(f"{name} {count:,}" for name, count in self.empty.items())
+        done = f"{self.dropped:,} left out" if self.dropped else "kept"
+        return f"{self.kept:,} rows; of others a side is empty ({sides}; first: {self.first}): {done}"
+
+
+class Records:
+    """Records, read anew at each pass; nothing is kept in memory.
+
+    name   as a person named the source
+    tally  what the last pass met, complete when it is at its end
+    """
+
+    def __init__(
+        self, name: str, rows: Callable[[], Iterator[tuple[str, dict[str, Value | Lazy]]]], empty: str
+    ) -> None:
+        if empty not in EMPTY:
+            raise ConfigError(f"empty: {empty!r} is none of: {', '.join(EMPTY)}")
+        self.name, self._rows, self._empty = name, rows, empty
+        self.tally = Tally()
+
+    def __iter__(self) -> Iterator[Record]:
+        self.tally = tally = Tally()
+        for place, values in self._rows():
+            tally.rows += 1
+            empty = [name for name, value in values.items() if isinstance(value, str) and not value.strip()]
+            if empty:
+                if self._empty == "refuse":
+                    raise DataError(f"{place}: {empty[0]!r} is empty; fill it, take the row out, or say empty: drop")
+                tally.first = tally.first or place
+                for name in empty:
+                    tally.empty[name] = tally.empty.get(name, 0) + 1
+                if self._empty == "drop":
+                    continue
+            tally.kept += 1
+            yield Record(values, place)
+
+
+def read_records(
+    source: Source | Sequence[Source],
+    fields: Mapping[str, str | int] | Sequence[str] | None = None,
+    *,
+    images: Sequence[str] = (),
+    empty: str = "drop",
+    form: str | None = None,
+    header: bool | None = None,
+    quoted: bool | None = None,
+    join: str | None = None,
+    channels: int | None = None,
+) -> Records:
+    """The records of a source, or of several of one kind after another.
+
+    source  see above; parallel files are a mapping from names to files
+    fields  which columns become fields: {"source": "de", "target": "en"}, or by number, from 1; or only names. A name
+            with dots goes into an object or, by number, into a list: "translation.de", "target.1". None: all columns
+    images  fields whose column names a picture's file, seen from the file that names it, or holds a picture's bytes
+    empty   what is done with a row of which a text is empty: "drop", "keep" or "refuse"
+    the rest: see `Options`
+
+    Raises DataError at the row that cannot be read, with its place; ConfigError for options that contradict the source.
+    """
+    sources: list[Source] = [source] if isinstance(source, (str, Path, Mapping)) else list(source)
+    if not sources:
+        raise ConfigError("source: none is named")
+    columns: dict[str, str | int] | None = None
+    if fields is not None:
+        given = fields if isinstance(fields, Mapping) else {name: name for name in fields}
+        columns = {name: int(c) if isinstance(c, str) and c.isdecimal() else c for name, c in given.items()}
+    usual = not (columns and all(isinstance(column, int) for column in columns.values()))
+    options = Options(tuple((columns or {}).values()), form, header, quoted, join, channels)
+    parts = [_part(one, columns, tuple(images), options, usual) for one in sources]
+    name = ", ".join(part.name for part in parts)
+    return Records(name, lambda: itertools.chain.from_iterable(part.rows() for part in parts), empty)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One source: its name, its rows with their places."""
+
+    name: str
+    rows: Callable[[], Iterator[tuple[str, dict[str, Value | Lazy]]]]
+
+
+def _part(
+    source: Source, columns: dict[str, str | int] | None, images: tuple[str, ...], options: Options, header: bool
+) -> _Part:
+    if isinstance(source, str) and not Path(source).exists():
+        braces = re.fullmatch(r"(.*)\{([^{}]*,[^{}]*)\}(.*)", source)
+        if braces:
+            start, middle, end = braces.groups()
+            source = {name.strip(): f"{start}{name.strip()}{end}" for name in middle.split(",")}
+    if isinstance(source, Mapping):
+        files = {name: Path(file).expanduser() for name, file in source.items()}
+        name = " + ".join(map(str, files.values()))
+        _refuse(options, ("channels",), name)
+        return _Part(name, lambda: _chosen(_parallel(files, options), columns, images, options, Path()))
+    if str(source).startswith("hub:"):
+        from .hub import read_hub
+
+        named = str(source)
+        _refuse(options, ("join", *(["channels"] if images else [])), named)
+
+        def streamed() -> Iterator[tuple[str, Mapping[str, Any]]]:
+            for number, row in read_hub(named):
+                yield f"{named}, row {number}", row
+
+        return _Part(named, lambda: _chosen(streamed(), columns, images, options, Path()))
+    path = Path(source).expanduser()
+    if path.is_dir():
+        from .pictures import captions_of
+
+        path, named_image = captions_of(path, columns)
+        images = images or ((named_image,) if columns is None or named_image in columns else ())
+        if columns is not None and not images:
+            images = tuple(name for name, column in columns.items() if column == named_image)
+    kind = options.form or extension(path)
+    if kind not in record_formats:
+        near = did_you_mean(nearest(kind, record_formats.names()))
+        raise DataError(
+            f"is of no format with columns, by its name;{near} known: {', '.join(record_formats.names())};"
+            " name one with form: tsv; parallel files are named together, as in train.{de,en}",
+            path=path,
+        )
+    known = record_formats.get(kind)
+    if "header" in known.takes and options.header is None:
+        options = replace(options, header=header)
+    _refuse(
+        options,
+        ("form", *known.takes, *(["channels"] if images else [])),
+        f".{kind} files" + ("" if images else ", no images"),
+    )
+    _images_known(images, columns)
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for line, row in known.read(path, options):
+            yield f"{path}:{line}", row
+
+    return _Part(str(path), lambda: _chosen(rows(), columns, images, options, path.parent))
+
+
+def _images_known(images: Iterable[str], columns: dict[str, str | int] | None) -> None:
+    for name in images:
+        if columns is not None and name not in columns:
+            raise ConfigError(f"images: {name!r} is no field;{did_you_mean(nearest(name, columns))} fields: "
+                              + ", ".join(columns))  # fmt: skip
+
+
+def _refuse(options: Options, takes: Iterable[str], where: str) -> None:
+    """Refuse an option that would have no effect."""
+    for name in ("form", "header", "quoted", "join", "channels"):
+        if getattr(options, name) is not None and name not in takes:
+            raise ConfigError(f"{name}: has no meaning for {where}; leave it out")
+
+
+def _chosen(
+    rows: Iterator[tuple[str, Mapping[str, Any]]],
+    columns: dict[str, str | int] | None,
+    images: tuple[str, ...],
+    options: Options,
+    folder: Path,
+) -> Iterator[tuple[str, dict[str, Value | Lazy]]]:
+    """The fields asked for, as texts and pictures."""
+    from .pictures import picture
+
+    for place, row in rows:
+        asked = columns if columns is not None else {name: name for name in row}
+        values: dict[str, Value | Lazy] = {}
+        for name, column in asked.items():
+            found = _find(row, column, place)
+            if name in images:
+                values[name] = picture(found, place, folder, options.channels)
+            elif isinstance(found, Tensor):
+                values[name] = found
+            else:
+                values[name] = _text(found, name, place, options.join)
+        for name in images:
+            if name not in values:
+                raise ConfigError(f"images: {name!r} is no field; fields: {', '.join(values)}")
+        yield place, values
+
+
+def _find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
+    """The value of a column by name, by number from 1, or by a path with dots."""
+    if str(column) in row:
+        return row[str(column)]
+    if isinstance(column, int):
+        if 1 <= column <= len(row):
+            return list(row.values())[column - 1]
+        raise DataError(f"{place}: has no column number {column}; it has {len(row)}: {', '.join(row)}")
+    value: Any = row
+    for step in column.split("."):
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, (list, tuple)) and step.isdecimal() and 1 <= int(step) <= len(value):
+            value = value[int(step) - 1]
+        else:
+            names = [*row, *(f"{k}.{n}" for k, v in row.items() if isinstance(v, Mapping) for n in v)]
+            raise DataError(
+                f"{place}: has no column {column!r};{did_you_mean(nearest(column, names))} it has: {', '.join(names)};"
+                f" the row: {shown(json.dumps(dict(row), ensure_ascii=False, default=lambda v: type(v).__name__))}"
+            )
+    return value
+
+
+def _text(value: Any, name: str, place: str, join: str | None) -> str:
+    if isinstance(value, str):
+        try:
+            return whole_characters(value, Path())
+        except DataError:
+            raise DataError(f"{place}: {name!r} holds half a character; take it out: {shown(value)}") from None
+    if value is None:
+        return ""
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+        if join is not None:
+            return join.join(value)
+        raise DataError(
+            f"{place}: {name!r} is a list of {len(value)} texts; take one of them by its number, as in"
+            f" {name}.1, or say what joins them: join: ' '"
+        )
+    raise DataError(f"{place}: {name!r} is a {type(value).__name__}; expected a text, or name it among `images`")
+
+
+def _parallel(files: Mapping[str, Path], options: Options) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Rows of files that lie beside each other: line n of each is row n."""
+    from .pictures import idx_values, is_idx
+
+    def values(path: Path) -> Iterator[tuple[int, Any]]:
+        return idx_values(path, options.channels) if is_idx(path) else lines_of(path)
+
+    columns = {name: values(path) for name, path in files.items()}
+    first = next(iter(files.values()))
+    done = object()
+    for number, row in enumerate(itertools.zip_longest(*columns.values(), fillvalue=(0, done)), 1):
+        if any(value is done for _, value in row):
+            _unequal(files, columns, [value is done for _, value in row], row, number)
+        yield f"{first}:{number}", dict(zip(columns, (value for _, value in row), strict=True))
+
+
+def _unequal(
+    files: Mapping[str, Path], columns: Mapping[str, Iterator[Any]], ended: list[bool], row: Any, number: int
+) -> None:
+    """Say how many lines each has, and show the first one without a partner."""
+    counts = [
+        number - 1 if end else number + sum(1 for _ in rest) for end, rest in zip(ended, columns.values(), strict=True)
+    ]
+    told = ", ".join(f"{path} has {count:,}" for path, count in zip(files.values(), counts, strict=True))
+    at = ended.index(False)
+    value = row[at][1]
+    line = shown(value) if isinstance(value, str) else "a picture"
+    raise DataError(
+        f"has no partner: {told} lines (a line ends at \\n only); the files must be equal line by line: {line}",
+        path=list(files.values())[at],
+        line=number,
+    )
+
+
+def shown(text: str, most: int = 100) -> str:
+    """A line as it is shown in an error: signs that do not print are escaped, the end of a long one is left out."""
+    short = repr(text[:most])
+    return short if len(text) <= most else short[:-1] + "..." + short[-1]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A file of bytes, unpacked where its name ends in .gz. Raises DataError where it cannot be opened."""
+    try:
+        file: Any = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+    except FileNotFoundError:
+        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = did_you_mean(nearest(path.name, beside))
+        raise DataError(f"there is no such file;{near or ' see its folder'}", path=path) from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", path=path) from None
+    with file:
+        yield cast(BinaryIO, file)
+
+
+def unpacked(read: Callable[[], bytes], path: Path, line: int) -> bytes:
+    """What `read` gives. Raises DataError where a gzip file is cut or damaged."""
+    try:
+        return read()
+    except (EOFError, zlib.error, OSError) as error:
+        raise DataError(
+            f"cannot be read on from here ({error}): the file is cut or damaged; copy it again", path=path, line=line
+        ) from None
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """(number, text) of the lines of a UTF-8 file, read one by one. A line ends at \\n, or at \\r\\n, and nowhere else.
+
+    A byte-order mark is left out. Raises DataError with the line and its bytes where it is no UTF-8.
+    """
+    at = number = 0
+    with opened(path) as file:
+        while raw := unpacked(file.readline, path, number + 1):
+            number += 1
+            if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+                raise DataError(
+                    f"is in UTF-16; convert it with: iconv -f UTF-16 -t UTF-8 {path.name} > NEW", path=path, line=1
+                )
+            if b"\0" in raw:
+                raise DataError(
+                    f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8", path=path, line=number
+                )
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                start = error.start + (3 if number == 1 and raw.startswith(b"\xef\xbb\xbf") else 0)
+                around = raw[max(0, start - 30) : start + 30].strip().decode("utf-8", "backslashreplace")
+                raise DataError(
+                    f"is not UTF-8: byte {at + start} of the file is 0x{raw[start]:02x}; if it is text in another"
+                    f" encoding, convert it with: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW: {shown(around)}",
+                    path=path,
+                    line=number,
+                ) from None
+            at += len(raw)
+            yield number, text.removesuffix("\n").removesuffix("\r")
+    if number == 0:
+        raise DataError("is empty; expected rows", path=path)
