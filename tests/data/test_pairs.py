@@ -95,3 +95,17 @@ def test_repeated_rows_count_each():
     held = pairs(("a", "b"), ("a", "b"), name="val")
     found = find_overlap(pairs(("a", "b"), ("a", "b")), held)
     assert isinstance(found, Overlap) and found.rows == 2 and found.listed[1][:2] == ("val:2", "train:1")
+
+
+def test_rows_of_other_fields_cannot_be_compared():
+    with pytest.raises(ConfigError, match="fields: val has text, and the training data source, target"):
+        find_overlap(pairs(("a", "b")), [Record({"text": "a"}, "val:1")], "val")
+
+
+def test_the_source_alone_can_be_compared():
+    training, held = pairs(("a", "b"), ("c", "d")), pairs(("a", "other"), name="val")
+    assert find_overlap(training, held).rows == 0
+    found = find_overlap(training, held, compared=["source"])
+    assert found.rows == 1 and found.listed[0][:2] == ("val:1", "train:1")
+    kept, removed = without_overlap(training, [found], "drop")
+    assert removed == 1 and kept[0]["source"] == "c"

@@ -34,6 +34,9 @@ WORTH = 0.3
 FULL = 0.9
 """How much of a batch each part of a cut fills at least."""
 
+POOLS = 300
+"""About as many pools as there are at most: of much data a pool holds many batches, which mixes its rows better."""
+
 COUNTED = ("padded", "filled")
 LONGEST, BOTH = "longest", "all"
 
@@ -111,6 +114,7 @@ class Buckets:
         self._check(name)
         # What it costs to have one more batch, in padded tokens: a part of what a full batch holds of all sides.
         self._worth = WORTH * budget * float(self.lengths.sum() / self._cost(self.lengths).sum())
+        self._least = max(FULL, float(self._cost(self.lengths).sum()) / budget / POOLS)
         self.layouts = [self._layout(np.random.default_rng(key(seed, 3, number))) for number in range(LAYOUTS)]
         self._begins = np.concatenate([[0], np.cumsum([layout.count for layout in self.layouts])])
 
@@ -175,7 +179,7 @@ class Buckets:
             most_left, most_right = self.budget // self._cost(below), self.budget // self._cost(above)
             padded = (left * below.sum(axis=1) + right * above.sum(axis=1)) * (1 + APART * random.random(len(left)))
             score = padded + self._worth * (-(-left // most_left) - (-right // most_right))
-            score[(left < FULL * most_left) | (right < FULL * most_right)] = np.inf
+            score[(left < self._least * most_left) | (right < self._least * most_right)] = np.inf
             if len(score) and score.min() < least:
                 at = int(score.argmin())
                 least, best = score[at], (order[: at + 1], order[at + 1 :])

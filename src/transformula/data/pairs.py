@@ -93,6 +93,7 @@ class Overlap:
     rows     how many, of how many
     listed   the first of them: (their place, the place of the first such training row, the row in short)
     digests  what the rows are known by
+    compared  the fields that were compared; none: all
     """
 
     name: str
@@ -100,6 +101,7 @@ class Overlap:
     of: int
     listed: tuple[tuple[str, str, str], ...]
     digests: frozenset[bytes]
+    compared: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if not self.rows:
@@ -109,22 +111,39 @@ class Overlap:
         return "\n".join([*lines, *(["  ..."] if self.rows > len(self.listed) else [])])
 
 
-def find_overlap(training: Iterable[Record], held: Iterable[Record], name: str = "the validation data") -> Overlap:
-    """Which held-out rows are training rows. Only digests of the held-out rows are kept in memory."""
+def find_overlap(
+    training: Iterable[Record],
+    held: Iterable[Record],
+    name: str = "the validation data",
+    compared: Sequence[str] | None = None,
+) -> Overlap:
+    """Which held-out rows are training rows. Of the training rows nothing is kept in memory.
+
+    compared  the fields that make rows equal, e.g. the source alone; None: all
+
+    Raises ConfigError where the two have fields of other names: their rows could never be equal.
+    """
     places: dict[bytes, str] = {}
     rows: list[tuple[bytes, str, str]] = []
+    fields: list[str] = []
     for record in held:
-        digest = row_digest(record)
+        fields = fields or sorted(compared or record)
+        digest = row_digest(record, compared)
         places[digest] = ""
         rows.append((digest, record.place, "" if len(rows) >= 100_000 else _short(record)))
     met: set[bytes] = set()
     for record in training:
-        digest = row_digest(record)
+        if fields and sorted(compared or record) != fields:
+            raise ConfigError(
+                f"fields: {name} has {', '.join(fields)}, and the training data {', '.join(sorted(record))}; read both"
+                " under the same names"
+            )
+        digest = row_digest(record, compared)
         if digest in places and digest not in met:
             met.add(digest)
             places[digest] = record.place
     both = [(place, places[digest], short) for digest, place, short in rows if digest in met]
-    return Overlap(name, len(both), len(rows), tuple(both[:SHOWN]), frozenset(met))
+    return Overlap(name, len(both), len(rows), tuple(both[:SHOWN]), frozenset(met), tuple(compared or ()))
 
 
 def without_overlap(
@@ -147,17 +166,16 @@ def without_overlap(
             + "\nscores on rows that were trained on say nothing; leave these out of training"
             " with overlap: drop, or go on as it is with overlap: keep"
         )
-    known = frozenset().union(*(one.digests for one in found))
-    kept = [record for record in training if row_digest(record) not in known]
+    kept = [record for record in training if not any(row_digest(record, one.compared) in one.digests for one in found)]
     if not kept:
         raise DataError("every training row is also a held-out row: nothing is left to train on")
     return kept, len(training) - len(kept)
 
 
-def row_digest(record: Mapping[str, Value]) -> bytes:
-    """16 bytes of a row's content: its texts with each run of blanks as one, its pictures' pixels."""
+def row_digest(record: Mapping[str, Value], compared: Sequence[str] | None = None) -> bytes:
+    """16 bytes of a row, or of some of its fields: texts with each run of blanks as one, pictures by their pixels."""
     digest = hashlib.blake2b(digest_size=16)
-    for name in sorted(record):
+    for name in sorted(compared or record):
         value = record[name]
         if isinstance(value, Tensor):
             content = str(tuple(value.shape)).encode() + value.numpy().tobytes()
