@@ -23,7 +23,7 @@ against the paper. A name is used wherever a model is: `transformula train pre-n
 `Model("pre-norm", depth=12)`. How to [add one](../how-to/add-a-wiring.md).
 
 `transformula gallery --like FORMULA` names the nearest entries to a wiring of yours, and what differs. `make gallery`
-writes all of it as one page for a browser, with diagrams, costs and what `explain` finds, to be searched and filtered."""
+writes it as one page for a browser, with diagrams, costs and what `explain` finds, to be searched and filtered."""
 
 
 def formulas(entry: Entry) -> str:
