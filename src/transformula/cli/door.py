@@ -15,7 +15,7 @@ VERBS = {
     "evaluate": "score a trained model on a whole validation split",
     "explain": "what a formula says: what each line reads, skips, gain, warnings",
     "summary": "shapes, parameters, FLOPs and memory, line by line",
-    "gallery": "wirings and whole models by name: list, search, show, draw, diff",
+    "gallery": "wirings and whole models by name: list, search, show, draw, diff, the nearest to yours",
     "cache": "what was prepared from data, and clearing it",
 }
 """Verb -> what it is for. Each is the file of its name in this folder."""
