@@ -24,7 +24,7 @@ from tests.references.plain import (
 def written(p: Parameters, streams: list[Tensor], y: Tensor) -> list[Tensor]:
     """20 times the columns, then the rows of exp(...) are divided by their sums."""
     n = len(streams)
-    made, gains = hyper_logits(p, streams, [n * n, n])
+    made, gains = hyper_logits(p, streams)
     mixing = torch.exp(made).reshape(*made.shape[:-1], n, n)
     for _ in range(20):
         mixing = mixing / mixing.sum(-2, keepdim=True)

@@ -26,7 +26,7 @@ def written(p: Parameters, streams: list[Tensor], y: Tensor) -> list[Tensor]:
     """A softmax over all permutations, the identity first, in the order of the numbers that they make."""
     n = len(streams)
     orders = list(itertools.permutations(range(n)))
-    made, gains = hyper_logits(p, streams, [len(orders), n])
+    made, gains = hyper_logits(p, streams)
     weights = torch.exp(made) / torch.exp(made).sum(-1, keepdim=True)
     mixing = torch.zeros(*made.shape[:-1], n, n, dtype=made.dtype)
     for k, order in enumerate(orders):

@@ -357,28 +357,27 @@ def hyper_write(p: Parameters, streams: list[Tensor], y: Tensor | list[Tensor]) 
     ys = y if isinstance(y, list) else [y] * n
     written = [torch.zeros_like(x) for x in streams]
     for s, x in enumerate(streams):
-        dynamic = torch.tanh(unit(x) @ p["weight"].T) if "weight" in p else None
-        for t in range(n + 1):
-            a = p["static"][s, t]
-            if dynamic is not None:
-                a = a + p["scale"][0 if t < n else 1] * dynamic[..., t : t + 1]
-            if t < n:
-                written[t] = written[t] + a * x
-            else:
-                written[s] = written[s] + a * ys[s]
+        a, b = p["static"][s], p["gain"][s]
+        if "weight" in p:
+            made = torch.tanh(unit(x) @ p["weight"].T)
+            a, b = a + p["scale"] * made[..., :n], b + p["gain_scale"] * made[..., n:]
+        for t in range(n):
+            written[t] = written[t] + a[..., t : t + 1] * x
+        written[s] = written[s] + b * ys[s]
     return written
 
 
-def hyper_logits(p: Parameters, streams: list[Tensor], sizes: list[int]) -> list[Tensor]:
-    """mHC: w + g U X / rms(X), X all streams as one vector; parts of so many, each with its own g."""
-    x = torch.cat(streams, -1)
-    numbers = [g for g, size in zip(p["scale"], sizes, strict=True) for _ in range(size)]
-    return list((p["static"] + torch.stack(numbers) * (unit(x) @ p["weight"].T)).split(sizes, -1))
+def hyper_logits(p: Parameters, streams: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """mHC: w + g (U u), and where there are gains, w' + g' (U' u), U' below U; u = X / rms(X), all streams as one X."""
+    made = unit(torch.cat(streams, -1)) @ p["weight"].T
+    count = p["static"].shape[0]
+    first = p["static"] + p["scale"] * made[..., :count]
+    return first, p["gain"] + p["gain_scale"] * made[..., count:] if "gain" in p else first
 
 
 def positive_read(p: Parameters, streams: list[Tensor]) -> Tensor:
     """mHC: the sum of sigmoid(...)_s X_s."""
-    (a,) = hyper_logits(p, streams, [len(streams)])
+    a, _ = hyper_logits(p, streams)
     return sum((sigmoid(a[..., s : s + 1]) * x for s, x in enumerate(streams)), torch.zeros_like(streams[0]))
 
 

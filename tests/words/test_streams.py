@@ -52,27 +52,29 @@ def by_hand(read: Read, write: Write, X: Tensor, y: Tensor) -> tuple[Tensor, Ten
     for s in range(n):
         if kind in ("hc", "frac"):
             u = rms(streams[s])
-            a, w = read.static[s], write.static[s]
+            a, w, b = read.static[s], write.static[s], write.gain[s]
             if dynamic:
+                made = torch.tanh(write.weight @ u)
                 a = a + read.scale * torch.tanh(read.weight @ u)
-                w = w + write.scale[[0] * n + [1]] * torch.tanh(write.weight @ u)
+                w, b = w + write.scale * made[:n], b + write.gain_scale * made[n]
             reading[:, s] = a
-            mixing[:, s], gains[s] = w[:n], w[n]
+            mixing[:, s], gains[s] = w, b
         else:
-            a, w = read.static, write.static
-            count = len(w) - n
+            a, w, b = read.static, write.static, write.gain
+            count = len(w)
             if dynamic:
+                made = write.weight @ rms(X)
                 a = a + read.scale * (read.weight @ rms(X))
-                w = w + write.scale[[0] * count + [1] * n] * (write.weight @ rms(X))
+                w, b = w + write.scale * made[:count], b + write.gain_scale * made[count:]
             reading[:, s] = torch.sigmoid(a[s])
-            gains[s] = 2 * torch.sigmoid(w[count + s])
+            gains[s] = 2 * torch.sigmoid(b[s])
             if kind == "mhc":
-                mixing = torch.exp(w[:count].view(n, n))
+                mixing = torch.exp(w.view(n, n))
                 for _ in range(write.steps):
                     mixing = mixing / mixing.sum(0, keepdim=True)
                     mixing = mixing / mixing.sum(1, keepdim=True)
             else:
-                weights = torch.softmax(w[:count], 0)
+                weights = torch.softmax(w, 0)
                 mixing = torch.zeros(n, n, dtype=X.dtype)
                 for weight, order in zip(weights, itertools.permutations(range(n)), strict=True):
                     for t in range(n):

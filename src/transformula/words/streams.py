@@ -84,49 +84,49 @@ class Collapse(Word):
 class _Connection(Word):
     """What `read` and `write` share: logits static + scale * W u, u the streams over their root mean square.
 
-    Of "hc" and "frac" each stream has its own u, and tanh stands before the scale; of "mhc" all have one. The logits
-    are of several parts, `sizes` in the last dimension, each with its own scale.
+    Of "hc" and "frac" each stream has its own u, and tanh stands before the scale; of "mhc" all have one. W u is cut
+    into parts, of `sizes`: the first goes to `static` and `scale`, a second to `gain` and `gain_scale`.
     """
 
-    def __init__(self, X: int, n: int, kind: str, dynamic: bool, eps: float, rows: int, sizes: list[int]) -> None:
+    def __init__(self, X: int, n: int, kind: str, dynamic: bool, eps: float, sizes: tuple[int, ...]) -> None:
         super().__init__()
         self.n, self.size, self.kind, self.eps, self.sizes = n, X // n, kind, eps, sizes
         self.each = kind in ("hc", "frac")
-        self.static = empty(rows, sum(sizes)) if self.each else empty(rows)
+        self.static = empty(n, sizes[0]) if self.each else empty(sizes[0])
         self.weight = empty(sum(sizes), X // n if self.each else X) if dynamic else None
-        self.scale = empty(len(sizes)) if dynamic else None
+        self.scale = empty(1) if dynamic else None
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         fill(self.weight, 0)
         fill(self.scale, 0.01)
 
-    def logits(self, x: Tensor) -> list[Tensor]:
-        """x (positions, n, size) to parts (positions, n, ...), of mhc (positions, ...) in float32 or better; what is
-        static has one position for all."""
-        static: Tensor = self.static
-        scale: Tensor | None = self.scale
-        if self.weight is None or scale is None:
-            return [self.precise(part) for part in torch.split(static.unsqueeze(0), self.sizes, -1)]
-        made = unit_linear(x if self.each else x.flatten(1), self.weight, self.eps)
+    def product(self, x: Tensor) -> Tensor | None:
+        """W u, x (positions, n, size) to (positions, n, ...), of mhc (positions, ...); None: nothing is dynamic."""
+        weight = self.weight
+        if weight is None:
+            return None
         if not self.each:
-            made, static, scale = self.precise(made), self.precise(static), self.precise(scale)
-        elif self.kind == "hc":
-            made = made.tanh()
-        parts = torch.split(made, self.sizes, -1)
-        if self.kind == "frac":
-            # part by part: Inductor (2.13, CPU) makes a wrong gradient of what is multiplied by one part of a tanh
-            parts = tuple(part.tanh() for part in parts)
-        if len(parts) == 1:
-            return [torch.addcmul(static, parts[0], scale)]
-        each = zip(torch.split(static, self.sizes, -1), parts, scale.unbind(), strict=True)
-        return [torch.addcmul(*part) for part in each]
+            return unit_linear(x.flatten(1), weight, self.eps)
+        made = unit_linear(x, weight, self.eps)
+        # frac: part by part, later; Inductor (2.13, CPU) makes a wrong gradient of what a part of a tanh multiplies
+        return made if self.kind == "frac" else made.tanh()
 
-    def precise(self, logits: Tensor) -> Tensor:
-        """In float32 or better, where what follows is no plain product."""
-        return logits if self.each else logits.to(torch.promote_types(logits.dtype, torch.float32))
+    def logits(self, static: Tensor, scale: Tensor | None, part: Tensor | None) -> Tensor:
+        """static + scale * part; of mhc in float32 or better, for no plain product follows. What is static alone has
+        one position for all."""
+        if part is None or scale is None:
+            return static.unsqueeze(0) if self.each else precise(static.unsqueeze(0))
+        if self.each:
+            return torch.addcmul(static, part.tanh() if self.kind == "frac" else part, scale)
+        return torch.addcmul(precise(static), precise(part), precise(scale))
 
     def extra_repr(self) -> str:
         return f"{self.n} streams of {self.size}, kind={self.kind}, dynamic={self.weight is not None}"
+
+
+def precise(x: Tensor) -> Tensor:
+    """In float32 or better."""
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 @word(
@@ -199,7 +199,7 @@ class Read(_Connection):
     def __init__(
         self, X: int, n: int, kind: str = "hc", first: int = 1, dynamic: bool = True, eps: float = 1e-6
     ) -> None:
-        super().__init__(X, n, kind, dynamic, eps, n, [1] if kind == "hc" else [n])
+        super().__init__(X, n, kind, dynamic, eps, (1,) if kind == "hc" else (n,))
         self.first = (first - 1) % n
 
     @torch.no_grad()
@@ -213,10 +213,12 @@ class Read(_Connection):
 
     def forward(self, X: Tensor) -> Tensor:
         x = X.reshape(-1, self.n, self.size)
-        (weights,) = self.logits(x)
+        made = self.product(x)
+        weights = self.logits(self.static, self.scale, made)
         weights = weights.mT if self.each else torch.sigmoid(weights).to(x.dtype).unsqueeze(-2)
-        made = torch.bmm(weights.expand(x.shape[0], -1, -1), x)
-        return made.view(*X.shape[:-1], -1)
+        if made is None:
+            weights = weights.expand(x.shape[0], -1, -1)
+        return torch.bmm(weights, x).view(X.shape[0], X.shape[1], -1)
 
 
 @word(
@@ -245,14 +247,15 @@ class Read(_Connection):
     },
     parameters={
         "static": (
-            "n + (n * n if kind != 'mhc_lite' else "
-            "1 if n < 2 else 2 if n < 3 else 6 if n < 4 else 24 if n < 5 else 120)"
+            "n * n if kind != 'mhc_lite' else 1 if n < 2 else 2 if n < 3 else 6 if n < 4 else 24 if n < 5 else 120"
         ),
+        "gain": "n",
         "weight": (
             "((n + 1) * X // n if kind == 'hc' or kind == 'frac' else X * (n + (n * n if kind == 'mhc' else "
             "1 if n < 2 else 2 if n < 3 else 6 if n < 4 else 24 if n < 5 else 120))) * dynamic"
         ),
-        "scale": "2 * dynamic",
+        "scale": "1 * dynamic",
+        "gain_scale": "1 * dynamic",
     },
     checks={
         "kind == 'frac' or X == n * y": "its {X} channels are not {n} streams of the branch's width {y}",
@@ -277,10 +280,11 @@ class Write(_Connection):
 
     X (batch, length, n size), y (batch, length, size). With u_s = X_s / rms(X_s), u = X / rms(X), row by row
 
-        hc         [A_1s, ..., A_ns, b_s] = static_s + [g, ..., g, h] tanh(weight u_s); weight (n + 1, size), static
-                   (n, n + 1), scale [g, h]
-        mhc        [A, b] = [Sinkhorn, 2 sigmoid](static + [g, ..., h, ...] weight u); weight (n n + n, n size)
-        mhc_lite   the same, A = the sum over permutations P_k of softmax(...)_k P_k; weight (n! + n, n size)
+        hc         A_ts = static_st + scale tanh(weight u_s)_t, b_s = gain_s + gain_scale tanh(weight u_s)_(n + 1);
+                   weight (n + 1, size), static (n, n), gain (n, 1)
+        mhc        A = Sinkhorn(static + scale M u), b = 2 sigmoid(gain + gain_scale G u), weight = [M, G] (n n + n, n
+                   size), static (n n,) row by row, gain (n,)
+        mhc_lite   A = the sum over permutations P_k of softmax(static + scale M u)_k P_k, static (n!,), the rest as mhc
         frac       as hc, y in parts, too (as wide as X): X_t = sum over s of A_ts X_s + b_t y_t
 
     Sinkhorn(z): exp(z), then `steps` times its columns and its rows divided by their sums, in float32 or better, as
@@ -305,26 +309,30 @@ class Write(_Connection):
         if n > 5 and kind == "mhc_lite":
             raise InputError(f"a mean of {n}! permutations is too many: take up to 5 streams, or kind='mhc'")
         each, mixing = kind in ("hc", "frac"), math.factorial(n) if kind == "mhc_lite" else n * n
-        rows, sizes = (n, [n, 1]) if each else (mixing + n, [mixing, n])
-        super().__init__(X, n, kind, dynamic, eps, rows, sizes)
+        super().__init__(X, n, kind, dynamic, eps, (n, 1) if each else (mixing, n))
         self.steps = steps
+        self.gain = empty(n, 1) if each else empty(n)
+        self.gain_scale = empty(1) if dynamic else None
 
     @torch.no_grad()
     def initial_values(self, generator_for: GeneratorFor) -> None:
         super().initial_values(generator_for)
-        unit = torch.eye(self.n)
+        fill(self.gain_scale, 0.01)
+        fill(self.gain, 1 if self.each else 0)
         if self.each:
-            self.static.copy_(torch.cat((unit, torch.ones(self.n, 1)), 1))
-            return
-        self.static.zero_()
-        if self.kind == "mhc":
-            self.static[: self.sizes[0]] = OFF * (1 - unit).flatten()
+            self.static.copy_(torch.eye(self.n))
+        elif self.kind == "mhc":
+            self.static.copy_(OFF * (1 - torch.eye(self.n)).flatten())
         else:
-            self.static[1 : self.sizes[0]] = OFF  # the first permutation is the identity
+            self.static.fill_(OFF)
+            self.static[0] = 0  # the first permutation is the identity
 
     def weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (positions, n, size) to A (positions, n, n), row by row, and b (positions, n, 1); static: one position."""
-        mixing, gain = self.logits(x)
+        made = self.product(x)
+        parts = (None, None) if made is None else made.split_with_sizes(self.sizes, -1)
+        mixing = self.logits(self.static, self.scale, parts[0])
+        gain = self.logits(self.gain, self.gain_scale, parts[1])
         if self.each:
             return mixing.mT, gain
         if self.kind == "mhc":
@@ -348,11 +356,13 @@ class Write(_Connection):
             X, y = X.expand(*rows, -1), y.expand(*rows, -1)
         x = X.reshape(-1, self.n, self.size)
         mixing, gain = self.weights(x)
-        made = torch.bmm(mixing.expand(x.shape[0], -1, -1), x)
+        if self.weight is None:
+            mixing, gain = mixing.expand(x.shape[0], -1, -1), gain.expand(x.shape[0], -1, -1)
+        made = torch.bmm(mixing, x)
         if self.kind == "frac":
             made = made.addcmul_(gain, y.reshape(x.shape))
         else:
-            made = made.baddbmm_(gain.expand(x.shape[0], -1, -1), y.reshape(-1, 1, self.size))
+            made = made.baddbmm_(gain, y.reshape(-1, 1, self.size))
         return made.view(X.shape)
 
 
