@@ -59,8 +59,9 @@ CLOSING = """\
 
 ## Where an installed reference is wrong
 
-Each is shown by [a test](../../tests/peers/test_defects.py), which fails when a later version is repaired; beside it
-one shows what ours does.
+Each is shown by a test ([of most](../../tests/peers/test_defects.py), [of
+streams](../../tests/peers/test_hyper_connections.py)), which fails when a later version is repaired; beside it one shows
+what ours does.
 
 - x-transformers, `orthog_residual=True`: the projection takes all positions as one vector, so a causal decoder sees the
   future. [orthogonal](gallery.md#orthogonal) projects position by position; for one position they are equal.
@@ -68,6 +69,8 @@ one shows what ours does.
   sees all positions, and a causal stack refuses it.
 - x-transformers, `num_residual_streams=4`: the mixing matrix is all ones, so each sublayer multiplies the streams by
   their number: a million times in six layers.
+- hyper-connections, `num_fracs=4`: at first the parts of a stream whose branch is 0 become parts 1, 1, 2 and 4 of it.
+  [frac-connections](gallery.md#frac-connections) starts with each part for itself.
 - transformers, `ReformerModelWithLMHead`: the output's bias is a parameter that nothing adds. What nothing reads, ours
   refuses.
 - PyTorch, `nn.Transformer`: a last norm also where every layer ends with one. In ours `after` is what is written there.
