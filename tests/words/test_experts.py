@@ -231,3 +231,25 @@ def test_compiled_training_reports_the_loss() -> None:
 def test_refusals(call: str, message: str) -> None:
     with pytest.raises(FormulaError, match=message):
         check(from_formula(f"x = x + {call}"), VOCABULARY)
+
+
+def test_a_model_tells_its_words_which_positions_are_real() -> None:
+    """The balance of a padded batch is that of its real positions, whatever lies in the padding."""
+    from transformula.model import build
+
+    text = "x = x + attention(norm(x)); x = x + experts(norm(x), n=4, hidden=8)"
+    numbers = {"vocab": 11, "context": 8, "depth": 2, "width": 8, "heads": 2}
+    model = build(check(from_formula(text).override(numbers), VOCABULARY), seed=0, dtype=torch.float64).train()
+    random_weights(model)
+    tokens, lengths = torch.randint(11, (3, 6)), torch.tensor([6, 2, 4])
+    other = torch.where(torch.arange(6) < lengths[:, None], tokens, (tokens + 3) % 11)
+    found = []
+    for ids in (tokens, other):
+        model(ids, lengths=lengths)
+        found.append({name: loss.item() for name, loss in model.named_losses().items()})
+    assert set(found[0]) == {"layers.1.experts.balance", "layers.2.experts.balance"}
+    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    model(tokens)
+    assert model.named_losses()["layers.1.experts.balance"].item() != pytest.approx(
+        found[0]["layers.1.experts.balance"], rel=1e-6
+    )
