@@ -194,8 +194,6 @@ def test_depth() -> None:
     near(attend(*entries), (scores.softmax(0)[..., None] * torch.stack(entries)).sum(0))
     fresh, _ = make("attend", {"entries": 32}, 3)
     near(fresh.double()(*entries), torch.stack(entries).mean(0))
-    with pytest.raises(InputError, match="dynamic.*not built yet"):
-        make("mix", {"entries": 32}, 3, dynamic=True)
 
 
 def test_shapes() -> None:
