@@ -56,6 +56,9 @@ SCORES = {
 }
 SCORE, MASK = ("alibi", "learned_bias", "squashed"), ("near", "even", "same")
 
+MEMORIES = ["encoder", "memory", "encoder[1]", "norm(mix(memory[:]))"]
+"""What a decoder reads of the encoder."""
+
 SAFE = {"exp": "exp(-abs({}))", "log": "log(1 + abs({}))", "sqrt": "sqrt(1 + abs({}))"}
 """Functions whose results run away, or are none, as they are written."""
 
@@ -331,7 +334,7 @@ class Writer:
         options: dict[str, str] = {}
         width = self.of([WIDTH, WIDTH, 12])
         query, _ = self.value(at, budget - 1, width)
-        others = [s for s in at.stacks if s != "memory"] if self.often(7) else []
+        others = bool(at.stacks) and self.often(5)
         if record.name == "dot_attention":
             arguments = [
                 query,
@@ -339,8 +342,7 @@ class Writer:
                 self.value(at, budget - 1, self.of([width, 4]))[0],
             ]
         elif others:
-            memory = [*others, "encoder[1]", "norm(mix(memory[:]))"]
-            arguments = [query, self.of(memory)]
+            arguments = [query, self.of(MEMORIES)]
         elif self.often(2):
             arguments = [query, self.value(at, budget - 1)[0], self.value(at, budget - 1)[0]]
         else:
@@ -440,6 +442,9 @@ class Writer:
             lines.append(f"{name} = {text}")
             at.names[name] = width
             at.unread.append(name)
+        if at.stacks and self.often(6):
+            options = self.of(["", ", rotary=100", ", kv_heads=1, cap=3"])
+            lines.append(f"x = x + attention(norm(x), {self.of(MEMORIES)}{options})")
         for name in carried:
             if self.often(6):
                 text, _ = self.value(at, budget - 1, WIDTH)
@@ -465,7 +470,7 @@ class Writer:
             elif source == "tokens" and self.often(1):
                 order += f" + embed.types(types, rows={VOCAB})"
             lines = [f"x = {self.of(['', '0.5 * ', 'sqrt(width) * '])}{words}{order}"]
-            if not causal and source == "tokens" and self.often(1):
+            if not causal and source == "tokens" and self.often(4):
                 lines.append("x = prepend(learned(2), x)")
             at = Scope({"x": WIDTH}, "before", causal=causal)
             if self.often(2):
@@ -505,7 +510,7 @@ class Writer:
             self.define()
         depth = self.whole(1, 4)
         rows = [f"depth: {depth}", *(f"{key}: {value}" for key, value in NUMBERS.items())]
-        kind = self.of(["one", "one", "one", "two", "seen"])
+        kind = self.of(["one", "one", "two", "two", "seen"])
         if kind == "two":
             encoder = self.stack(self.of(["source", "source", "image"]), False, ())
             decoder = self.stack("tokens", True, ("encoder", "memory"))
