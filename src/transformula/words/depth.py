@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .rms import rms_norm
 from .unit_linear import unit_linear
 from .word import Affine, GeneratorFor, Word, empty, fill, word
 
@@ -35,7 +36,8 @@ from .word import Affine, GeneratorFor, Word, empty, fill, word
     },
     checks={"entries > 0": "mix of nothing: the list is empty here"},
     flops="2 * hidden * (entry + entries) if dynamic else 0",
-    saved="entries * entry + (1 + 3 * hidden + entries if dynamic else 0)",
+    # each entry is kept once, by the first that reads it as its newest
+    saved="entry + (1 + 3 * hidden + entries if dynamic else 0)",
     silent="last",
     equation="y = sum of w_n e_n, w one-hot on the last at first; dynamic: w + W_2 gelu(W_1 e_last / rms(e_last))",
     source="DenseFormer: 2402.02622; dynamic: MUDD, 2502.12170",
@@ -70,11 +72,7 @@ class Mix(Word):
         if self.first is not None and self.second is not None:
             hidden = F.gelu(unit_linear(entries[-1], self.first.weight, self.eps))
             weights = F.linear(hidden, self.second.weight, self.weight).unsqueeze(-2).unbind(-1)
-        total = entries[0] * weights[0]
-        for weight, entry in zip(weights[1:], entries[1:], strict=True):
-            # no stack of the entries: at depth L it would copy L streams in each of L layers
-            total = torch.addcmul(total, entry, weight) if entry.shape == total.shape else total + entry * weight
-        return total
+        return weighted(entries, weights)
 
     def extra_repr(self) -> str:
         return f"{len(self.weight)} entries, dynamic={self.first is not None}"
@@ -89,7 +87,8 @@ class Mix(Word):
     options={"eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "of the entries' norm"}},
     parameters={"query": "entry"},
     checks={"entries > 0": "attend to nothing: the list is empty here"},
-    saved="entries * (entry + 2)",
+    flops="2 * entries * entry",
+    saved="entry + 4 * entries",
     silent="mean",
     equation="y = sum of a_n e_n, a = softmax over n of query . rms(e_n)",
     source="Attention residuals: 2603.15031",
@@ -110,10 +109,15 @@ class Attend(Word):
 
     def forward(self, *entries: Tensor) -> Tensor:
         # an entry without rows of its own (sinusoids) is one for the whole batch
-        each = [(rms_norm(e, None, self.eps) * self.query).sum(-1) for e in entries]
-        scores = torch.stack(torch.broadcast_tensors(*each), -1)  # type: ignore[no-untyped-call]
-        weights = torch.softmax(scores, -1).unsqueeze(-2)
-        total = entries[0] * weights[..., 0]
-        for n, entry in enumerate(entries[1:], 1):
-            total = total + entry * weights[..., n]
-        return total
+        each = [unit_linear(e, self.query.unsqueeze(0), self.eps) for e in entries]
+        scores = torch.cat(torch.broadcast_tensors(*each), -1)  # type: ignore[no-untyped-call]
+        return weighted(entries, torch.softmax(scores, -1).unsqueeze(-2).unbind(-1))
+
+
+def weighted(entries: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+    """The sum of weights times entries, each (batch, length, entry), one by one: a stack of the entries would, at depth
+    L, copy L streams in each of L layers."""
+    total = entries[0] * weights[0]
+    for weight, entry in zip(weights[1:], entries[1:], strict=True):
+        total = torch.addcmul(total, entry, weight) if entry.shape == total.shape else total + entry * weight
+    return total

@@ -171,7 +171,7 @@ def precise(x: Tensor) -> Tensor:
         "kind != 'frac' or n > 1": "of how many parts? say n=4, or make copies by expand(x, n) and leave out kind=",
     },
     flops=("2 * X * (n if kind == 'frac' else 1) + 2 * X * (0 if not dynamic else 1 if kind == 'hc' else n)"),
-    saved="X + (n * n if kind == 'frac' else n) * (4 if dynamic else 1)",
+    saved="X + ((3 * n * n + n if kind == 'frac' else 4 * n if kind == 'hc' else 1 + 3 * n) if dynamic else 0)",
     silent="one of copies * (1 if kind == 'hc' or kind == 'frac' else 1 / (1 + exp(-1)) + (n - 1) / (1 + exp(1)))",
     equation="y = a(X) X; hc: a_s = w_s + g tanh(U X_s / rms(X_s)); mhc: a = sigmoid(w + g U X / rms(X))",
     source="Hyper-Connections, 2409.19606; mHC, 2512.24880; Frac-Connections, 2503.14125",
@@ -270,7 +270,13 @@ class Read(_Connection):
         "2 * X * (n + n * n) if kind == 'mhc' else "
         "2 * X * n + 2 * (X + n * n) * (1 if n < 2 else 2 if n < 3 else 6 if n < 4 else 24 if n < 5 else 120))"
     ),
-    saved="X + y + n * (n + 1) * (4 if dynamic else 1) + (2 * steps * n * n if kind == 'mhc' and dynamic else 0)",
+    # X itself is kept by `read`
+    saved=(
+        "y + ((3 * n * n + 4 * n if kind == 'hc' or kind == 'frac' else "
+        "1 + 4 * n + (2 + 2 * steps) * n * n if kind == 'mhc' else "
+        "1 + 4 * n + n * n + 3 * (1 if n < 2 else 2 if n < 3 else 6 if n < 4 else 24 if n < 5 else 120)) "
+        "if dynamic else 0)"
+    ),
     silent="added",
     equation="X = A(X) X + b(X) y; mhc: A doubly stochastic, b = 2 sigmoid(...)",
     source="Hyper-Connections, 2409.19606; mHC, 2512.24880; mHC-lite, 2601.05732; Frac-Connections, 2503.14125",
