@@ -123,7 +123,10 @@ def with_lengths(name: str, names: dict[str, Any], length: int) -> dict[str, Any
 
 
 def test_every_built_word_is_here() -> None:
-    assert {name for name, _, _ in CASES} == {r.name for r in VOCABULARY.values() if r.built}
+    own = {
+        r.name for r in VOCABULARY.values() if r.built and r.module.startswith("transformula.")
+    }  # others announce theirs
+    assert {name for name, _, _ in CASES} == own
 
 
 @pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
