@@ -12,8 +12,8 @@ in one run; medians:
     decoding  a prompt, then tokens one by one with what is kept: time a token
 
 The claim: ours takes at most 2 % longer than the module by hand, or no longer than two copies of that differ (A/A).
-What is kept is measured, too, and held to what `summary` predicts: the bytes of a decoding's tensors, which
-are equal, and of what the backward pass needs, streams and history above all, at most 1 % more.
+What is kept is measured, too, and held to what `summary` predicts from the text: the bytes of the tensors of decoding,
+which are equal, and of what the backward pass needs, streams and history above all, at most 1 % more.
 """
 
 from __future__ import annotations
