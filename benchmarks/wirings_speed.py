@@ -316,7 +316,7 @@ def decoding_bytes(model: Any, length: int) -> tuple[int, int]:
 
 
 def training_bytes(model: Any, tokens: Tensor) -> tuple[int, int]:
-    """Bytes that the forward pass keeps for the backward pass, without parameters and tokens, measured and predicted."""
+    """Bytes that are kept for the backward pass, without parameters and tokens: measured, predicted."""
     batch, length = tokens.shape
     others = {t.untyped_storage().data_ptr() for t in (*model.parameters(), tokens)}
     found: dict[int, Tensor] = {}

@@ -60,7 +60,7 @@ CLOSING = """\
 ## Where an installed reference is wrong
 
 Each is shown by a test ([of most](../../tests/peers/test_defects.py), [of
-streams](../../tests/peers/test_hyper_connections.py)), which fails when a later version is repaired; beside it one shows
+streams](../../tests/peers/test_hyper_connections.py)), which fails when a later version is repaired; another shows
 what ours does.
 
 - x-transformers, `orthog_residual=True`: the projection takes all positions as one vector, so a causal decoder sees the
