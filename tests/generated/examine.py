@@ -1,8 +1,9 @@
 """What must hold of every model file: it is refused with a reason, or it is built and keeps all promises.
 
     it has the parameters that its text states; its written text is the same model; it is explained and drawn
-    it trains: forward and backward; it evaluates twice alike
-    it is causal, decoded step by step as in one pass, and blind to padding and to other rows
+    it trains: gradients are numbers, and are how the loss changes with the parameters; it evaluates twice alike
+    it is causal, decoded step by step as in one pass (rows reordered on the way, too), and blind to padding and to
+    other rows
     it is saved, loaded, copied: the same numbers
     (where asked) it is compiled in one graph
 
@@ -58,13 +59,15 @@ def examine(text: str, compiled: bool = False, whole_text: bool = True, files: b
         return REFUSED
     assert sum(p.numel() for p in model.parameters()) == summary(architecture).totals.parameters
     with torch.no_grad():
-        alike(model, given, model(**given), whole, "twice")
+        assert torch.equal(model(**given).nan_to_num(), whole.nan_to_num()), "it evaluates twice alike"
         if compiled:
             same_compiled(model, given, whole)
         rows_alone(model, given, whole)
         if architecture.main.causal and "tokens" in given:
             causal(model, given, whole)
             stepwise(model, given, whole)
+            if "source" in given:
+                decoded_beside(model, given)
         padding(model, given, whole)
         if files:
             again(model, given, whole)
@@ -107,9 +110,12 @@ def inputs_of(model: nn.Module) -> dict[str, Tensor]:
 
 def alike(model: nn.Module, given: Mapping[str, Tensor], one: Tensor, other: Tensor, what: str) -> None:
     """Equal up to rounding: as far as rounding is felt in this model, which a change of the weights in the last digits
-    shows. Numbers that are not finite are not compared."""
+    shows. What is no number in one is none in the other, unless numbers grow without bound."""
+    assert one.shape == other.shape, f"{what}: {tuple(one.shape)} and {tuple(other.shape)}"
     known = torch.isfinite(one) & torch.isfinite(other)
     most = float(torch.where(known, other.abs(), 0).max()) if known.any() else 0.0
+    strange = int((torch.isfinite(one) != torch.isfinite(other)).sum())
+    assert not strange or most > 1e100, f"{what}: {strange} numbers are none, the largest number is {most:.3g}"
     off = float(torch.where(known, (one - other).abs(), 0).max())
     if off <= TOLERANCE * max(most, 1e-30):
         return
@@ -146,7 +152,7 @@ def causal(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None
 
 
 def stepwise(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None:
-    """Single steps, chunks, and prompts of different lengths."""
+    """Single steps, chunks, rows in another order, and prompts of different lengths."""
     for sizes in ([1] * LENGTH, [3, 1, 2]):
         try:
             decoding = model.start(ROWS, LENGTH, **fixed(model, given))
@@ -155,6 +161,12 @@ def stepwise(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> No
             return
         made = [model.step(decoding=decoding, **piece(model, given, *ends)) for ends in bounds(sizes)]
         alike(model, given, torch.cat(made, 1), whole, f"decoded in chunks of {sizes}")
+    decoding = model.start(ROWS, LENGTH, **fixed(model, given))
+    model.step(decoding=decoding, **piece(model, given, 0, 4))
+    rows = torch.tensor([2, 0, 0, 1])
+    decoding.select(rows)
+    following = {key: value[rows] for key, value in piece(model, given, 4, LENGTH).items()}
+    alike(model, given, model.step(decoding=decoding, **following), whole[rows, 4:], "decoded on in other rows")
     lengths = torch.tensor([2, 4, 3])
     decoding = model.start(ROWS, LENGTH, **fixed(model, given))
     first = model.step(decoding=decoding, new=lengths, **piece(model, given, 0, 4))
@@ -194,16 +206,29 @@ def padding(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> Non
         alike(model, given, together[row, : one.shape[1]], one[0], f"row {row} of {lengths} beside the others")
 
 
+def decoded_beside(model: nn.Module, given: Mapping[str, Tensor]) -> None:
+    """Decoding that starts with padded inputs gives what the whole pass gives."""
+    lengths = {"source": torch.tensor([given["source"].shape[1], 2, 4])}
+    try:
+        together = model(**given, lengths=lengths)
+        decoding = model.start(ROWS, LENGTH, **fixed(model, given), lengths=lengths)
+    except InputError as refusal:
+        assert len(str(refusal)) > 20
+        return
+    made = [model.step(decoding=decoding, **piece(model, given, *ends)) for ends in bounds([2, 1, 3])]
+    alike(model, given, torch.cat(made, 1), together, "decoded beside padded sources")
+
+
 def again(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None:
     """Copied, and saved and loaded: bit for bit."""
-    assert torch.equal(copy.deepcopy(model)(**given), whole) or not torch.isfinite(whole).all()
+    assert torch.equal(copy.deepcopy(model)(**given).nan_to_num(), whole.nan_to_num()), "copied"
     with tempfile.TemporaryDirectory() as folder:
         save_model(Path(folder) / "model", model)
         loaded, architecture = load_model(Path(folder) / "model")
         assert formula_hash(architecture) == formula_hash(model.architecture)
         assert [name for name, _ in loaded.named_parameters()] == [name for name, _ in model.named_parameters()]
         made = loaded.to(torch.float64)(**given)
-        assert torch.equal(made, model.float().to(torch.float64)(**given)) or not torch.isfinite(made).all()
+        assert torch.equal(made.nan_to_num(), model.float().to(torch.float64)(**given).nan_to_num()), "loaded"
 
 
 def same_compiled(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None:
@@ -216,11 +241,33 @@ def same_compiled(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) 
 
 
 def trains(model: nn.Module, given: Mapping[str, Tensor]) -> None:
-    """A pass in training and back: every parameter that can move the result gets a gradient of its shape."""
-    torch.manual_seed(0)
+    """Passes in training and back: gradients are numbers, and in a random direction they are the slope of the loss, as
+    its differences over two small steps show; where these two are apart (a kink lies there) they show nothing."""
     model.train()
-    loss = model(**given).tanh().square().mean() + sum(model.named_losses().values(), torch.zeros(()))
-    if loss.requires_grad:
-        loss.backward()
+
+    def loss() -> Tensor:
+        torch.manual_seed(0)
+        return model(**given).tanh().square().mean() + sum(model.named_losses().values(), torch.zeros(()))
+
+    found = loss()
+    if not found.requires_grad or not torch.isfinite(found):
+        return
+    found.backward()
+    generator, slope = torch.Generator().manual_seed(3), 0.0
+    begun = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    ways = {name: torch.randn(p.shape, generator=generator, dtype=p.dtype) for name, p in begun.items()}
     for name, parameter in model.named_parameters():
-        assert parameter.grad is None or parameter.grad.shape == parameter.shape, name
+        if parameter.grad is not None:
+            assert torch.isfinite(parameter.grad).all(), f"{name} has a gradient that is no number"
+            slope += float((parameter.grad * ways[name]).sum())
+
+    def moved(by: float) -> float:
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(begun[name] + by * ways[name])
+        return float(loss().detach())
+
+    first, second = ((moved(step) - moved(-step)) / (2 * step) for step in (1e-6, 1e-7))
+    size = max(abs(first), abs(second))
+    if abs(first - second) <= 1e-4 * size + 1e-7:
+        assert abs(slope - first) <= 1e-2 * size + 1e-6, f"the loss changes by {first:.6g}, gradients say {slope:.6g}"
