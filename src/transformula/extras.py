@@ -7,7 +7,14 @@ from types import ModuleType
 
 from .errors import MissingExtra
 
-EXTRAS = {"datasets": "hub", "pyarrow": "parquet", "torchinfo": "torchinfo", "sacrebleu": "translation"}
+EXTRAS = {
+    "babel": "cldr",
+    "datasets": "hub",
+    "pyarrow": "parquet",
+    "sacrebleu": "translation",
+    "sentencepiece": "unigram",
+    "torchinfo": "torchinfo",
+}
 """Import name of each optional package -> the extra of ours that installs it."""
 
 

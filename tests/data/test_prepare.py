@@ -49,7 +49,7 @@ def test_many_documents_become_a_bpe(many):
     assert prepare(settings(many)).identity == data.identity
 
 
-@pytest.mark.parametrize("tokenizer", ["characters", "bytes", "bpe"])
+@pytest.mark.parametrize("tokenizer", ["characters", "bytes", "bpe", "unigram"])
 def test_the_tokenizer_asked_for(one, many, tokenizer):
     for path in (one, many):
         data = prepare(settings(path, tokenizer=tokenizer))
@@ -58,14 +58,17 @@ def test_the_tokenizer_asked_for(one, many, tokenizer):
         assert text == "".join(data.split.validation)
 
 
-def test_vocab_is_the_size_of_a_bpe(one):
-    assert prepare(settings(one, tokenizer="bpe"), vocab=280).tokenizer.vocab == 280
+def test_vocab_is_the_size_of_what_is_learnt(one):
+    for kind, vocab in (("bpe", 280), ("unigram", 265)):
+        assert prepare(settings(one, tokenizer=kind), vocab=vocab).tokenizer.vocab == vocab
     assert prepare(settings(one), vocab=280).tokenizer.kind == "bpe"
     assert prepare(settings(one), vocab=257).tokenizer.kind == "bytes"
     assert prepare(settings(one), vocab=len(set(TEXT))).tokenizer.kind == "characters"
 
 
-@pytest.mark.parametrize(("tokenizer", "has"), [("characters", len(set(TEXT))), ("bytes", 257), ("bpe", None)])
+@pytest.mark.parametrize(
+    ("tokenizer", "has"), [("characters", len(set(TEXT))), ("bytes", 257), ("bpe", None), ("unigram", None)]
+)
 def test_a_vocab_that_the_tokenizer_contradicts(one, tokenizer, has):
     with pytest.raises(ConfigError, match=f"the model says 5000, the tokenizer \\({tokenizer}\\) has {has or ''}"):
         prepare(settings(one, tokenizer=tokenizer), vocab=5000)

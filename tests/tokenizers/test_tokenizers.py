@@ -2,11 +2,16 @@
 
 import json
 import pickle
+import subprocess
+import sys
+from functools import cache
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from transformula.errors import CheckpointError, InputError, UnknownName
-from transformula.tokenizers import bpe
+from transformula.errors import CheckpointError, InputError, MissingExtra, UnknownName
+from transformula.tokenizers import byte_level
 from transformula.tokenizers.base import FILE, load, tokenizers
 from transformula.tokenizers.whole import write_whole
 
@@ -18,7 +23,10 @@ TEXTS = [
 ]
 
 
-@pytest.fixture(params=["bytes", "characters", "bpe"])
+LEARNT = ["bpe", "unigram"]
+
+
+@pytest.fixture(params=["bytes", "characters", *LEARNT])
 def tokenizer(request):
     return tokenizers.get(request.param).train(TEXTS * 3, 400)
 
@@ -61,7 +69,7 @@ def test_pickle(tokenizer):
     assert again.identity == tokenizer.identity and again.encode(TEXTS[0]) == tokenizer.encode(TEXTS[0])
 
 
-@pytest.mark.parametrize("name", ["bytes", "bpe"])
+@pytest.mark.parametrize("name", ["bytes", *LEARNT])
 def test_stream_never_shows_half_a_character(name):
     tokenizer = tokenizers.get(name).train(["plain text only"], 257)
     text = "a東\N{GRINNING FACE}é!"
@@ -90,7 +98,7 @@ def test_decoding_an_id_out_of_range(tokenizer):
         tokenizer.decode([-1])
 
 
-@pytest.mark.parametrize("name", ["bytes", "bpe"])
+@pytest.mark.parametrize("name", ["bytes", *LEARNT])
 def test_half_a_character_is_refused(name):
     with pytest.raises(InputError, match="lone surrogate.*character 2"):
         tokenizers.get(name).train(["aaaa"], 300).encode("a\ud800")
@@ -110,6 +118,12 @@ class TestCharacters:
         two = tokenizers.get("characters").train(["hello", "world"])
         assert two.vocab == 8 and two.end_of_document == 7
 
+    def test_an_end_is_there_as_asked(self):
+        kind = tokenizers.get("characters")
+        assert kind.train(["hello"], ends=True).end_of_document == 4
+        assert kind.train(["hello", "world"], ends=False).end_of_document is None
+        assert kind.train(["hello"], ends=False).identity == kind.train(["hello"]).identity
+
     def test_an_unknown_character_is_named_with_the_remedy(self):
         tokenizer = tokenizers.get("characters").train(["hello"])
         with pytest.raises(InputError) as error:
@@ -122,30 +136,95 @@ class TestCharacters:
             tokenizers.get("characters").train(["ab"]).encode("a\N{GRINNING FACE}")
 
 
-class TestBPE:
-    def test_too_small_a_vocabulary(self):
-        with pytest.raises(InputError, match="at least 257"):
-            tokenizers.get("bpe").train(["abc"], 256)
+@cache
+def trained(name):
+    return tokenizers.get(name).train(TEXTS, 300)
 
-    def test_a_tiny_text_gives_fewer_tokens(self):
-        assert 257 <= tokenizers.get("bpe").train(["the the the the"], 2000).vocab < 270
 
-    def test_parts_of_a_long_text_get_the_ids_of_the_whole(self, monkeypatch):
+@given(text=st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+@pytest.mark.parametrize("name", LEARNT)
+def test_every_text_comes_back(name, text):
+    tokenizer = trained(name)
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text and tokenizer.end_of_document not in ids
+
+
+@pytest.mark.parametrize("name", LEARNT)
+class TestLearnt:
+    def test_too_small_a_vocabulary(self, name):
+        with pytest.raises(InputError, match=f"a {name} tokenizer of 256 tokens: at least 257"):
+            tokenizers.get(name).train(["abc"], 256)
+
+    def test_the_smallest_knows_every_text(self, name):
+        tokenizer = tokenizers.get(name).train(TEXTS, 257)
+        assert tokenizer.vocab == 257 and len(tokenizer.encode(TEXTS[0])) == len(TEXTS[0].encode())
+
+    def test_the_size_asked_for(self, name):
+        text = " ".join(f"{a}{b}{c}" for a in "kstrp" for b in ("an", "on", "el") for c in ("ing", "ed", "s")) * 3
+        assert tokenizers.get(name).train([text], 280).vocab == 280
+
+    @pytest.mark.parametrize("documents", [["the the the the"], [""], []])
+    def test_a_tiny_text_gives_fewer_tokens(self, name, documents):
+        tokenizer = tokenizers.get(name).train(documents, 2000)
+        assert 257 <= tokenizer.vocab < 270 and tokenizer.end_of_document == 0
+        assert tokenizer.decode(tokenizer.encode(TEXTS[0])) == TEXTS[0]
+
+    def test_parts_of_a_long_text_get_the_ids_of_the_whole(self, name, monkeypatch):
         text = "".join(f"line {i} of it\n" + "\n" * (i % 3) + "  indented\n" * (i % 2) for i in range(300))
-        tokenizer = tokenizers.get("bpe").train([text], 500)
+        tokenizer = tokenizers.get(name).train([text], 500)
         whole = tokenizer.encode(text)
-        monkeypatch.setattr(bpe, "PART", 97)
+        monkeypatch.setattr(byte_level, "PART", 97)
         assert tokenizer.encode(text) == whole
         assert [len(x) for x in tokenizer.encode_many([text, "", text])] == [len(whole), 0, len(whole)]
 
-    def test_merges_shorten_the_text(self):
+    def test_what_is_learnt_shortens_the_text(self, name):
         text = "the cat and the dog and the bird " * 50
-        assert len(tokenizers.get("bpe").train([text], 400).encode(text)) < len(text) / 2
+        assert len(tokenizers.get(name).train([text], 400).encode(text)) < len(text) / 2
 
-    def test_large_data_is_sampled(self, monkeypatch):
-        monkeypatch.setattr(bpe, "TRAINED_ON", 100)
-        assert sum(map(len, bpe._sample(["abcdefghij"] * 100))) <= 100
-        assert sum(map(len, bpe._sample(["x" * 500, "y" * 500]))) == 100
+    def test_training_prints_nothing(self, name, capfd):
+        tokenizers.get(name).train(TEXTS * 3, 300)
+        assert capfd.readouterr() == ("", "")
+
+
+def test_large_data_is_sampled(monkeypatch):
+    monkeypatch.setattr(byte_level, "TRAINED_ON", 100)
+    assert sum(map(len, byte_level.sample(["abcdefghij"] * 100))) <= 100
+    assert sum(map(len, byte_level.sample(["x" * 500, "y" * 500]))) == 100
+
+
+class TestUnigram:
+    def test_another_process_learns_the_same(self):
+        """Whatever the order of hash tables there: `tokenizers`' own trainer fails this."""
+        text = " ".join(f"{a}{b}{c}" for a in "kstrp" for b in ("an", "on", "el") for c in ("ing", "ed", "s"))
+        program = (
+            "import sys; from transformula.tokenizers.base import tokenizers;"
+            " print(tokenizers.get('unigram').train([sys.argv[1]], 290).identity)"
+        )
+        done = subprocess.run([sys.executable, "-c", program, text], capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [tokenizers.get("unigram").train([text], 290).identity]
+
+    def test_the_cut_is_the_most_probable(self):
+        """By trying all cuts of short words."""
+        tokenizer = tokenizers.get("unigram").train(["banana bandana ana anna nab " * 5], 275)
+        scores = dict(tokenizer.state()["model"]["vocab"])
+
+        def best(word: str) -> float:
+            if not word:
+                return 0.0
+            starts = (word[:n] for n in range(1, len(word) + 1))
+            return max(scores[start] + best(word[len(start) :]) for start in starts if start in scores)
+
+        for word in ("banana", "bandana", "anabanna", "nabnab"):
+            pieces = [tokenizer.decode([i]) for i in tokenizer.encode(word)]
+            assert sum(scores[piece] for piece in pieces) == pytest.approx(best(word))
+
+    def test_training_needs_the_extra_and_using_does_not(self, monkeypatch, tmp_path):
+        tokenizers.get("unigram").train(TEXTS, 300).save(tmp_path)
+        monkeypatch.setitem(sys.modules, "sentencepiece", None)
+        with pytest.raises(MissingExtra, match=r"training a unigram tokenizer.*'transformula\[unigram\]'"):
+            tokenizers.get("unigram").train(TEXTS, 300)
+        assert load(tmp_path).decode(load(tmp_path).encode(TEXTS[0])) == TEXTS[0]
 
 
 def test_unknown_kind():
@@ -159,11 +238,13 @@ def test_unknown_kind():
         (None, "no tokenizer here"),
         (b"", "not a tokenizer's file"),
         (b"\xff\xfe", "not a tokenizer's file"),
-        (b"[]", "known kinds: bpe, bytes, characters"),
+        (b"[]", "known kinds: bpe, bytes, characters, unigram"),
         (b'{"kind": "words"}', "known kinds"),
         (b'{"kind": "characters"}', "damaged"),
         (b'{"kind": "characters", "characters": "ba", "ends": true}', "damaged"),
         (b'{"model": {"type": "BPE", "merges": 3}, "decoder": {"type": "ByteLevel"}}', "damaged"),
+        (b'{"model": {"type": "Unigram", "vocab": [["a", -1.0]]}, "decoder": {"type": "ByteLevel"}}', "255 of the 256"),
+        (b'{"model": {"type": "Unigram", "vocab": [["a", -1.0]]}, "decoder": {"type": "Metaspace"}}', "known kinds"),
     ],
 )
 def test_files_that_are_no_tokenizer(tmp_path, content, said):

@@ -18,11 +18,11 @@ from .splits import Split, split_corpus, split_given
 from .tokens import Tokens, token_store
 from .working import working
 
-BPE_SIZE = 2048
-"""Tokens of a BPE where nothing is said."""
+LEARNT_SIZE = 2048
+"""Tokens of a BPE or a unigram tokenizer where nothing is said."""
 
 BYTES_PER_TOKEN = 50
-"""A BPE gets at most one token for so many bytes of its text: rarer ones would hardly be learnt."""
+"""It gets at most one token for so many bytes of its text: rarer ones would hardly be learnt."""
 
 FEW_CHARACTERS = 128
 SMALL_TEXT = 2_000_000
@@ -123,7 +123,8 @@ def _examples(texts: Sequence[str], count: int = 5, width: int = 96) -> list[str
 def prepare(settings: DataSettings, vocab: int | None = None) -> TextData:
     """Read, split and encode what the settings name.
 
-    vocab  the model's number, where its file states one: the size of a BPE, and a check of every other tokenizer
+    vocab  the model's number, where its file states one: the size of a BPE or a unigram tokenizer, and a check of every
+           other
 
     Raises DataError for data that cannot be used, ConfigError where `vocab` and the tokenizer disagree.
     """
@@ -160,7 +161,8 @@ def prepare(settings: DataSettings, vocab: int | None = None) -> TextData:
 def choose_tokenizer(name: str, split: Split, vocab: int | None = None) -> tuple[Tokenizer, str]:
     """The tokenizer that a setting names, trained on (or loaded for) a split, and one line that says why this one.
 
-    Characters are those of both sides, so that none of the validation text is unknown; a BPE learns from training only.
+    Characters are those of both sides, so that none of the validation text is unknown; BPE and unigram learn from the
+    training side only.
     `auto` is characters for a single text of at most 128 distinct characters and 2 million in all, if `vocab` is not
     given or is their number; else a BPE of `vocab`, by default 2,048 tokens, fewer where there is little text.
     Raises UnknownName for a name that is neither a kind nor a folder.
@@ -178,10 +180,10 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None) -> tuple
         documents = everything if split.whole else ["".join(everything)]
         return tokenizers.get(name).train(documents), why
     size = vocab
-    if name == "bpe" and vocab is None:
+    if tokenizers.get(name).sized and vocab is None:
         length = sum(len(text.encode("utf-8")) for text in split.training)
-        size = min(BPE_SIZE, max(512, length // BYTES_PER_TOKEN))
-        why += f"; {size:,} asked for" if size == BPE_SIZE else f"; {size:,} asked for, as the text is small"
+        size = min(LEARNT_SIZE, max(512, length // BYTES_PER_TOKEN))
+        why += f"; {size:,} asked for" if size == LEARNT_SIZE else f"; {size:,} asked for, as the text is small"
     if name == "bytes":
         return tokenizers.get(name).train(()), why
     with working(f"training a tokenizer ({name})"):

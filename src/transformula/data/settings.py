@@ -27,8 +27,8 @@ class DataSettings(Settings):
     tokenizer: str = Field(
         "auto",
         min_length=1,
-        description="characters, bytes, bpe, or a folder that holds a tokenizer; auto: characters for a single text of"
-        " at most 128 distinct ones and 2 million in all, else bpe",
+        description="characters, bytes, bpe, unigram, or a folder that holds a tokenizer; auto: characters for a single"
+        " text of at most 128 distinct ones and 2 million in all, else bpe",
     )
     stride: int = Field(
         0,

@@ -33,9 +33,11 @@ class Tokenizer(ABC):
     kind             its name among the tokenizers
     pieces           the bytes of each id; those of the end of a document are empty
     end_of_document  the id that ends a document, or None; no text encodes to it
+    sized            whether it is trained to have as many ids as are asked for
     """
 
     kind: ClassVar[str]
+    sized: ClassVar[bool] = False
 
     def __init__(self, pieces: Sequence[bytes], end_of_document: int | None) -> None:
         self.pieces = tuple(pieces)
@@ -159,7 +161,7 @@ def load(folder: Path | str) -> Tokenizer:
                     raise CheckpointError(f"{path}: a damaged tokenizer of the kind {kind!r} ({error})") from None
     raise CheckpointError(
         f"{path}: not a tokenizer that is known here; known kinds: {', '.join(tokenizers.names())}"
-        " (bpe reads byte-level files of the tokenizers library)"
+        " (bpe and unigram read byte-level files of the tokenizers library)"
     )
 
 

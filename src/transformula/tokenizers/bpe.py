@@ -1,57 +1,28 @@
 """BPE: pairs of bytes that often stand together become one token, again and again, until `vocab` is reached.
 
-The work is the `tokenizers` library's (byte-level BPE, words cut as GPT-2 cuts them). The file is in that library's own
-format, so that other programs open it, and byte-level files made elsewhere are read here.
+The file is in the `tokenizers` library's own format, so that other programs open it, and byte-level files made
+elsewhere are read here.
 
 Source: Sennrich, Haddow, Birch 2016; on bytes: Radford et al. 2019.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
-import numpy as np
-import tokenizers as library
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import models, trainers
 
-from ..errors import InputError
-from .base import Tokenizer, as_utf8, tokenizers
-
-END = "<|endoftext|>"
-ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")
-"""What the end of a document is called, by those who made the file; the first that is there counts."""
-
-SMALLEST = 257
-"""All bytes and the end of a document: below that there is no BPE."""
-
-TRAINED_ON = 64_000_000
-"""Characters that a BPE is trained on at most; of larger data every n-th document is read."""
-
-PART = 1_000_000
-"""Characters from which on a document is encoded in parts, to bound the memory that the library takes."""
-
-_CUT = re.compile(r"\S\n(?=\S)")
-"""A single newline between words: GPT-2's pattern cuts there in any case, so parts get the ids of the whole."""
+from .base import tokenizers
+from .byte_level import END, ByteLevel, alphabet, backend_of, sample, size_of
 
 
 @tokenizers.register("bpe")
-class BPE(Tokenizer):
+class BPE(ByteLevel):
     """Byte-level BPE: knows every text. Id 0 ends a document; a text that holds its name is spelled like any other."""
 
     kind = "bpe"
-
-    def __init__(self, backend: library.Tokenizer) -> None:
-        # Otherwise the name of the end of a document, met in a text, would become that token.
-        backend.encode_special_tokens = True
-        backend.no_padding()
-        backend.no_truncation()
-        self._backend = backend
-        special = {token.content: i for i, token in backend.get_added_tokens_decoder().items()}
-        end = next((special[name] for name in ENDS if name in special), None)
-        super().__init__(_pieces(backend, set(special.values())), end)
+    model = "BPE"
 
     @classmethod
     def train(cls, documents: Sequence[str], vocab: int | None = None) -> Self:
@@ -59,114 +30,13 @@ class BPE(Tokenizer):
 
         `vocab` is by default 2,048. Raises InputError if it is below 257.
         """
-        vocab = 2048 if vocab is None else vocab
-        if vocab < SMALLEST:
-            raise InputError(
-                f"a BPE of {vocab} tokens: at least {SMALLEST} are needed, all bytes and the end of a document;"
-                " ask for more, or take `tokenizer: bytes`"
-            )
-        backend = library.Tokenizer(models.BPE())
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-        backend.decoder = decoders.ByteLevel()
+        backend = backend_of(models.BPE())
         trainer = trainers.BpeTrainer(
-            vocab_size=vocab,
+            vocab_size=size_of(cls.kind, vocab),
             min_frequency=2,
             special_tokens=[END],
-            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            initial_alphabet=alphabet(),
             show_progress=False,
         )
-        backend.train_from_iterator(_sample(documents), trainer=trainer)
+        backend.train_from_iterator(sample(documents), trainer=trainer)
         return cls(backend)
-
-    def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
-        result: list[np.ndarray] = []
-        for group in _groups(texts):
-            parts = [part for text in group for part in text]
-            ids = self._backend.encode_batch_fast(parts, add_special_tokens=False)
-            arrays = iter([np.array(one.ids, dtype=np.int64) for one in ids])
-            result += [np.concatenate([next(arrays) for _ in text]) for text in group]
-        return result
-
-    def state(self) -> dict[str, Any]:
-        return dict(json.loads(self._backend.to_str()))
-
-    @classmethod
-    def accepts(cls, state: dict[str, Any]) -> bool:
-        model, decoder = state.get("model"), state.get("decoder")
-        if not isinstance(model, dict) or not isinstance(decoder, dict):
-            return False
-        return model.get("type") in ("BPE", None) and "merges" in model and decoder.get("type") == "ByteLevel"
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        try:
-            return cls(library.Tokenizer.from_str(json.dumps(state)))
-        except Exception as error:  # the library raises bare Exceptions
-            raise ValueError(str(error)) from None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"state": self._backend.to_str()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        BPE.__init__(self, library.Tokenizer.from_str(state["state"]))
-
-
-def _pieces(backend: library.Tokenizer, special: set[int]) -> list[bytes]:
-    """The bytes of each id. The library writes each byte as a printable character of its own; this undoes it."""
-    byte_of = _bytes_by_sign()
-    pieces = []
-    for i in range(backend.get_vocab_size(with_added_tokens=True)):
-        name = backend.id_to_token(i)
-        pieces.append(b"" if name is None or i in special else bytes(byte_of[sign] for sign in name))
-    return pieces
-
-
-def _bytes_by_sign() -> dict[str, int]:
-    """The byte that each sign of the byte-level alphabet stands for.
-
-    Printable Latin-1 stands for itself; the other bytes, in order, are the signs from U+0100 on.
-    """
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {chr(byte): byte for byte in plain}
-    others = [byte for byte in range(256) if chr(byte) not in table]
-    table.update({chr(256 + n): byte for n, byte in enumerate(others)})
-    return table
-
-
-def _parts(text: str) -> list[str]:
-    """A text in parts that together get the ids of the whole."""
-    as_utf8(text)
-    if len(text) <= PART:
-        return [text]
-    parts, start = [], 0
-    while len(text) - start > PART:
-        found = _CUT.search(text, start + PART)
-        if found is None:
-            break
-        parts.append(text[start : found.end()])
-        start = found.end()
-    return [*parts, text[start:]]
-
-
-def _groups(texts: Sequence[str]) -> Iterator[list[list[str]]]:
-    """Texts, each in its parts, in groups of about 16 million characters: what is encoded at a time."""
-    group: list[list[str]] = []
-    size = 0
-    for text in texts:
-        group.append(_parts(text))
-        size += len(text)
-        if size > 16 * PART:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
-
-
-def _sample(documents: Sequence[str]) -> Iterator[str]:
-    """What a BPE is trained on: all documents, every n-th of large data, or the beginnings of a few large ones."""
-    every = -(-sum(map(len, documents)) // TRAINED_ON)
-    if every <= 1:
-        return iter(documents)
-    if len(documents) < 10 * every:
-        return (document[: TRAINED_ON // len(documents)] for document in documents)
-    return iter(documents[::every])

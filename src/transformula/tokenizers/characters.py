@@ -16,7 +16,8 @@ class Characters(Tokenizer):
     """A token for each distinct character, in the order of their code points.
 
     Where there are several documents, one more id ends a document; a single text gets none, so that tiny Shakespeare
-    has its 65. Other characters than these cannot be encoded: an error, since nothing in the model stands for them.
+    has its 65, unless it is asked for. Other characters than these cannot be encoded: an error, since nothing in the
+    model stands for them.
     """
 
     kind = "characters"
@@ -31,14 +32,17 @@ class Characters(Tokenizer):
         self._table[codes] = np.arange(len(codes), dtype=np.int32)
 
     @classmethod
-    def train(cls, documents: Sequence[str], vocab: int | None = None) -> Self:
-        """The characters of these documents; `vocab` has no say."""
+    def train(cls, documents: Sequence[str], vocab: int | None = None, *, ends: bool | None = None) -> Self:
+        """The characters of these documents; `vocab` has no say.
+
+        ends  whether there is an end of a document; by default where there are several documents
+        """
         found: set[str] = set()
         for document in documents:
             found.update(document)
         for character in found:
             as_utf8(character)
-        return cls("".join(sorted(found)), ends=len(documents) > 1)
+        return cls("".join(sorted(found)), ends=len(documents) > 1 if ends is None else ends)
 
     def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [self._encode(text) for text in texts]

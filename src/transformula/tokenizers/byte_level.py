@@ -1,0 +1,180 @@
+"""What BPE and unigram share: texts as words of bytes, by the `tokenizers` library, in that library's own file.
+
+A text becomes bytes, each written as one printable sign, and is cut into words as GPT-2 cuts it; only how a word is cut
+into tokens differs from kind to kind. All 256 signs are tokens, so every text is known and none is lost.
+
+Source: Radford et al. 2019.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import tokenizers as library
+from tokenizers import decoders, pre_tokenizers
+
+from ..errors import InputError
+from .base import Tokenizer, as_utf8
+
+END = "<|endoftext|>"
+ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")
+"""What the end of a document is called, by those who made the file; the first that is there counts."""
+
+USUAL = 2048
+"""Tokens, where nothing is said."""
+
+SMALLEST = 257
+"""All bytes and the end of a document: fewer tokens cannot be."""
+
+TRAINED_ON = 64_000_000
+"""Characters that a tokenizer is trained on at most; of larger data every n-th document is read."""
+
+PART = 1_000_000
+"""Characters from which on a document is encoded in parts, to bound the memory that the library takes."""
+
+_CUT = re.compile(r"\S\n(?=\S)")
+"""A single newline between words: GPT-2's pattern cuts there in any case, so parts get the ids of the whole."""
+
+
+class ByteLevel(Tokenizer):
+    """A tokenizer of bytes by the library. A text that holds the name of the end of a document is spelled out.
+
+    model  what the library calls the way in which this kind cuts words
+    """
+
+    model: ClassVar[str]
+    sized = True
+
+    def __init__(self, backend: library.Tokenizer) -> None:
+        # Otherwise the name of the end of a document, met in a text, would become that token.
+        backend.encode_special_tokens = True
+        backend.no_padding()
+        backend.no_truncation()
+        self._backend = backend
+        special = {token.content: i for i, token in backend.get_added_tokens_decoder().items()}
+        end = next((special[name] for name in ENDS if name in special), None)
+        super().__init__(_pieces(backend, set(special.values())), end)
+
+    def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
+        result: list[np.ndarray] = []
+        for group in _groups(texts):
+            parts = [part for text in group for part in text]
+            ids = self._backend.encode_batch_fast(parts, add_special_tokens=False)
+            arrays = iter([np.array(one.ids, dtype=np.int64) for one in ids])
+            result += [np.concatenate([next(arrays) for _ in text]) for text in group]
+        return result
+
+    def state(self) -> dict[str, Any]:
+        return dict(json.loads(self._backend.to_str()))
+
+    @classmethod
+    def accepts(cls, state: dict[str, Any]) -> bool:
+        model, decoder = state.get("model"), state.get("decoder")
+        if not isinstance(model, dict) or not isinstance(decoder, dict) or decoder.get("type") != "ByteLevel":
+            return False
+        # Old files do not say what they are; a BPE is known by its merges.
+        return model.get("type", "BPE" if "merges" in model else None) == cls.model
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        try:
+            return cls(library.Tokenizer.from_str(json.dumps(state)))
+        except Exception as error:  # the library raises bare Exceptions
+            raise ValueError(str(error)) from None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"state": self._backend.to_str()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ByteLevel.__init__(self, library.Tokenizer.from_str(state["state"]))
+
+
+def backend_of(model: Any) -> library.Tokenizer:
+    """The library's tokenizer around a way of cutting words."""
+    backend = library.Tokenizer(model)
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    backend.decoder = decoders.ByteLevel()
+    return backend
+
+
+def alphabet() -> list[str]:
+    """The 256 signs that stand for bytes, sorted."""
+    return sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+def size_of(kind: str, vocab: int | None) -> int:
+    """The size asked for, 2,048 where nothing is said. Raises InputError below 257."""
+    if vocab is not None and vocab < SMALLEST:
+        raise InputError(
+            f"a {kind} tokenizer of {vocab} tokens: at least {SMALLEST} are needed, all bytes and the end of a"
+            " document; ask for more, or take `tokenizer: bytes`"
+        )
+    return USUAL if vocab is None else vocab
+
+
+def sample(documents: Sequence[str]) -> Iterator[str]:
+    """What is trained on: all documents, every n-th of large data, or the beginnings of a few large ones."""
+    every = -(-sum(map(len, documents)) // TRAINED_ON)
+    if every <= 1:
+        return iter(documents)
+    if len(documents) < 10 * every:
+        return (document[: TRAINED_ON // len(documents)] for document in documents)
+    return iter(documents[::every])
+
+
+def parts_of(text: str) -> list[str]:
+    """A text in parts of about a million characters, which together get the ids of the whole.
+
+    Raises InputError for half a character.
+    """
+    as_utf8(text)
+    if len(text) <= PART:
+        return [text]
+    parts, start = [], 0
+    while len(text) - start > PART:
+        found = _CUT.search(text, start + PART)
+        if found is None:
+            break
+        parts.append(text[start : found.end()])
+        start = found.end()
+    return [*parts, text[start:]]
+
+
+def _groups(texts: Sequence[str]) -> Iterator[list[list[str]]]:
+    """Texts, each in its parts, in groups of about 16 million characters: what is encoded at a time."""
+    group: list[list[str]] = []
+    size = 0
+    for text in texts:
+        group.append(parts_of(text))
+        size += len(text)
+        if size > 16 * PART:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _pieces(backend: library.Tokenizer, special: set[int]) -> list[bytes]:
+    """The bytes of each id. The library writes each byte as a printable character of its own; this undoes it."""
+    byte_of = _bytes_by_sign()
+    pieces = []
+    for i in range(backend.get_vocab_size(with_added_tokens=True)):
+        name = backend.id_to_token(i)
+        pieces.append(b"" if name is None or i in special else bytes(byte_of[sign] for sign in name))
+    return pieces
+
+
+def _bytes_by_sign() -> dict[str, int]:
+    """The byte that each sign of the byte-level alphabet stands for.
+
+    Printable Latin-1 stands for itself; the other bytes, in order, are the signs from U+0100 on.
+    """
+    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {chr(byte): byte for byte in plain}
+    others = [byte for byte in range(256) if chr(byte) not in table]
+    table.update({chr(256 + n): byte for n, byte in enumerate(others)})
+    return table
