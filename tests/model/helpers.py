@@ -30,9 +30,9 @@ SMALLER: dict[str, dict[str, Any]] = {
 }
 """What a model needs besides SMALL to be small."""
 
-NOT_BUILT = {"universal": "policy: halt", "xl": "carry: 150"}
+NOT_BUILT = {"universal": "policy: halt"}
 """What is refused when it is built, and the key of the text that it is refused for: the hook `halt` wants the name of
-the chance to stop, `halt(p)`; `carry` is not built."""
+the chance to stop, `halt(p)`."""
 
 
 DOCUMENTS = re.split(r"(?m)^--- ?.*\n", MODELS.read_text(encoding="utf-8"))[1:]

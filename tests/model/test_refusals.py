@@ -15,7 +15,6 @@ BEFORE = "x = embed.words(tokens)"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("\ncarry: 8\nlayer: x = x + mlp(x)", "the hook `carry` is not built yet"),
         (
             "\nwords:\n  one(s, h, i, j): s = s + table(h, min(i - j, 3))\n"
             "  two(s, h, i, j): s = s - table(h, min(i - j, 3))\n"

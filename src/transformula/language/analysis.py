@@ -103,6 +103,10 @@ def stack_rows(reading: StackReading) -> Iterator[str]:
         of = f"gain of {gain.stream}" if len(reading.gains) > 1 else "gain"
         yield from field(of, f"{gain}{starting if gain.kind != 'unknown' else ''}")
     yield from field("sees", str(reading.reach))
+    if reading.carry:
+        yield from field(
+            "segments", f"each sees the last {reading.carry:,} positions before it, through which no gradient flows"
+        )
     yield from field("order", "; ".join(map(str, reading.order)) or "nothing")
 
 

@@ -17,9 +17,9 @@ from .definitions import Definition, check_second, read_definition, tells_positi
 from .graph import Architecture, Section, Stack
 from .liveness import trim
 from .messages import FormulaError
-from .model_file import FREE_NUMBERS, MODEL_KEYS, ModelText, Outside, StackText
+from .model_file import FREE_NUMBERS, MODEL_KEYS, MOST_CARRIED, ModelText, Outside, StackText
 from .names import Scope
-from .numbers import evaluate, resolve
+from .numbers import as_number, evaluate, resolve
 from .parser import parse, parse_expression
 from .roles import name_modules
 from .source import Place, Source
@@ -54,7 +54,7 @@ class Checker(WordCalls):
             parts = [hook] if isinstance(hook, (Source, str)) else list(hook.values())
             for part in parts:
                 self.used.update(re.findall(r"[A-Za-z_]\w*", part.text if isinstance(part, Source) else str(part)))
-        architecture = Architecture(text.name, self.stacks, output, self.numbers, text.hooks, text)
+        architecture = Architecture(text.name, self.stacks, output, self.numbers, text.hooks, text, self.carry())
         self.ask(architecture)
         self.check_unread(architecture)
         self.check_extra()
@@ -277,6 +277,25 @@ class Checker(WordCalls):
                     if name in settings and settings[name].section is section:
                         section.asked[name] = settings[name].value
                         self.read.add(self.key(settings[name].place))
+
+    def carry(self) -> int:
+        """The number under `carry`, 0 if the key is not there."""
+        given = self.text.hooks.get("carry")
+        if given is None:
+            return 0
+        if isinstance(given, Mapping):
+            raise FormulaError("key-value", None, name="carry", detail="is a mapping", remedy="write carry: 150")
+        node = parse_expression(given if isinstance(given, Source) else Source("carry", str(given)))
+        value = as_number(node, evaluate(node, self.looker(self.numbers)))
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_CARRIED:
+            raise FormulaError(
+                "key-value",
+                node.place,
+                name="carry",
+                detail=f"is {value:g}, and must be a whole number from 1 to {MOST_CARRIED:,}",
+                remedy="say how many positions of the segments before are seen, or take the key out",
+            )
+        return value
 
     def check_extra(self) -> None:
         """Words that the file says come from outside are called, and see what it says."""

@@ -179,6 +179,8 @@ class Architecture:
     hooks: Mapping[str, Any]
     text: Any
     """The `ModelText` that it was made from, with overrides applied."""
+    carry: int = 0
+    """How many positions of the segments before a segment sees in training; 0: none (the hook `carry`)."""
 
     @property
     def main(self) -> Stack:

@@ -25,6 +25,9 @@ HOOKS = ("init", "calibrate", "after_step", "schedule", "policy", "carry")
 MODEL_KEYS = ("language", "name", "about", "words", "output", "inputs", "extra", *STACK_KEYS, *HOOKS)
 """Keys of a model file besides its numbers and its stacks."""
 
+MOST_CARRIED = 1_000_000
+"""Positions of former segments that `carry` may ask for."""
+
 FREE_NUMBERS = ("depth", "width", "heads", "vocab", "context")
 """Numbers that a file may hold without reading them."""
 

@@ -57,6 +57,7 @@ class StackReading:
     constants  names that only `before` sets and layers read
     history    name -> the layers (0: `before`) whose value is kept
     alive      how many streams are kept between layers, where they are most
+    carry      how many positions of the segments before are seen in training; 0: none
     """
 
     stack: Stack
@@ -71,6 +72,7 @@ class StackReading:
     reach: Reach
     order: list[Order]
     silence: Silence = field(repr=False)
+    carry: int = 0
 
     @property
     def title(self) -> str:
@@ -107,6 +109,7 @@ class StackReading:
             "gain": {gain.stream: gain.data for gain in self.gains},
             "reach": self.reach.data,
             "order": [order.data for order in self.order],
+            "carry": self.carry,
         }
 
 
@@ -141,6 +144,7 @@ def read_stack(stack: Stack, architecture: Architecture) -> StackReading:
         reach_of(stack),
         order_of(stack),
         silence,
+        architecture.carry,
     )
 
 

@@ -45,6 +45,8 @@ def build(
     with torch.device(device) if device is not None else contextlib.nullcontext():
         place_all(architecture, recipe, found, model, layers)
         place_policies(architecture, model)
+    if architecture.carry:
+        model.check_states()
     for where, paths in borrowed.items():
         layers[where].borrowed = [model.get_submodule(path) for path in paths]
     if dtype is not None:

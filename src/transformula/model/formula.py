@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from types import FunctionType
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -13,6 +14,7 @@ from ..language.graph import Architecture, Call
 from ..language.model_file import ModelText
 from ..language.vocabulary import WordRecord
 from ..words import vocabulary
+from .whole import Plan, plan_of
 
 _classes: WeakValueDictionary[Any, type[Any]] = WeakValueDictionary()
 """Classes by their base and functions: equal layers have one class."""
@@ -44,6 +46,11 @@ class Recipe:
         self.classes: dict[tuple[Any, ...], type[Formula]] = {}
         self.sites: list[list[Call]] = []
         self.functions: list[FunctionType] = []
+
+    @cached_property
+    def decoding(self) -> Plan:
+        """Who reads what in decoding."""
+        return plan_of(self.architecture, decoding=True)
 
     def make(self, key: tuple[Any, ...], base: type[F], **functions: Any) -> F:
         """A module of the class that has these functions as its methods."""

@@ -3,6 +3,7 @@
     calibrate: admin              once, before the first step of training
     after_step: unit_rows         after the initial values, and after each step of the optimiser
     policy: layerdrop(p=0.2)      whenever a layer is run
+    carry: 150                    what a segment of a text sees of those before it: a number, see `model/carry.py`
     schedule: cosine(warmup=0.1)  the learning rate, where the run says nothing else
 
 A hook is a function (a policy: a class) under the decorator `@hook(KEY, NAME)`, in a file of `model/hooks/` or, from
@@ -29,7 +30,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
@@ -41,6 +42,7 @@ from ..language.parser import parse_expression
 from ..language.source import Place, Source
 from ..language.syntax import Call, Name
 from ..registry import Registry
+from .carry import check_carry
 
 HOOKS: dict[str, Registry[Any]] = {
     key: Registry(f"{key} hook", "transformula.model.hooks") for key in ("calibrate", "after_step", "policy")
@@ -71,6 +73,9 @@ class Policy(nn.Module):
     Made once for each stack, in the order of the file. It may hold parameters (`policy.NAME` in the model), which
     `initial_values` fills as a word's does. Raise InputError in the constructor for a stack that it cannot run.
     """
+
+    carries: ClassVar[bool] = True
+    """Whether it does in a segment (`carry`), where `stepping` is true, what it does in a whole pass."""
 
     def __init__(self, stack: Stack) -> None:
         super().__init__()
@@ -133,9 +138,16 @@ def asked(architecture: Architecture | None, key: str) -> Asked | None:
 
 
 def check_hooks(architecture: Architecture) -> None:
-    """Raise InputError for a hook that is not known, or not with these options. Schedules are looked up by training."""
-    for key in HOOKS:
-        asked(architecture, key)
+    """Raise InputError for a hook that is not known, or not with these options, and for one that does not go with the
+    others. Schedules are looked up by training."""
+    found = {key: asked(architecture, key) for key in HOOKS}
+    check_carry(architecture)
+    policy = found["policy"]
+    if architecture.carry and policy is not None and not getattr(policy.function, "carries", True):
+        raise InputError(
+            f"carry: a layer that `policy: {policy.name}` leaves out would leave nothing for the next segment; take "
+            "one of the two keys out"
+        )
 
 
 def bound(

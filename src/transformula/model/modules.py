@@ -79,8 +79,6 @@ class Spot:
 
 def refuse(architecture: Architecture) -> None:
     """Raise InputError for what can be checked and is not built, with its place."""
-    if "carry" in architecture.hooks:
-        raise InputError(f"the hook `carry` {NOT_BUILT}; without that key in the file the model is built")
     check_hooks(architecture)
     for section in architecture.sections():
         for value in section.calls():

@@ -63,6 +63,16 @@ def stepped(value: Value, growing: set[str]) -> bool:
     return on_it and (call.word.positional or call.word.reach == "past")
 
 
+def positions_learned(value: Value, section: Section, growing: set[str]) -> int | None:
+    """How many positions of what grows a call tells apart by a table of so many rows; None for any other call."""
+    call = value.call
+    assert call is not None
+    on_it = value.sequence in growing or not growing & {v.sequence for v in section.reads.values()}
+    if not (on_it and call.word.positional and call.word.parameters and "rows" in call.options):
+        return None
+    return int(call.options["rows"] - call.options.get("first", 0))
+
+
 def sequence_read(value: Value, causal: bool) -> str:
     """The sequence whose real positions a call must know, or "": there is none, or its padding cannot be seen."""
     call = value.call

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from ..errors import InputError, did_you_mean, nearest
 from ..language.graph import Architecture, Section
 from ..language.model_file import ModelText
-from ..words.word import Word
+from ..words.word import At, Word
+from .carry import Carried, put, tensors_of
 from .decoding import Decoding
 from .formula import Formula
 from .hook import Policy, asked
 from .modules import spots, text_of
-from .sequences import DECODED, decoded, named
+from .sequences import DECODED, decoded, named, positions_learned
 from .whole import given_to, layer_path, leaving, plan_of
 
 
@@ -73,21 +74,20 @@ class Transformer(Formula):
     @property
     def context_limit(self) -> int | None:
         """The longest sequence that the model's learned positions reach; None where nothing limits it."""
-        limits, growing = [], decoded(self.architecture)
-        for section in self.architecture.sections():
-            for value in section.calls():
-                call = value.call
-                assert call is not None
-                # what stands at positions by a table of so many rows
-                on_it = value.sequence in growing or not growing & {v.sequence for v in section.reads.values()}
-                if on_it and call.word.positional and call.word.parameters and "rows" in call.options:
-                    limits.append(int(call.options["rows"] - call.options.get("first", 0)))
-        return min(limits, default=None)
+        growing = decoded(self.architecture)
+        sections = self.architecture.sections()
+        limits = [positions_learned(value, section, growing) for section in sections for value in section.calls()]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def carry(self) -> int:
+        """How many positions of the segments before `segment` lets one see; 0: the model's text says none."""
+        return self.architecture.carry
 
     @property
     def given_at_start(self) -> list[str]:
         """Names of the inputs that decoding is given once, at the start: those of other sequences than the tokens'."""
-        plan = plan_of(self.architecture, decoding=True)
+        plan = self._recipe.decoding
         return [name for name in plan.inputs if name not in plan.growing]
 
     def start(self, batch: int, capacity: int, *, lengths: Any = None, **inputs: Tensor) -> Decoding:
@@ -103,7 +103,7 @@ class Transformer(Formula):
             raise InputError("only a causal stack can be decoded step by step; this one says `causal: false`")
         if batch < 1 or capacity < 1:
             raise InputError(f"decoding needs at least one row and one position; given: {batch} rows, {capacity}")
-        plan = plan_of(architecture, decoding=True)
+        plan = self._recipe.decoding
         wanted = [name for name in plan.inputs if name not in plan.growing]
         if set(inputs) != set(wanted):
             raise InputError(
@@ -112,6 +112,15 @@ class Transformer(Formula):
         for name, tensor in inputs.items():
             if tensor.shape[0] != batch:
                 raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
+        states, modules, device = self._begin(batch, capacity)
+        fixed = self._fixed(*(inputs[name] for name in wanted), lengths) if plan.fixed else []
+        return Decoding(batch, capacity, states, modules, device, fixed)
+
+    def _begin(self, batch: int, capacity: int) -> tuple[list[list[Any]], list[list[Word]], torch.device]:
+        """(fresh states, the modules that they belong to, where they are), for each section and each of its calls that
+        look at the past. Raises InputError where there is no decoding step by step."""
+        architecture = self.architecture
+        plan = self._recipe.decoding
         like = next((p for p in self.parameters() if p.is_floating_point()), torch.empty(0))
         modules: list[list[Word]] = []
         grows = {task.index for task in plan.chosen("step")}
@@ -123,8 +132,7 @@ class Transformer(Formula):
             made = [self.get_submodule(c.path) for c in calls] if index in grows else []
             modules.append(made)  # type: ignore[arg-type]
         states = [[m.start(batch, capacity, like.dtype, like.device) for m in row] for row in modules]
-        fixed = self._fixed(*(inputs[name] for name in wanted), lengths) if plan.fixed else []
-        return Decoding(batch, capacity, states, modules, like.device, fixed)
+        return states, modules, like.device
 
     def step(self, tokens: Tensor, decoding: Decoding, new: Tensor | None = None, **inputs: Tensor) -> Any:
         """Decode one more chunk of every row: what `model(tokens)` would give for these positions.
@@ -135,7 +143,7 @@ class Transformer(Formula):
         """
         if not isinstance(tokens, Tensor) or tokens.dim() != 2:
             raise InputError("a chunk of tokens must be a tensor (batch, length)")
-        names = plan_of(self.architecture, decoding=True).growing - {DECODED} if inputs else set()
+        names = self._recipe.decoding.growing - {DECODED} if inputs else set()
         if inputs and set(inputs) != names:
             raise InputError(f"a step is given tokens and {', '.join(sorted(names)) or 'nothing else'}")
         at = decoding.at(tokens, new)
@@ -145,6 +153,46 @@ class Transformer(Formula):
             result = self._step(tokens, decoding.fixed, decoding.states, at)
         decoding.advance(tokens.shape[1], new)
         return result
+
+    def segment(self, tokens: Tensor, carried: Carried | None = None, **inputs: Tensor) -> tuple[Any, Carried]:
+        """Read one more segment of every row's text: (what `model(tokens)` gives, behind what was read before; what
+        the next segment is given).
+
+        tokens (batch, length); `carried` is what the segment before has left, None at the start of a text. Each
+        position sees those before it in its segment and the last `model.carry` positions before that. Gradients flow
+        through this segment only; `carried` is not changed. `inputs`: others of one number a position.
+
+        Raises InputError for a model that does not say `carry`, and for rows that are not those of `carried`.
+        """
+        if not self.carry:
+            raise InputError("this model carries nothing from segment to segment: write `carry: 150` in its text")
+        if not isinstance(tokens, Tensor) or tokens.dim() != 2:
+            raise InputError("a segment of tokens must be a tensor (batch, length)")
+        batch, length = tokens.shape
+        carried = carried or Carried(batch, 0, 0, {})
+        if batch != carried.rows:
+            raise InputError(f"what is carried has {carried.rows} rows, the segment {batch}")
+        states, modules, device = self._begin(batch, 0)
+        for path, tensor in carried.tensors.items():
+            put(states, path.split("."), tensor.to(device))
+        start = carried.length
+        at = At(torch.full((batch,), start, device=device), start, first=carried.first)
+        fixed = self._fixed(None) if self._recipe.decoding.fixed else []
+        result = self._step(tokens=tokens, **inputs, fixed=fixed, states=states, at=at)
+        left = {}
+        for section, (words, row) in enumerate(zip(modules, states, strict=True)):
+            kept = [word.carried(state, self.carry) for word, state in zip(words, row, strict=True)]
+            # clones: the whole segment would be kept alive by a part of it
+            left.update({path: tensor.detach().clone() for path, tensor in tensors_of(kept, str(section))})
+        end = start + length
+        return result, Carried(batch, end, max(carried.first, end - self.carry), left)
+
+    def check_states(self) -> None:
+        """Raise InputError where something of a model that says `carry` leaves no state."""
+        try:
+            self._begin(1, 0)
+        except InputError as error:
+            raise InputError(f"carry: {error.message}", near=error.near) from None
 
     def layer_modules(self) -> list[Layer]:
         """The module of every layer, stack by stack; layers that share weights have one."""

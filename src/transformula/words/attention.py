@@ -280,6 +280,10 @@ class Attention(WithFormulas):
         """No keys and values yet; room is made as they come."""
         return Cache(capacity) if self.causal else Memory()
 
+    def carried(self, state: Any, keep: int) -> Cache | Memory:
+        """The keys and values of the last positions; those of another sequence are made anew in each segment."""
+        return state.last(keep) if isinstance(state, Cache) else Memory()
+
     def step(
         self,
         x: Tensor,
@@ -302,6 +306,7 @@ class Attention(WithFormulas):
         given = self.special or scores is not None or real is not None
         more = self.more(scores, real, inputs) if given else None
         common: dict[str, Any] = {"scale": self.scale, "cap": self.cap, "window": self.window, "more": more}
+        common["dropout"] = self.dropout if self.training else 0
         if self.causal:
             q, k, v = self._heads(x, k, v, at)
             y, made = state.attend(q, k, v, at, keep_scores="scores" in taps, **common)
@@ -440,6 +445,10 @@ class DotAttention(WithFormulas):
         """No keys and values yet; room is made as they come."""
         return Cache(capacity) if self.causal else Memory()
 
+    def carried(self, state: Any, keep: int) -> Cache | Memory:
+        """The keys and values of the last positions; those of another sequence are made anew in each segment."""
+        return state.last(keep) if isinstance(state, Cache) else Memory()
+
     def step(
         self,
         q: Tensor,
@@ -467,6 +476,7 @@ class DotAttention(WithFormulas):
             scale=self.scale,
             cap=self.cap,
             window=self.window,
+            dropout=self.dropout if self.training else 0,
             softmax=self.softmax,
             keep_scores=bool(taps),
             more=more,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -61,7 +64,10 @@ def attend(
 
 def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
     """A buffer (batch, heads, room, size) with a chunk (batch, heads, length, size) in its place; room doubles up to
-    `capacity`. What lies past a row's length is padding of a chunk, or nothing yet."""
+    `capacity`. What lies past a row's length is padding of a chunk, or nothing yet. Without a capacity the chunk is
+    joined to what was kept, in a new tensor, through which gradients flow."""
+    if not capacity:
+        return new if old is None else torch.cat((old, new), 2)
     length = new.shape[2]
     end = at.longest + length
     if old is None or old.shape[2] < end:
@@ -92,9 +98,9 @@ class Cache:
         self.inputs: dict[str, Tensor] = {}
 
     def append(self, k: Tensor, v: Tensor, at: At) -> tuple[Tensor, Tensor]:
-        """Keep the chunk's keys and values; all so far, (batch, kv_heads, longest + length, size)."""
+        """Keep the chunk's keys and values; all so far, (batch, kv_heads, keys, size)."""
         self.keys, self.values = put(self.keys, k, at, self.capacity), put(self.values, v, at, self.capacity)
-        end = at.longest + k.shape[2]
+        end = at.keys(k.shape[2])
         return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
 
     def append_inputs(self, more: More, at: At) -> None:
@@ -102,8 +108,14 @@ class Cache:
         past = {}
         for name, given in more.inputs.items():
             self.inputs[name] = put(self.inputs.get(name), given[:, None, :, None], at, self.capacity)
-            past[name] = self.inputs[name][:, 0, : at.longest + given.shape[1], 0]
+            past[name] = self.inputs[name][:, 0, : at.keys(given.shape[1]), 0]
         more.past = past
+
+    def last(self, keep: int) -> Cache:
+        """What the last `keep` positions left, no more."""
+        self.keys, self.values = _last(self.keys, keep), _last(self.values, keep)
+        self.inputs = {name: given[:, :, -keep:] for name, given in self.inputs.items()}
+        return self
 
     def attend(
         self,
@@ -115,6 +127,7 @@ class Cache:
         scale: float,
         cap: float = 0,
         window: int = 0,
+        dropout: float = 0,
         softmax: bool = True,
         keep_scores: bool = False,
         more: More | None = None,
@@ -122,12 +135,15 @@ class Cache:
         """(result, scores or None) of a chunk's queries over all keys so far, the chunk's included."""
         length = q.shape[2]
         k, v = self.append(k, v, at)
-        if more is not None or cap or keep_scores or not softmax:
-            more = more or NOTHING
-            if more.inputs:
-                self.append_inputs(more, at)
+        if more is not None and more.inputs:
+            self.append_inputs(more, at)
+        settings: dict[str, Any] = {"scale": scale, "cap": cap, "softmax": softmax, "keep_scores": keep_scores}
+        if at.start == 0 and not self.capacity:
+            # the first segment is a whole causal pass
+            return attend(q, k, v, window=window, dropout=dropout, more=more, **settings)
+        if more is not None or cap or keep_scores or not softmax or dropout or not self.capacity:
             grid = Grid(length, k.shape[2], True, window, q.device, at)
-            return attend_more(q, k, v, more, grid, scale=scale, cap=cap, softmax=softmax, keep_scores=keep_scores)
+            return attend_more(q, k, v, more or NOTHING, grid, dropout=dropout, **settings)
         first = 0
         if window and at.start is not None and at.start >= window:
             first = at.start - window + 1
@@ -167,15 +183,23 @@ def attend_memory(
     scale: float,
     cap: float = 0,
     window: int = 0,
+    dropout: float = 0,
     softmax: bool = True,
     keep_scores: bool = False,
     more: More | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """(result, scores or None) of a chunk's queries over another sequence."""
     if more is None and not (cap or window or keep_scores) and softmax:
-        return attend(q, k, v, scale=scale, causal=False)
-    grid = Grid(q.shape[2], k.shape[2], False, window, q.device, at)
-    return attend_more(q, k, v, more or NOTHING, grid, scale=scale, cap=cap, softmax=softmax, keep_scores=keep_scores)
+        return attend(q, k, v, scale=scale, causal=False, dropout=dropout)
+    # keys of another sequence stand at 0, 1, ..., whatever is kept of the queries' own
+    grid = Grid(q.shape[2], k.shape[2], False, window, q.device, replace(at, first=0) if at.first else at)
+    settings: dict[str, Any] = {"scale": scale, "cap": cap, "softmax": softmax, "keep_scores": keep_scores}
+    return attend_more(q, k, v, more or NOTHING, grid, dropout=dropout, **settings)
+
+
+def _last(kept: Tensor | None, keep: int) -> Tensor | None:
+    """The last positions of (batch, heads, positions, size)."""
+    return None if kept is None else kept[:, :, -keep:]
 
 
 def of_one_batch(q: Tensor, *others: Tensor) -> tuple[Tensor, ...]:

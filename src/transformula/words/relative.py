@@ -22,6 +22,11 @@ class Past:
         self.capacity = capacity
         self.kept: Tensor | None = None
 
+    def last(self, keep: int) -> Past:
+        """What the last `keep` positions left, no more."""
+        self.kept = None if self.kept is None else self.kept[:, :, -keep:]
+        return self
+
 
 @word(
     "relative",
@@ -133,13 +138,17 @@ class Relative(Word):
         return Past(capacity)
 
     def step(self, q: Tensor, table: Tensor, *, state: Past, at: At) -> Tensor:
-        """The scores of this chunk's queries and all keys so far: (batch, heads, queries, longest + queries)."""
-        keys = at.longest + q.shape[1]
+        """The scores of this chunk's queries and all keys so far: (batch, heads, queries, keys)."""
+        keys = at.keys(q.shape[1])
         grid = Grid(q.shape[1], keys, self.causal, 0, q.device, at)
         if self.by_key:
             state.kept = put(state.kept, q[:, None], at, state.capacity)
             q = state.kept[:, 0, :keys]
         return self._scores(q, table, grid)
+
+    def carried(self, state: Past, keep: int) -> Past:
+        """See Word."""
+        return state.last(keep)
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}, span={self.span}, by={'key' if self.by_key else 'query'}, causal={self.causal}"
@@ -229,8 +238,8 @@ class RelativeBias(Word):
         return Past(capacity)
 
     def step(self, x: Tensor, *, state: Past, at: At) -> Tensor:
-        """The scores of this chunk's queries and all keys so far: (1 or batch, heads, queries, longest + queries)."""
-        keys = at.longest + x.shape[1]
+        """The scores of this chunk's queries and all keys so far: (1 or batch, heads, queries, keys)."""
+        keys = at.keys(x.shape[1])
         return self._scores(Grid(x.shape[1], keys, self.causal, 0, x.device, at))
 
     def extra_repr(self) -> str:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .tables import cached_table
+from .tables import cached_table, table_rows
 from .word import At, Word, split, word
 
 
@@ -87,10 +87,12 @@ def rotation_tables(like: Tensor, turned: int, base: float, pairs: bool, at: At 
     key = ("rotary", turned, base, pairs, length, like.dtype, like.device)
     made: tuple[Tensor, Tensor] | None = at.kept.get(key)
     if made is None:
-        cos, sin = cached_table(rotations, (turned, base, pairs), at.longest + length, like.dtype, like.device)
+        given = (turned, base, pairs)
         if at.start is not None:
-            made = cos[at.start :], sin[at.start :]
+            cos, sin = table_rows(rotations, given, at.start, length, like.dtype, like.device)
+            made = cos, sin
         else:
+            cos, sin = cached_table(rotations, given, at.longest + length, like.dtype, like.device)
             rows = at.positions(length)
             made = cos[rows][:, None], sin[rows][:, None]
         at.kept[key] = made

@@ -87,7 +87,7 @@ class Grid:
     """Where the queries and the keys of one attention stand.
 
     causal, window  i sees j <= i, and i - window < j <= i; of another sequence all unless there is a window
-    at              in decoding: where the chunk of queries stands; keys stand at 0, 1, ...
+    at              in decoding: where the chunk of queries stands, and from where on keys are kept; else both from 0
     """
 
     def __init__(
@@ -127,7 +127,8 @@ class Grid:
             i = torch.arange(self.queries, device=self.device)[None]
         else:
             i = self.at.positions(self.queries)
-        return i[:, None, :, None], torch.arange(self.keys, device=self.device)[None, None, None]
+        first = 0 if self.at is None else self.at.first
+        return i[:, None, :, None], torch.arange(first, first + self.keys, device=self.device)[None, None, None]
 
     def positions(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Positions as formulas read them. A key that place hides is read as the nearest that is seen: so nothing
@@ -280,9 +281,9 @@ def attend_more(
     if learns and (cpu.use_products(q, k.shape[2], dropout) or cpu.use_products_for(bias)):
         if mask is not None:
             bias = torch.zeros((), dtype=q.dtype).masked_fill(~mask, float("-inf"))
-        y = cpu.product_attention(
-            q, k, v, scale=scale, causal=grid.causal, window=grid.window, dropout=dropout, bias=bias
-        )
+        # place alone skips keys where queries and keys stand at the same positions; else the bias hides what it hides
+        causal, window = (grid.causal, grid.window) if grid.at is None else (False, 0)
+        y = cpu.product_attention(q, k, v, scale=scale, causal=causal, window=window, dropout=dropout, bias=bias)
     else:
         given = bias if bias is not None else mask
         y = F.scaled_dot_product_attention(q, k, v, given, dropout, scale=scale, enable_gqa=shared)

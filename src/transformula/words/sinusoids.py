@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .tables import cached_table
+from .tables import table_rows
 from .word import At, Word, word
 
 
@@ -63,10 +63,11 @@ class Sinusoids(Word):
         # follows .to(): what dtype and device the result has where only ids are given
         self.register_buffer("like", torch.empty(0), persistent=False)
 
-    def _table(self, length: int, like: Tensor) -> Tensor:
+    def _table(self, length: int, like: Tensor, start: int = 0) -> Tensor:
+        """The vectors of the positions start, start + 1, ..."""
         like = like if like.is_floating_point() else self.like
         given = (self.first, self.size, self.base, self.halves)
-        return cached_table(waves_table, given, length, like.dtype, like.device)[0]
+        return table_rows(waves_table, given, start, length, like.dtype, like.device)[0]
 
     def _number(self, like: Tensor) -> Tensor:
         like = like if like.is_floating_point() else self.like
@@ -85,8 +86,9 @@ class Sinusoids(Word):
         if x is None or self.at:
             return self.forward(x)
         length = x.shape[1]
-        table = self._table(at.longest + length, x)
-        return table[at.start : at.start + length][None] if at.start is not None else table[at.positions(length)]
+        if at.start is not None:
+            return self._table(length, x, at.start)[None]
+        return self._table(at.longest + length, x)[at.positions(length)]
 
     def extra_repr(self) -> str:
         return f"{self.size}, rows={self.rows}, at={self.at}, first={self.first}"

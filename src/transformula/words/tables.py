@@ -12,6 +12,8 @@ from .cpu import tracing
 
 _KEPT: dict[tuple[Hashable, ...], tuple[Tensor, ...]] = {}
 _MOST = 64
+FURTHEST = 2**15
+"""Positions that tables are kept for where a chunk of a long text needs a few rows."""
 
 
 def cached_table(
@@ -42,6 +44,22 @@ def cached_table(
     if room == length:
         return found
     return tuple(t[:length, :length] if t.dtype == torch.bool else t[:length] for t in found)
+
+
+def table_rows(
+    make: Callable[..., tuple[Tensor, ...]],
+    given: tuple[Any, ...],
+    first: int,
+    length: int,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> tuple[Tensor, ...]:
+    """The rows first, first + 1, ... of such tables: cut from what is kept, far out made by themselves, so that a text
+    without end needs no table without end."""
+    if not first or first + length <= FURTHEST:
+        return tuple(t[first:] for t in cached_table(make, given, first + length, dtype, device))
+    positions = torch.arange(first, first + length, dtype=torch.float64, device="cpu")
+    return tuple(t.to(device, dtype) for t in make(positions, *given))
 
 
 def _made(

@@ -115,6 +115,7 @@ class At:
 
     lengths   (batch,), whole: how many positions of each row are decoded already
     start     that number if all rows agree, else None
+    first     the position of the first key that is kept: 0, but where states are carried across segments
     new       (batch,): how many positions of this chunk are real in each row (the rest, on the right, are padding), or
               None if all are
 
@@ -125,6 +126,7 @@ class At:
     lengths: Tensor
     start: int | None = None
     new: Tensor | None = None
+    first: int = 0
 
     @cached_property
     def longest(self) -> int:
@@ -143,11 +145,16 @@ class At:
             return (steps + self.start)[None]
         return self.lengths[:, None] + steps
 
-    def mask(self, length: int, window: int = 0, first: int = 0) -> Tensor:
+    def keys(self, length: int) -> int:
+        """How many keys there are for a chunk of `length`, its own included."""
+        return self.longest + length - self.first
+
+    def mask(self, length: int, window: int = 0, first: int | None = None) -> Tensor:
         """(1 or batch, 1, length, keys): which of the keys first, first + 1, ..., longest + length - 1 each query sees.
 
-        Made once for all layers of a step.
+        first  by default that of the first key that is kept. Made once for all layers of a step.
         """
+        first = self.first if first is None else first
         key = ("mask", length, window, first)
         if key not in self.kept:
             i = self.positions(length)[:, None, :, None]
@@ -182,8 +189,15 @@ class Word(nn.Module):
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
         """The state with which decoding starts: any object (attributes, a list or a mapping) that holds tensors
-        (batch, ...). `capacity` is the number of positions to make room for. Words of reach "past" only."""
+        (batch, ...). `capacity` is the number of positions to make room for; 0: none is made, and a state that grows is
+        joined to what comes, so that gradients flow through it. Words of reach "past" only."""
         raise InputError(f"the word {self.record.name!r} cannot be decoded step by step")
+
+    def carried(self, state: Any, keep: int) -> Any:
+        """The state with which the next segment of a text begins (`carry` in a model's file): of a state that grows
+        with the past the last `keep` positions, a state of fixed size as it is. `state` may be changed; gradients are
+        cut off by whoever calls this. What is no tensor in it begins anew, as `start` makes it."""
+        return state
 
     def reorder(self, state: Any, rows: Tensor) -> Any:
         """The state of the rows `rows` (whole numbers), for searches that drop and copy rows; `state` is changed."""
