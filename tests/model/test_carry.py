@@ -310,7 +310,7 @@ def test_gradients_in_low_precision(dtype: torch.dtype) -> None:
         ),
         ("\ncausal: false\nlayer: x = x + attention(x, rotary=9)", {"before": BEFORE}, "causal: false"),
         ("x = x + attention(x, s)", {"before": f"{BEFORE}\ns = embed.words(source)"}, "source would not"),
-        (ROTARY, {"before": BEFORE, "policy": "layerdrop(p=0.1)"}, "`policy: layerdrop` leaves out"),
+        (ROTARY, {"before": BEFORE, "policy": "layerdrop(p=0.1)"}, "`policy: layerdrop` does not say"),
         (ROTARY, {"before": "x = prepend(learned(1), embed.words(tokens))"}, "carry: the sequence that prepend makes"),
     ],
 )

@@ -74,8 +74,8 @@ class Policy(nn.Module):
     `initial_values` fills as a word's does. Raise InputError in the constructor for a stack that it cannot run.
     """
 
-    carries: ClassVar[bool] = True
-    """Whether it does in a segment (`carry`), where `stepping` is true, what it does in a whole pass."""
+    carries: ClassVar[bool] = False
+    """Whether it goes with `carry`: it runs every layer on every segment, where `stepping` is true in training too."""
 
     def __init__(self, stack: Stack) -> None:
         super().__init__()
@@ -96,7 +96,8 @@ class Policy(nn.Module):
         entering  names that the layer reads -> their values
         run       runs the layer on such values; the names that it leaves and something later needs, and those that the
                   policy reads -> their values
-        stepping  whether this is a chunk of step-by-step decoding, in which every layer must see every position
+        stepping  whether this is a chunk of step-by-step decoding, or a segment (`carry`), in which every layer must see
+                  every position
         """
         return run(entering)
 
@@ -143,10 +144,10 @@ def check_hooks(architecture: Architecture) -> None:
     found = {key: asked(architecture, key) for key in HOOKS}
     check_carry(architecture)
     policy = found["policy"]
-    if architecture.carry and policy is not None and not getattr(policy.function, "carries", True):
+    if architecture.carry and policy is not None and not getattr(policy.function, "carries", False):
         raise InputError(
-            f"carry: a layer that `policy: {policy.name}` leaves out would leave nothing for the next segment; take "
-            "one of the two keys out"
+            f"carry: a layer that is left out leaves nothing for the next segment, and `policy: {policy.name}` does not "
+            "say that it runs all of them; take one of the two keys out"
         )
 
 

@@ -38,6 +38,8 @@ class Halt(Policy):
     sum of w x; a position that never stops in so many layers keeps the y that it has.
     """
 
+    carries = True
+
     def __init__(self, stack: Stack, *, p: str = "", ponder: float = 0.01, epsilon: float = 0.01) -> None:
         super().__init__(stack)
         if not isinstance(p, Reads):

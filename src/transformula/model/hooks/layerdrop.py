@@ -27,8 +27,6 @@ class LayerDrop(Policy):
     LayerDrop: Fan et al. 2019, 1909.11556; as fairseq's `LayerDropModuleList`, where p is one number for all layers.
     """
 
-    carries = False
-
     def __init__(self, stack: Stack, *, p: float = 0.1) -> None:
         super().__init__(stack)
         self.p = number_of("layerdrop", "p", p, 0, 1, open_end=True)
