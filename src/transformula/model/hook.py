@@ -96,8 +96,8 @@ class Policy(nn.Module):
         entering  names that the layer reads -> their values
         run       runs the layer on such values; the names that it leaves and something later needs, and those that the
                   policy reads -> their values
-        stepping  whether this is a chunk of step-by-step decoding, or a segment (`carry`), in which every layer must see
-                  every position
+        stepping  whether this is a chunk of step-by-step decoding, or a segment (`carry`), in which every layer must
+                  see every position
         """
         return run(entering)
 
@@ -146,8 +146,8 @@ def check_hooks(architecture: Architecture) -> None:
     policy = found["policy"]
     if architecture.carry and policy is not None and not getattr(policy.function, "carries", False):
         raise InputError(
-            f"carry: a layer that is left out leaves nothing for the next segment, and `policy: {policy.name}` does not "
-            "say that it runs all of them; take one of the two keys out"
+            f"carry: a layer that is left out leaves nothing for the next segment, and `policy: {policy.name}` does "
+            "not say that it runs all of them; take one of the two keys out"
         )
 
 
