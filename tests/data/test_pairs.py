@@ -50,7 +50,7 @@ def test_preview():
     said = str(preview)
     assert said.splitlines()[0].startswith("examples  source: 'a'  target: 'ccc") and said.count("source: '") == 5
     assert "source    4.5 tokens on average" in said and "0 % unknown" in said and said.endswith("note      3 left out")
-    assert preview.plain()["lengths"]["target"]["longest"] == 67 and preview.plain()["unknown"] == {
+    assert preview.data["lengths"]["target"]["longest"] == 67 and preview.data["unknown"] == {
         "source": 0,
         "target": 0,
     }

@@ -85,9 +85,9 @@ def test_numbers_and_batches(one):
     task = make(one)
     assert task.numbers == {"vocab": len(set(TEXT)), "context": 16} and task.unit == "tokens"
     batch = task.batch(3)
-    assert batch.inputs.shape == (4, 16) and task.units(batch) == 64
-    assert torch.equal(batch.inputs, make(one).batch(3).inputs)
-    assert not torch.equal(batch.inputs, make(one, seed=2).batch(3).inputs)
+    assert batch.inputs["tokens"].shape == (4, 16) and task.units(batch) == 64
+    assert torch.equal(batch.inputs["tokens"], make(one).batch(3).inputs["tokens"])
+    assert not torch.equal(batch.inputs["tokens"], make(one, seed=2).batch(3).inputs["tokens"])
     assert torch.equal(batch.to("cpu").targets, batch.targets)
     assert make(one, numbers={}).numbers["context"] == 128
 
@@ -97,7 +97,7 @@ def test_loss_is_the_mean_in_float32(one):
     model = Bigram(task.numbers["vocab"]).eval()
     batch = task.batch(0)
     loss = task.loss(model, batch)
-    logs = model(batch.inputs).log_softmax(-1)
+    logs = model(batch.inputs["tokens"]).log_softmax(-1)
     assert loss.dtype == torch.float32 and loss.ndim == 0
     assert loss.item() == pytest.approx(-logs.gather(2, batch.targets[..., None]).mean().item(), rel=1e-5)
     assert task.loss(model.bfloat16(), batch).dtype == torch.float32

@@ -12,8 +12,8 @@ from .model import Model, load_tokenizer
 from .reading import check_model, import_packages, mentioned, model_folder, read_model, set_threads
 
 if TYPE_CHECKING:
-    from ..data.settings import DataSettings
     from ..language.model_file import ModelText
+    from ..settings import Settings
     from ..training.progress import Progress
     from ..training.result import RunResult
     from ..training.settings import TrainingSettings
@@ -81,16 +81,18 @@ def train(
     quiet: bool = False,
     **given: Any,
 ) -> Run:
-    """Train a model on text; everything is left in the run's folder.
+    """Train a model; everything is left in the run's folder.
 
         train("pre-norm", data="shakespeare.txt", depth=4, width=128, heads=4, context=64, steps=2000)
+        train("translator", task="translation", data="train.{de,en}", validation="val.{de,en}", epochs=10)
 
     model      a formula, a model file, a folder, or a name of the gallery
     config     a run's configuration (config.yaml of another run): what is given beside it wins
     resume     the folder of a run that goes on; only how long it runs may be changed
     init_from  a run or model whose weights (and tokenizer) it starts from, for going on with other data
     use        packages whose words may be used
-    given      fields of DataSettings and TrainingSettings; numbers and formulas of the model
+    given      `task` (language-modelling unless said); fields of its settings and of TrainingSettings; numbers and
+               formulas of the model
 
     Raises ConfigError with all mistakes at once, FormulaError, DataError, CheckpointError, NotFinite.
     """
@@ -113,7 +115,7 @@ def train(
     if init_from is not None and given.get("tokenizer", "auto") == "auto":
         given["tokenizer"] = str(model_folder(init_from))
     source = "" if config is None else str(config)
-    text, data, training = resolve(model, given, source)
+    text, data, training = resolve(model, given, source, str(task))
     more = {"init_from": None if init_from is None else str(init_from), "use": list(use)}
     more = {key: value for key, value in more.items() if value}
     return _run(text, data, training, str(task), use, more, quiet, init_from=init_from)
@@ -130,13 +132,14 @@ def _resume(folder: Any, model: Any, given: dict[str, Any], use: Sequence[str], 
     if not isinstance(stated, str):
         raise ConfigError("model: the run's configuration does not hold its text", source=str(folder.path))
     recorded["out"] = str(folder.path)
-    text, data, training = resolve(read_stated(stated, str(folder.path)), {**recorded, **given}, str(folder.path))
+    given = {**recorded, **given}
+    text, data, training = resolve(read_stated(stated, str(folder.path)), given, str(folder.path), str(task))
     return _run(text, data, training, str(task), use, {}, quiet, resume=True)
 
 
 def _run(
     text: ModelText,
-    data: DataSettings,
+    data: Settings,
     training: TrainingSettings,
     task_name: str,
     use: Sequence[str],
@@ -157,6 +160,7 @@ def _run(
     from ..training.optimiser import optimisers
     from ..training.progress import Progress
     from ..training.schedules import own_schedule, schedules
+    from ..training.start import check_select
 
     # Before anything that takes time: what the trainer would refuse later.
     if not resume and training.out is not None:
@@ -169,8 +173,17 @@ def _run(
     set_threads(training.threads)
     made = tasks.get(task_name)
     made.check(checked)
-    stated = {key: checked.numbers[key] for key in ("vocab", "context") if key in text.numbers}
-    task = made.make(data, stated, batch=training.batch, accumulate=training.accumulate, seed=training.seed)
+    check_select(training.select, made)
+    stated = {key: checked.numbers[key] for key in ("vocab", "source_vocab", "context") if key in text.numbers}
+    training = training.model_copy(update={"batch": training.batch or made.sequences})
+    task = made.make(
+        data,
+        stated,
+        inputs=inputs_of(checked),
+        batch=training.batch,
+        accumulate=training.accumulate,
+        seed=training.seed,
+    )
     architecture = check_model(text, task.numbers, use)
     from ..model import build
 
@@ -185,6 +198,22 @@ def _run(
         task, module, training, training.out, resume=resume, config=config, progress=shown, fresh=init_from is None
     )
     return Run(result, Model._of(architecture, result.model, load_tokenizer(result.folder / "last")))
+
+
+def inputs_of(architecture: Any) -> list[str]:
+    """What a model reads, in order."""
+    return list({v.name: None for s in architecture.sections() for v in s.reads.values() if v.op == "input"})
+
+
+def data_settings(task: str) -> type[Settings]:
+    """The settings of a task's data. Those of language modelling need no torch. Raises UnknownName."""
+    if task == TASK:
+        from ..data.settings import DataSettings
+
+        return DataSettings
+    from ..tasks.base import tasks
+
+    return tasks.get(task).settings
 
 
 def tell(shown: Progress, architecture: Any, stated: Mapping[str, Any], task: Any) -> None:
@@ -206,10 +235,12 @@ def tell(shown: Progress, architecture: Any, stated: Mapping[str, Any], task: An
 
 
 def resolve(
-    model: str | Path | Model | ModelText, given: Mapping[str, Any], source: str = ""
-) -> tuple[ModelText, DataSettings, TrainingSettings]:
-    """The model's text with its changes, and the settings; all mistakes of the settings in one report."""
-    from ..data.settings import DataSettings
+    model: str | Path | Model | ModelText, given: Mapping[str, Any], source: str = "", task: str = TASK
+) -> tuple[ModelText, Any, TrainingSettings]:
+    """The model's text with its changes, and the settings of the task's data and of training.
+
+    All mistakes of the settings are in one report.
+    """
     from ..language.model_file import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText
     from ..training.settings import TrainingSettings
 
@@ -217,7 +248,7 @@ def resolve(
         text = model.architecture.text
     else:
         text = model if isinstance(model, ModelText) else read_model(model)
-    groups = (DataSettings, TrainingSettings)
+    groups = (data_settings(task), TrainingSettings)
     settings = {name for group in groups for name in group.model_fields}
     keys = {*FREE_NUMBERS, *HOOKS, *STACK_KEYS, "output", "name", "dropout", *text.numbers}
     mistakes: list[str] = []

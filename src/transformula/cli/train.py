@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
@@ -11,12 +13,14 @@ from .explain import MODEL, USE
 from .options import Parser
 
 WHAT = """\
-Train a model on your text. Everything is left in the run's folder: the model, checkpoints, a log, a picture, a summary,
+Train a model on your data. Everything is left in the run's folder: the model, checkpoints, a log, a picture, a summary,
 and the complete configuration. Ctrl-C finishes the step, saves, and says how to go on."""
 
 EXAMPLES = [
     'transformula train "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)" --minutes 4',
     "transformula train model.yaml --data shakespeare.txt --depth 4 --width 128 --heads 4 --context 64 --batch 12",
+    "transformula train translator --task translation --data train.{de,en} --validation val.{de,en} --epochs 10",
+    "transformula train --task translation --help",
     "transformula train --resume runs/first --steps 4000",
     "transformula train --init-from runs/first --data other.txt",
 ]
@@ -24,18 +28,27 @@ EXAMPLES = [
 
 def run(arguments: Sequence[str]) -> int:
     """Train one model."""
-    from ..data.settings import DataSettings
+    from ..api.run import TASK, data_settings
     from ..training.settings import TrainingSettings
 
+    task = task_of(arguments) or TASK
+    of_task = data_settings(task)
     parser = Parser("train", WHAT, EXAMPLES, "[MODEL]")
     parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
+    parser.add_argument(
+        "--task",
+        metavar="NAME",
+        default=argparse.SUPPRESS,
+        help=f"what the model learns: {TASK} (default), translation, summarisation, captioning, ...; each has data"
+        " options of its own: add --help",
+    )
     parser.add_argument("--config", metavar="FILE", help="a run's configuration; what is typed beside it wins")
     parser.add_argument("--resume", metavar="RUN", help="go on with this run, exactly")
     parser.add_argument("--init-from", metavar="RUN", help="begin with this run's weights and tokenizer")
     parser.add_argument("--json", action="store_true", help="for programs: the result as one JSON object, at the end")
     parser.add_argument("--quiet", action="store_true", help="say nothing before the end")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
-    parser.add_settings("data", DataSettings)
+    parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task)
     parser.add_settings("training", TrainingSettings)
     parser.add_model_options()
     given = parser.parse(arguments)
@@ -51,7 +64,8 @@ def run(arguments: Sequence[str]) -> int:
         init_from=given["init_from"],
         use=given["use"],
         quiet=given["quiet"],
-        **given.of(DataSettings, TrainingSettings),
+        **given.of(of_task, TrainingSettings),
+        **({"task": given["task"]} if "task" in given.arguments else {}),
         **given.model,
     )
     if given["json"]:
@@ -64,6 +78,26 @@ def run(arguments: Sequence[str]) -> int:
         print(f"write: transformula sample {ended.folder}")
         print(f"go on: transformula train --resume {ended.folder} {twice(ended.result.settings)}")
     return ended.result.exit_status
+
+
+def task_of(arguments: Sequence[str]) -> str | None:
+    """The task whose options are asked for: that of --task, or of the configuration or the run that is named."""
+    from ..api.run import read_config
+
+    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for option in ("--task", "--config", "--resume"):
+        before.add_argument(option)
+    try:
+        known, _ = before.parse_known_args([a for a in arguments if a not in ("-h", "--help")])
+    except argparse.ArgumentError:
+        return None  # said in full by the parser that knows all options
+    if known.task is not None:
+        return str(known.task)
+    named = known.config or known.resume
+    if named is None or not (Path(named).is_file() or (Path(named) / "config.yaml").is_file()):
+        return None
+    stated = read_config(named).get("task")
+    return None if stated is None else str(stated)
 
 
 def twice(settings: Mapping[str, Any]) -> str:

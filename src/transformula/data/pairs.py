@@ -197,16 +197,17 @@ def _short(record: Record, width: int = 48) -> str:
     return "  ".join(parts)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RecordsPreview:
-    """What is said before training; `str` is for people, `plain` for programs."""
+    """What is said before training; its `repr` is for people, `.data` for programs."""
 
     examples: tuple[str, ...]
     lengths: dict[str, Lengths]
     unknown: dict[str, Unknown]
     notes: tuple[str, ...] = ()
 
-    def plain(self) -> dict[str, Any]:
+    @property
+    def data(self) -> dict[str, Any]:
         """As plain data."""
         return {
             "examples": list(self.examples),
@@ -215,7 +216,7 @@ class RecordsPreview:
             "notes": list(self.notes),
         }
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [("examples" if i == 0 else "", text) for i, text in enumerate(self.examples)]
         lines += [(side, f"{one}; {self.unknown[side]}") for side, one in self.lengths.items()]
         lines += [("note", note) for note in self.notes]

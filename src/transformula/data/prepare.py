@@ -187,7 +187,7 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None) -> tuple
     if name == "bytes":
         return tokenizers.get(name).train(()), why
     with working(f"training a tokenizer ({name})"):
-        return _trained(name, split.training, size), why
+        return trained_tokenizer(name, split.training, size), why
 
 
 def _automatic(split: Split, texts: Sequence[str], vocab: int | None) -> tuple[str, str]:
@@ -200,7 +200,7 @@ def _automatic(split: Split, texts: Sequence[str], vocab: int | None) -> tuple[s
     return "bpe", "auto: " + ("many documents" if split.whole else "many characters, or much text")
 
 
-def _trained(name: str, documents: Sequence[str], vocab: int | None) -> Tokenizer:
+def trained_tokenizer(name: str, documents: Sequence[str], vocab: int | None) -> Tokenizer:
     """A tokenizer trained on documents, from the cache or now."""
     digest = hashlib.sha256(f"1 {name} {vocab}".encode())
     for document in documents:

@@ -5,6 +5,7 @@
     a folder                                       pictures, and a file of captions that names them
     {"image": "train-images-idx3-ubyte.gz", ...}   IDX files, beside each other
     hub:NAME, hub:NAME:SPLIT, hub:NAME:CONFIG:SPLIT   a data set of the Hugging Face hub, streamed
+    python-summaries, cldr-dates:en-de             built-in pairs, see `pair_set`
 
 Adding a format of files is one file in `record_formats/`:
 
@@ -32,6 +33,7 @@ from torch import Tensor
 from ..errors import ConfigError, DataError, did_you_mean, nearest
 from ..registry import Registry
 from .format import extension, whole_characters
+from .pair_set import is_pair_set, pair_sets
 
 Value = str | Tensor
 """What a field holds: a text, or a picture (channels, height, width) uint8."""
@@ -52,7 +54,7 @@ class Options:
     form      the format of a file, by its extension: "tsv"; usual is what the file's name ends in
     header    the first row of a table names its columns; usual unless columns are asked for by number
     quoted    fields of a table may stand in quotes; usual in csv, not in tsv
-    join      what a list of texts is joined by; usually a list is refused
+    join      what a list of texts is joined by, for all fields or by field; usually a list is refused
     channels  of pictures, 1 or 3; usually as many as a picture has
     """
 
@@ -60,7 +62,7 @@ class Options:
     form: str | None = None
     header: bool | None = None
     quoted: bool | None = None
-    join: str | None = None
+    join: str | Mapping[str, str] | None = None
     channels: int | None = None
 
 
@@ -101,12 +103,13 @@ class Record(Mapping[str, Value]):
     """Fields by name. A picture in a file is read each time it is asked for: a list of records holds only its name.
 
     place  where it stands: "train.de:12"
+    group  records of one group, if it has a name, stay on one side of a split
     """
 
-    __slots__ = ("_values", "place")
+    __slots__ = ("_values", "group", "place")
 
-    def __init__(self, values: Mapping[str, Value | Lazy], place: str = "") -> None:
-        self._values, self.place = dict(values), place
+    def __init__(self, values: Mapping[str, Value | Lazy], place: str = "", group: str = "") -> None:
+        self._values, self.place, self.group = dict(values), place, group
 
     def __getitem__(self, name: str) -> Value:
         value = self._values[name]
@@ -154,19 +157,27 @@ class Records:
 
     name   as a person named the source
     tally  what the last pass met, complete when it is at its end
+    notes  what a built-in set itself leaves out, a line each; known from the first pass on
     """
 
-    def __init__(
-        self, name: str, rows: Callable[[], Iterator[tuple[str, dict[str, Value | Lazy]]]], empty: str
-    ) -> None:
+    def __init__(self, name: str, parts: Sequence[_Part], empty: str) -> None:
         if empty not in EMPTY:
             raise ConfigError(f"empty: {empty!r} is none of: {', '.join(EMPTY)}")
-        self.name, self._rows, self._empty = name, rows, empty
+        self.name, self._parts, self._empty = name, parts, empty
         self.tally = Tally()
+
+    @property
+    def notes(self) -> list[str]:
+        return [
+            f"{part.name} leaves out " + ", ".join(f"{count:,} {what}" for what, count in part.left_out.items())
+            for part in self._parts
+            if part.left_out
+        ]
 
     def __iter__(self) -> Iterator[Record]:
         self.tally = tally = Tally()
-        for place, values in self._rows():
+        rows = ((part.grouped, *row) for part in self._parts for row in part.rows())
+        for grouped, place, values in rows:
             tally.rows += 1
             empty = [name for name, value in values.items() if isinstance(value, str) and not value.strip()]
             if empty:
@@ -178,7 +189,7 @@ class Records:
                 if self._empty == "drop":
                     continue
             tally.kept += 1
-            yield Record(values, place)
+            yield Record(values, place, place.rpartition(":")[0] if grouped else "")
 
 
 def read_records(
@@ -190,7 +201,7 @@ def read_records(
     form: str | None = None,
     header: bool | None = None,
     quoted: bool | None = None,
-    join: str | None = None,
+    join: str | Mapping[str, str] | None = None,
     channels: int | None = None,
 ) -> Records:
     """The records of a source, or of several of one kind after another.
@@ -215,20 +226,24 @@ def read_records(
     options = Options(tuple((columns or {}).values()), form, header, quoted, join, channels)
     parts = [_part(one, columns, tuple(images), options, usual) for one in sources]
     name = ", ".join(part.name for part in parts)
-    return Records(name, lambda: itertools.chain.from_iterable(part.rows() for part in parts), empty)
+    return Records(name, parts, empty)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One source: its name, its rows with their places."""
+    """One source: its name, its rows with their places, what is told of a built-in set (see `PairSet`, `Pairs`)."""
 
     name: str
     rows: Callable[[], Iterator[tuple[str, dict[str, Value | Lazy]]]]
+    grouped: bool = False
+    left_out: dict[str, int] = field(default_factory=dict)
 
 
 def _part(
     source: Source, columns: dict[str, str | int] | None, images: tuple[str, ...], options: Options, header: bool
 ) -> _Part:
+    if isinstance(source, str) and is_pair_set(source):
+        return _built_in(source, columns, images, options)
     if isinstance(source, str) and not Path(source).exists():
         braces = re.fullmatch(r"(.*)\{([^{}]*,[^{}]*)\}(.*)", source)
         if braces:
@@ -260,10 +275,11 @@ def _part(
             images = tuple(name for name, column in columns.items() if column == named_image)
     kind = options.form or extension(path)
     if kind not in record_formats:
-        near = did_you_mean(nearest(kind, record_formats.names()))
+        near = did_you_mean([*nearest(kind, record_formats.names()), *nearest(str(source), pair_sets.names())])
         raise DataError(
             f"is of no format with columns, by its name;{near} known: {', '.join(record_formats.names())};"
-            " name one with form: tsv; parallel files are named together, as in train.{de,en}",
+            f" name one with form: tsv; parallel files are named together, as in train.{{de,en}}; built in:"
+            f" {', '.join(pair_sets.names())}",
             path=path,
         )
     known = record_formats.get(kind)
@@ -281,6 +297,27 @@ def _part(
             yield f"{path}:{line}", row
 
     return _Part(str(path), lambda: _chosen(rows(), columns, images, options, path.parent))
+
+
+def _built_in(
+    name: str, columns: dict[str, str | int] | None, images: tuple[str, ...], options: Options
+) -> _Part:
+    """A set of pairs. What it leaves out is known once it is read."""
+    kind, _, variant = name.partition(":")
+    _refuse(options, (), f"{name}, which is built in")
+    if images:
+        raise ConfigError(f"images: {name} has none; leave it out")
+    left_out: dict[str, int] = {}
+
+    def rows() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        pairs = pair_sets.get(kind).read(variant)
+        left_out.update(pairs.left_out)
+        for place, source, target in pairs.rows:
+            yield place, {"source": source, "target": target}
+
+    return _Part(
+        name, lambda: _chosen(rows(), columns, (), options, Path()), pair_sets.get(kind).grouped, left_out
+    )
 
 
 def _images_known(images: Iterable[str], columns: dict[str, str | int] | None) -> None:
@@ -347,7 +384,7 @@ def _find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
     return value
 
 
-def _text(value: Any, name: str, place: str, join: str | None) -> str:
+def _text(value: Any, name: str, place: str, join: str | Mapping[str, str] | None) -> str:
     if isinstance(value, str):
         try:
             return whole_characters(value, Path())
@@ -358,8 +395,9 @@ def _text(value: Any, name: str, place: str, join: str | None) -> str:
     if isinstance(value, (bool, int, float)):
         return json.dumps(value)
     if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
-        if join is not None:
-            return join.join(value)
+        by = join.get(name) if isinstance(join, Mapping) else join
+        if by is not None:
+            return by.join(value)
         raise DataError(
             f"{place}: {name!r} is a list of {len(value)} texts; take one of them by its number, as in"
             f" {name}.1, or say what joins them: join: ' '"

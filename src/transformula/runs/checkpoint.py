@@ -4,6 +4,8 @@
       weights.safetensors      parameters and buffers, float32
       optimiser.safetensors    what the optimiser keeps, by name of parameter
       streams.safetensors      random streams
+      average.safetensors      the running average of the weights, where there is one
+      carried.safetensors      what the task carries from step to step, if anything
       state.json               position in the data, time, best value, ...
       manifest.json            size and SHA-256 of each file, written last
 
@@ -17,7 +19,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,8 @@ from ..interop.whole import whole_folder
 MANIFEST = "manifest.json"
 STATE = "state.json"
 TENSORS = ("weights", "optimiser", "streams")
+OPTIONAL = ("average", "carried")
+"""Tensors that a run may have none of: then there is no file."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class Checkpoint:
     streams: Mapping[str, Tensor]
     state: Mapping[str, Any]
     """Plain numbers: time, units seen, best value, patience; whatever the loop needs."""
+    average: Mapping[str, Tensor] = field(default_factory=dict)
+    carried: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 def folder_of(checkpoints: Path, step: int) -> Path:
@@ -53,7 +59,7 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
     """Write a checkpoint; returns its folder. Nothing is left of one that fails."""
     target = folder_of(checkpoints, checkpoint.step)
     with whole_folder(target) as folder:
-        for name in TENSORS:
+        for name in (*TENSORS, *(name for name in OPTIONAL if getattr(checkpoint, name))):
             save_tensors(folder / f"{name}.safetensors", getattr(checkpoint, name))
         state = {"step": checkpoint.step, **checkpoint.state}
         (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
@@ -65,7 +71,8 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
 def load_checkpoint(folder: Path) -> Checkpoint:
     """Read a checkpoint, every file checked against the manifest. Raises CheckpointError that names the file."""
     check_whole(folder)
-    tensors = {name: load_tensors(folder / f"{name}.safetensors") for name in TENSORS}
+    names = (*TENSORS, *(name for name in OPTIONAL if (folder / f"{name}.safetensors").is_file()))
+    tensors = {name: load_tensors(folder / f"{name}.safetensors") for name in names}
     state = json.loads((folder / STATE).read_text(encoding="utf-8"))
     return Checkpoint(step=state.pop("step"), state=state, **tensors)
 

@@ -9,17 +9,18 @@ A new task is one file here with a class under `@task("its-name")`:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
-from ..data.settings import DataSettings
+from ..errors import ConfigError
 from ..language.graph import Architecture
 from ..registry import Registry
+from ..settings import Settings
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
 """Tasks by name."""
@@ -39,40 +40,60 @@ def task(name: str) -> Callable[[type[Task]], type[Task]]:
 
 
 class Scores(dict[str, float]):
-    """What an evaluation found, by name. "loss" is what early stopping compares: lower is better."""
+    """What an evaluation found, by name. "loss" is always there: nats, lower is better."""
 
     @property
     def loss(self) -> float:
-        """The score by which models are compared."""
+        """Nats a unit."""
         return self["loss"]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs of a model and what it should say to them.
+    """What a model is called with, by the names of its inputs, and what it should say.
 
-    inputs, targets  (batch, length) int64 for tasks on tokens
+    inputs   ids (batch, length) int64; pictures (batch, channels, height, width)
+    targets  (batch, length) int64; -100 at positions that do not count
+    lengths  real positions of each row, (batch,) int64, by input; an input that is not named here has no padding
     """
 
-    inputs: Tensor
+    inputs: Mapping[str, Tensor]
     targets: Tensor
+    lengths: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments of the model's call: `model(**batch.given)`."""
+        return {**self.inputs, "lengths": dict(self.lengths)} if self.lengths else dict(self.inputs)
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on a device."""
-        return Batch(self.inputs.to(device, non_blocking=True), self.targets.to(device, non_blocking=True))
+
+        def moved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+
+        return Batch(moved(self.inputs), self.targets.to(device, non_blocking=True), moved(self.lengths))
 
 
 class Task(ABC):
     """What a model is trained to do.
 
-    name     by which it is announced
-    unit     what is counted: "tokens"
-    numbers  what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
-    score    which of the scores is the main one, that of `baselines` and `verdict`
+    name       by which it is announced
+    unit       what is counted: "tokens"
+    settings   the settings of its data
+    sequences  how many sequences a batch has where nothing is said; None: its batches are counted otherwise
+    measures   the scores that an evaluation finds, by name
+    higher     those of them of which more is better
+    numbers    what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
+    score      which of the scores is the main one: that of `baselines` and `verdict`, by which the best model is chosen
     """
 
     name: ClassVar[str]
     unit: ClassVar[str] = "examples"
+    settings: ClassVar[type[Settings]]
+    sequences: ClassVar[int | None] = 16
+    measures: ClassVar[tuple[str, ...]] = ("loss",)
+    higher: ClassVar[frozenset[str]] = frozenset()
     numbers: dict[str, int]
 
     @property
@@ -83,9 +104,20 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def make(
-        cls, settings: DataSettings, numbers: Mapping[str, Any], *, batch: int, accumulate: int = 1, seed: int = 1
+        cls,
+        settings: Any,
+        numbers: Mapping[str, Any],
+        *,
+        inputs: Sequence[str] = ("tokens",),
+        batch: int | None = None,
+        accumulate: int = 1,
+        seed: int = 1,
     ) -> Self:
-        """The task from settings. `numbers` are those that the model's file states (vocab, context, ...).
+        """The task from its `settings`.
+
+        numbers  those that the model's file states (vocab, context, ...)
+        inputs   what the model reads
+        batch    sequences in a micro-batch, for a task that counts these
 
         Raises DataError and ConfigError.
         """
@@ -111,6 +143,10 @@ class Task(ABC):
     def units(self, batch: Batch) -> int:
         """How many units a batch holds."""
 
+    def steps(self, epochs: float) -> int:
+        """How many steps see each example so often."""
+        raise ConfigError(f"epochs: {self.name} has none; give --steps, --tokens or --minutes")
+
     def baselines(self) -> dict[str, float]:
         """Scores of trivial models on the same data, of the kind `score`; may take seconds, is cached."""
         return {}
@@ -122,6 +158,14 @@ class Task(ABC):
     @abstractmethod
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """Something the model makes, to be looked at."""
+
+    def carried(self) -> dict[str, Tensor]:
+        """What goes from a step to the next, by name, for a checkpoint: nothing, for most."""
+        return {}
+
+    def carry(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on with what `carried` gave."""
+        return
 
     @abstractmethod
     def save(self, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -69,6 +69,8 @@ class LanguageModelling(Task):
     """
 
     unit = "tokens"
+    settings = DataSettings
+    measures = ("loss", "bits_per_byte", "perplexity", "tokens", "bytes")
 
     def __init__(
         self, data: TextData, *, context: int = CONTEXT, batch: int, accumulate: int = 1, seed: int = 1, stride: int = 0
@@ -86,11 +88,19 @@ class LanguageModelling(Task):
 
     @classmethod
     def make(
-        cls, settings: DataSettings, numbers: Mapping[str, Any], *, batch: int, accumulate: int = 1, seed: int = 1
+        cls,
+        settings: DataSettings,
+        numbers: Mapping[str, Any],
+        *,
+        inputs: Sequence[str] = ("tokens",),
+        batch: int | None = None,
+        accumulate: int = 1,
+        seed: int = 1,
     ) -> Self:
         vocab = numbers.get("vocab")
         context = int(numbers.get("context") or CONTEXT)
         data = prepare(settings, None if vocab is None else int(vocab))
+        batch = batch or cls.sequences or 1
         return cls(data, context=context, batch=batch, accumulate=accumulate, seed=seed, stride=settings.stride)
 
     @classmethod
@@ -109,14 +119,18 @@ class LanguageModelling(Task):
             )
 
     def batch(self, step: int, micro: int = 0) -> Batch:
-        return Batch(*self.windows.at(step, micro))
+        inputs, targets = self.windows.at(step, micro)
+        return Batch({"tokens": inputs}, targets)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits = model(batch.inputs)
+        logits = model(batch.inputs["tokens"])
         return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten())
 
     def units(self, batch: Batch) -> int:
         return batch.targets.numel()
+
+    def steps(self, epochs: float) -> int:
+        return math.ceil(epochs / self.windows.epochs(1))
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the whole validation text.

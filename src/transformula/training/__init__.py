@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .loop import train
     from .result import RunResult
     from .settings import TrainingSettings
+    from .start import train
 
 __all__ = ["RunResult", "TrainingSettings", "train"]
 
@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for: settings need no torch."""
     import importlib
 
-    places = {"RunResult": "result", "TrainingSettings": "settings", "train": "loop"}
+    places = {"RunResult": "result", "TrainingSettings": "settings", "train": "start"}
     if name not in places:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{places[name]}", __name__), name)

@@ -11,15 +11,13 @@ which experts share the load. `loss` is everywhere the task's alone, so that it 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,24 +25,24 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import CheckpointError, NotFinite
-from ..interop.folder import WEIGHTS, save_model, text_of
-from ..interop.weights import load_tensors, model_tensors, put_tensors
+from ..interop.folder import WEIGHTS, save_model
+from ..interop.weights import fill, load_tensors, model_tensors, put_tensors
 from ..model.hook import asked
 from ..runs import streams
-from ..runs.checkpoint import Checkpoint, prune, save_checkpoint
+from ..runs.checkpoint import Checkpoint, folder_of, prune, save_checkpoint
 from ..runs.folder import RunFolder
 from . import machine
+from .average import RunningAverage
 from .diagnose import first_not_finite
 from .interrupt import Asked, Interrupts
 from .limits import Limits
 from .losses import by_kind, named_losses, whole_loss
-from .optimiser import Optimiser, optimisers, parameters_of, width_of
-from .precision import Weights, as_device, choose
+from .optimiser import Optimiser
+from .precision import Weights, as_device
 from .progress import Progress
-from .report import conclude
-from .result import RunResult, main_scores
-from .schedules import Shape, factor, schedules, with_own_schedule
-from .settings import STEPS, TrainingSettings
+from .result import main_scores
+from .schedules import Shape, factor
+from .settings import TrainingSettings
 
 SAVED_EVERY = 600.0
 """Seconds between checkpoints where no number of steps is given."""
@@ -62,8 +60,9 @@ class Position:
     evaluated: int = 0
     tenths: int = 0
     reserve: float = 0.0
-    best: float = math.inf
+    best: float | None = None
     best_step: int = 0
+    averaged: int = 0
     worse: int = 0
     scores: dict[str, float] = field(default_factory=dict)
     best_scores: dict[str, float] = field(default_factory=dict)
@@ -72,162 +71,7 @@ class Position:
     named_sums: dict[str, float] = field(default_factory=dict)
 
 
-def train(
-    task: Any,
-    model: nn.Module,
-    settings: TrainingSettings | None = None,
-    run_folder: Path | str | None = None,
-    *,
-    resume: bool = False,
-    config: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
-    quiet: bool = False,
-    fresh: bool = True,
-) -> RunResult:
-    """Train a model on a task; everything is left in the run's folder.
-
-    model       float32 (or float64); it is changed, and holds the weights of the best evaluation afterwards
-    run_folder  by default `settings.out`, else a new folder under runs/
-    resume      go on with the run of that folder; `model` and `task` must be those of its configuration
-    config      what else its `config.yaml` should hold, e.g. the settings of the data
-    fresh       the model has its initial weights: a run that begins does what the model's `calibrate` hook asks for
-
-    Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName,
-    ConfigError.
-    """
-    settings, said = with_own_schedule(settings or TrainingSettings(), model)
-    optimiser_class, _ = optimisers.get(settings.optimiser), schedules.get(settings.lr_schedule)
-    run = RunFolder(run_folder or settings.out or _free_folder(model))
-    recorded: dict[str, Any] = {}
-    if resume:
-        run = RunFolder.open(run.path)
-        run.lock()
-        recorded = run.config()
-        # What was measured or derived when the run began stays as it was.
-        derived = ("precision", "lr", "threads", "device")
-        settings = settings.model_copy(
-            update={k: recorded[k] for k in derived if k in recorded and getattr(settings, k) in (None, "auto")}
-        )
-    else:
-        run.refuse_if_taken()
-    before, threads = streams.capture(), torch.get_num_threads()
-    shown = progress or Progress(task.unit, quiet=quiet)
-    try:
-        with shown:
-            return _train(task, model, settings, optimiser_class, run, resume, dict(config or {}), shown, said, fresh)
-    finally:
-        run.unlock()
-        streams.restore(before)
-        torch.set_num_threads(threads)
-
-
-def _train(
-    task: Any, model: nn.Module, settings: TrainingSettings, optimiser_class: type[Optimiser], run: RunFolder,
-    resume: bool, config: dict[str, Any], shown: Progress, said: str, fresh: bool,
-) -> RunResult:  # fmt: skip
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
-    device = machine.pick_device(settings.device)
-    if device.type == "cpu":
-        machine.keep_memory()
-    model.to(device)
-    parameters = parameters_of(model)
-    if not parameters:
-        raise CheckpointError("the model has no trainable parameters, so there is nothing to train")
-    first = as_device(task.batch(0, 0), device)
-    units = int(task.units(first))
-    precision, line = choose(settings.precision, model, task, device, first, units * _flops_per_unit(model))
-    width = width_of(model, parameters)
-    limited = settings.steps or settings.tokens or settings.minutes
-    resolved = settings.model_copy(
-        update={
-            "precision": precision,
-            "device": str(device),
-            "threads": torch.get_num_threads(),
-            "lr": settings.lr or float(f"{optimiser_class.default_lr(width):.3g}"),
-            "steps": settings.steps if limited else STEPS,
-            "out": str(run.path),
-        }
-    )
-    shown.say(f"precision: {precision}, as the run began" if resume else line)
-    shown.say(
-        f"{settings.optimiser}, learning rate {resolved.lr:g}"
-        + ("" if settings.lr else f" (by default at width {width})")
-        + f", {settings.lr_schedule}{said}; {sum(p.tensor.numel() for p in parameters):,} parameters"
-    )
-    configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
-    about = describe_run(task, model, device)
-    if resume:
-        _check_same(run, about)
-        run.clean()
-        run.write_config({**run.config(), **configuration})
-    else:
-        run = _created(run, configuration, about)
-    products = machine.DTYPES[precision]
-    trainer = Trainer(task, model, optimiser_class(parameters, resolved, products), resolved, run, shown, device)
-    try:
-        if resume:
-            trainer.resume()
-        if fresh and trainer.saved < 0:
-            trainer.calibrate(first)
-        with Interrupts(lambda text: shown.say(text, warning=True)) as interrupts:
-            stopped = trainer.run_until_end(interrupts)
-        return conclude(trainer, stopped, interrupted=interrupts.asked, about=about)
-    finally:
-        trainer.run.log.close()
-
-
-def describe_run(task: Any, model: nn.Module, device: torch.device) -> dict[str, Any]:
-    """A run's manifest: versions, machine, what the data and the formula are."""
-    try:
-        version = metadata.version("transformula")
-    except metadata.PackageNotFoundError:
-        version = "not installed"
-    text = text_of(model)
-    formula = getattr(model, "formula_hash", None) or hashlib.sha256(text.encode()).hexdigest()
-    return {
-        "transformula": version,
-        "machine": machine.describe(device),
-        "formula": formula,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "task": json.loads(json.dumps({"name": task.name, **task.describe()}, default=str)),
-    }
-
-
-def _created(run: RunFolder, config: Mapping[str, Any], about: Mapping[str, Any]) -> RunFolder:
-    made = RunFolder.create(run.path, config, about)
-    run._lock = made._lock  # `train` lets it go
-    return made
-
-
-def _check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
-    """Raise CheckpointError where a run was made with another formula or other data."""
-    stated = run.manifest()
-    if stated.get("formula", about["formula"]) != about["formula"]:
-        raise CheckpointError(
-            f"{run.path}: this run is of another formula; a resume goes on with the same one."
-            " To start from its weights with another, begin a new run"
-        )
-    was, now = stated.get("task", about["task"]), about["task"]
-    changed = sorted(k for k in {*was, *now} if was.get(k) != now.get(k))
-    if changed:
-        said = "; ".join(f"{k} was {was.get(k)!r}, is {now.get(k)!r}" for k in changed[:4])
-        raise CheckpointError(
-            f"{run.path}: the data is not what it was when the run began ({said}); put it back, or begin a new run"
-        )
-
-
-def _free_folder(model: nn.Module) -> Path:
-    """runs/NAME, or runs/NAME-2, ...: the first that is not there."""
-    name = str(getattr(getattr(model, "architecture", None), "name", "") or "model").replace("/", "-").replace(" ", "-")
-    number, folder = 1, Path("runs") / name
-    while folder.exists():
-        number += 1
-        folder = Path("runs") / f"{name}-{number}"
-    return folder
-
-
-def _flops_per_unit(model: nn.Module) -> float:
+def flops_per_unit(model: nn.Module) -> float:
     """Floating-point operations of training on one token, forward and backward."""
     count = getattr(model, "flops_per_token", None)
     if callable(count):
@@ -245,12 +89,15 @@ class Trainer:
         self.task, self.optimiser, self.settings, self.run, self.shown = task, optimiser, settings, run, shown
         self.device = device
         self.weights = Weights(model, settings.precision)
+        self.average = RunningAverage(model, settings.average) if settings.average else None
+        self.selected = str(settings.select or getattr(task, "score", "loss"))
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.limits = Limits(settings.steps, settings.tokens, settings.minutes and settings.minutes * 60)
+        steps = [n for n in (settings.steps, settings.epochs and task.steps(settings.epochs)) if n]
+        self.limits = Limits(min(steps, default=None), settings.tokens, settings.minutes and settings.minutes * 60)
         self.shape = Shape(settings.warmup, settings.decay, settings.final_lr)
         self.position = Position()
         self.peak = machine.peak(device, settings.precision)
-        self.flops = _flops_per_unit(model)
+        self.flops = flops_per_unit(model)
         self.saved, self.saved_at = -1, time.monotonic()
         self.after_step = asked(getattr(model, "architecture", None), "after_step")
         self._begin = time.monotonic()
@@ -308,6 +155,11 @@ class Trainer:
                 end = "interrupted"
             if self.save_due() or (end and self.saved != p.step):
                 self.save()
+            if end and settings.average_checkpoints > 1 and not interrupts.asked:
+                try:
+                    self.evaluate_mean(interrupts)
+                except Asked:
+                    pass
             if end:
                 return end
             self.step()
@@ -334,6 +186,8 @@ class Trainer:
         self.weights.publish()
         self.weights.clear()
         p.step, p.units = p.step + 1, p.units + sum(units)
+        if self.average is not None:
+            self.average.update(p.step)
         took = time.monotonic() - begin
         self._step_seconds = took if not self._step_seconds else 0.9 * self._step_seconds + 0.1 * took
         self._step_units = sum(units)
@@ -428,6 +282,17 @@ class Trainer:
 
     # Evaluation, saving, going on.
 
+    @contextmanager
+    def evaluated(self) -> Iterator[nn.Module]:
+        """Within it the master holds the weights that are evaluated and kept: the running average, if there is one."""
+        if self.average is None:
+            yield self.weights.master
+            return
+        with self.average.in_place():
+            self.weights.publish()
+            yield self.weights.master
+        self.weights.publish()
+
     def evaluate(self, interrupts: Interrupts) -> None:
         """Score the model on the whole validation split; keep it if it is the best so far.
 
@@ -435,6 +300,47 @@ class Trainer:
         """
         p, begin = self.position, time.monotonic()
         tenths = int(TENTHS * self.progress() + 1e-9)
+        with self.evaluated():
+            scores = self._scores(interrupts)
+            p.evaluated, p.tenths, p.scores = p.step, tenths, scores
+            better = self._keep_if_better(scores, 0)
+        p.worse = 0 if better else p.worse + 1
+        p.reserve = (time.monotonic() - begin) * (1 if self.settings.average_checkpoints == 1 else 2)
+        self.run.log.write("evaluation", step=p.step, units=p.units, seconds=round(self.seconds, 3), **scores)
+        self.shown.say(f"step {p.step:,}: validation {self._said(scores)}{self._beside_best(better)}")
+
+    def evaluate_mean(self, interrupts: Interrupts) -> None:
+        """Score the mean of the weights of the last checkpoints; keep it if it is the best. The run goes on as it was.
+
+        Raises Asked when the run is asked to end meanwhile.
+        """
+        p = self.position
+        folders = sorted(self.run.checkpoints.glob("step-*"))[-self.settings.average_checkpoints :]
+        kind = "weights" if self.average is None else "average"
+        each = [load_tensors(folder / f"{kind}.safetensors") for folder in folders]
+        own = model_tensors(self.weights.master)
+        before = {name: tensor.clone() for name, tensor in own.items()}
+        if len(each) < 2 or p.averaged == p.step:
+            return
+        try:
+            for name, tensor in own.items():
+                if name in each[0] and tensor.is_floating_point():
+                    tensor.copy_(torch.stack([one[name].double() for one in each]).mean(0))
+            self.weights.publish()
+            scores = self._scores(interrupts)
+            p.averaged = p.step
+            better = self._keep_if_better(scores, len(each))
+        finally:
+            fill(own, before, self.run.path)
+            self.weights.publish()
+        self.run.log.write("mean of checkpoints", step=p.step, checkpoints=len(each), **scores)
+        mean = f"the mean of the last {len(each)} checkpoints"
+        self.shown.say(f"{mean}: validation {self._said(scores)}{self._beside_best(better)}")
+        self.save()
+
+    def _scores(self, interrupts: Interrupts) -> dict[str, float]:
+        """What the task finds of the model that runs. Raises NotFinite, Asked."""
+        p = self.position
 
         def heard(done: float, total: float = 1) -> None:
             interrupts.check()
@@ -449,38 +355,46 @@ class Trainer:
         finally:
             streams.restore(before)
             model.train()
-        loss = scores["loss"]
-        if not math.isfinite(loss):
+        if not math.isfinite(scores["loss"]):
             raise NotFinite(
                 f"step {p.step}: the loss on the validation split is not a finite number, though training's was;"
                 " a lower learning rate (--lr) or --precision float32 may help",
                 step=p.step,
                 place="evaluation",
             )
-        p.evaluated, p.tenths, p.scores = p.step, tenths, scores
-        better = loss < p.best
-        if better:
-            p.best, p.best_step, p.best_scores, p.worse = loss, p.step, scores, 0
-            save_model(self.run.best, self.weights.master, self.task.save)
-        else:
-            p.worse += 1
-        p.reserve = time.monotonic() - begin
-        self.run.log.write("evaluation", step=p.step, units=p.units, seconds=round(self.seconds, 3), **scores)
-        said = main_scores(scores, getattr(self.task, "score", "loss"))
-        self.shown.say(f"step {p.step:,}: validation {said}{'' if better else f' (best: step {p.best_step:,})'}")
+        return scores
+
+    def _keep_if_better(self, scores: dict[str, float], averaged: int) -> bool:
+        """Keep the model that the master holds if its score is the best so far."""
+        p = self.position
+        higher = self.selected in getattr(self.task, "higher", ())
+        value = -scores[self.selected] if higher else scores[self.selected]
+        if p.best is not None and not value < p.best:
+            return False
+        p.best, p.best_step, p.best_scores = value, p.step, scores
+        save_model(self.run.best, self.weights.master, self.task.save)
+        return True
+
+    def _said(self, scores: Mapping[str, float]) -> str:
+        return main_scores(scores, self.selected)
+
+    def _beside_best(self, better: bool) -> str:
+        return "" if better else f" (best: step {self.position.best_step:,})"
 
     def save(self) -> None:
         """Write a checkpoint, and the model of `last/`."""
         p = self.position
         self.shown.busy(f"step {p.step:,}  saving")
-        state = {**asdict(p), "seconds": self.seconds, "best": p.best if math.isfinite(p.best) else None}
-        state["optimiser"] = self.settings.optimiser
-        weights = model_tensors(self.weights.master)
-        save_checkpoint(
-            self.run.checkpoints, Checkpoint(p.step, weights, self.optimiser.tensors(), streams.capture(), state)
-        )
-        save_model(self.run.last, self.weights.master, self.task.save)
-        prune(self.run.checkpoints, self.settings.keep, p.best_step or None)
+        state = {**asdict(p), "seconds": self.seconds, "optimiser": self.settings.optimiser}
+        checkpoint = Checkpoint(
+            p.step, model_tensors(self.weights.master), self.optimiser.tensors(), streams.capture(), state,
+            average={} if self.average is None else self.average.average,
+            carried=self.task.carried() if hasattr(self.task, "carried") else {},
+        )  # fmt: skip
+        save_checkpoint(self.run.checkpoints, checkpoint)
+        with self.evaluated() as kept:
+            save_model(self.run.last, kept, self.task.save)
+        prune(self.run.checkpoints, max(self.settings.keep, self.settings.average_checkpoints), p.best_step or None)
         self.saved, self.saved_at = p.step, time.monotonic()
 
     def resume(self) -> None:
@@ -499,9 +413,13 @@ class Trainer:
                 f"{self.run.path}: this run used the optimiser {used}; a resume cannot change it to"
                 f" {self.settings.optimiser}. Begin a new run"
             )
-        state["best"] = math.inf if state["best"] is None else state["best"]
-        path = self.run.checkpoints / f"step-{checkpoint.step:08d}" / WEIGHTS
-        put_tensors(self.weights.master, checkpoint.weights, path)
+        path = folder_of(self.run.checkpoints, checkpoint.step)
+        put_tensors(self.weights.master, checkpoint.weights, path / WEIGHTS)
+        if self.average is not None:
+            # A run that had none until now begins it at these weights.
+            self.average.load(checkpoint.average or model_tensors(self.weights.master), path / "average.safetensors")
+        if hasattr(self.task, "carry"):
+            self.task.carry(checkpoint.carried)
         self.optimiser.load(checkpoint.optimiser)
         streams.restore(checkpoint.streams)
         self.position = Position(**state, step=checkpoint.step)
@@ -513,6 +431,6 @@ class Trainer:
     def use_best(self) -> None:
         """Put the weights of the best evaluation into the model."""
         path = self.run.best / WEIGHTS
-        if self.position.best_step not in (0, self.position.step) and path.is_file():
+        if self.position.best_step and path.is_file():
             put_tensors(self.weights.master, load_tensors(path), path)
             self.weights.publish()

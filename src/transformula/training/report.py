@@ -69,6 +69,6 @@ def _picture(trainer: Trainer, baselines: Mapping[str, float], title: str) -> No
     score = getattr(trainer.task, "score", "loss")
     scores = trainer.position.best_scores
     lines = {}
-    if scores.get(score) and scores.get("loss"):
+    if scores.get(score) and scores.get("loss") and score not in getattr(trainer.task, "higher", ()):
         lines = {name: value * scores["loss"] / scores[score] for name, value in baselines.items()}
     draw_curve(trainer.run.path, training, validation, lines, title)

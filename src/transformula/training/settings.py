@@ -13,12 +13,15 @@ STEPS = 2000
 
 
 class TrainingSettings(Settings):
-    """How a model is trained. The run ends at whichever of steps, tokens and minutes comes first."""
+    """How a model is trained. The run ends at whichever of steps, tokens, epochs and minutes comes first."""
 
     steps: int | None = Field(None, ge=1, description=f"stop after so many steps ({STEPS} if no limit is given)")
     tokens: int | None = Field(None, ge=1, description="stop after so many tokens (or what the task counts)")
     minutes: float | None = Field(None, gt=0, description="stop after so many minutes, the last evaluation included")
-    batch: int = Field(16, ge=1, description="sequences in a batch")
+    epochs: float | None = Field(None, gt=0, description="stop when each example was seen so often")
+    batch: int | None = Field(
+        None, ge=1, description="sequences in a batch (by default 16; a task may count its batches otherwise)"
+    )
     accumulate: int = Field(1, ge=1, description="batches whose gradients are added up for one step")
 
     optimiser: str = Field("muon", description="muon, adamw, or another that is announced")
@@ -54,6 +57,15 @@ class TrainingSettings(Settings):
         None, ge=1, description="steps between checkpoints (by default at each evaluation, and after ten minutes)"
     )
     keep: int = Field(2, ge=1, description="how many checkpoints are kept, besides that of the best model")
+    select: str | None = Field(
+        None, description="the score that picks the best model, which patience watches too (by default the task's)"
+    )
     patience: int | None = Field(None, ge=1, description="stop after so many evaluations without a better one")
+    average: float = Field(
+        0.0, ge=0, lt=1, description="decay of a running average of the weights, which is evaluated and kept; 0: none"
+    )
+    average_checkpoints: int = Field(
+        1, ge=1, description="at the end, try the mean of the weights of so many last checkpoints; kept if it is better"
+    )
     log_every: int = Field(10, ge=1, description="steps between lines of the log")
     out: str | None = Field(None, description="the run's folder (by default runs/ and the model's name)")

@@ -1,0 +1,158 @@
+"""The rows of pairs: read, held out, told apart from those that measure, encoded, and those that are too long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigError, DataError, did_you_mean, nearest
+from .held_out import split_records
+from .pair_settings import PairSettings, Rows
+from .pairs import find_overlap, without_overlap
+from .records import Record, read_records
+from .working import working
+
+APART = "\x1f"
+"""What the texts of a list of references are joined by while they are read."""
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """Records with the fields `source` and `target`, and `references` where there are such.
+
+    name   of the data
+    notes  what a person is told of them
+    """
+
+    name: str
+    training: Sequence[Record]
+    validation: Sequence[Record]
+    test: Sequence[Record]
+    notes: tuple[str, ...]
+
+
+def read_pairs(settings: PairSettings, usual: str, images: bool = False) -> PairRows:
+    """The rows that the settings name.
+
+    usual   the built-in set that is taken where none is named
+    images  the source is a picture
+
+    Raises DataError at the row that cannot be read, for rows that measure and are learned from, and for none at all;
+    ConfigError for columns that are not there.
+    """
+    data = settings.data or usual
+    notes: list[str] = []
+    with working("reading the data"):
+        training: Sequence[Record] = _read(data, settings, images, "data", notes)
+        if settings.validation is None:
+            training, validation = split_records(training, settings.held_out)
+            notes.append(f"{len(validation):,} rows ({100 * settings.held_out:g} %) are held back for validation")
+        else:
+            validation = _read(settings.validation, settings, images, "validation", notes)
+        test = validation if settings.test is None else _read(settings.test, settings, images, "test", notes)
+    held = {"validation": validation, **({} if settings.test is None else {"test": test})}
+    with working("looking for rows that measure and are learned from"):
+        both = ("source", "target")
+        overlaps = [find_overlap(training, rows, f"the {name} rows", both) for name, rows in held.items()]
+        training, removed = without_overlap(training, overlaps, settings.overlap)
+    if removed:
+        notes.append(f"{removed:,} rows that measure were left out of training")
+    elif any(one.rows for one in overlaps):
+        notes.append("kept, though they are learned from: " + "; ".join(str(one).splitlines()[0] for one in overlaps))
+    name = ", ".join(map(str, data)) if isinstance(data, list) else str(data)
+    return PairRows(name, training, validation, test, tuple(notes))
+
+
+def _read(given: Rows, settings: PairSettings, images: bool, key: str, notes: list[str]) -> list[Record]:
+    fields: dict[str, str | int] = columns(given, settings)
+    join: dict[str, str] = {}
+    if settings.join is not None:
+        join = {"source": settings.join, "target": settings.join}
+    if settings.references is not None:
+        fields["references"] = settings.references
+        join["references"] = APART
+    assert given is not None
+    records = read_records(given, fields, images=("source",) if images else (), join=join or None)
+    rows = list(records)
+    if not rows:
+        raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+    if records.tally.empty:
+        notes.append(f"{key}: {records.tally}")
+    return rows
+
+
+def columns(given: Rows, settings: PairSettings) -> dict[str, str | int]:
+    """Which columns are the source and the target: those that are named, `source` and `target`, or the only two."""
+    if settings.source is not None and settings.target is not None:
+        return {"source": settings.source, "target": settings.target}
+    assert given is not None
+    try:
+        names = list(next(iter(read_records(given, empty="keep", join=APART))))
+    except StopIteration:
+        raise DataError(f"{given} holds no rows") from None
+    found = {}
+    for key, place, said in (("source", 0, settings.source), ("target", 1, settings.target)):
+        if said is not None:
+            found[key] = said
+        elif key in names:
+            found[key] = key
+        elif len(names) == 2:
+            other = settings.target if key == "source" else settings.source
+            found[key] = names[place] if other is None else next((n for n in names if n != other), names[place])
+        else:
+            near = did_you_mean(nearest(key, names))
+            raise ConfigError(
+                f"{key}: the rows of {given} have the columns {', '.join(names)}: say which is the {key}, as in"
+                f" --{key} {names[min(place, len(names) - 1)]}{';' + near if near else ''}"
+            )
+    return dict(found)
+
+
+def references_of(records: Sequence[Record]) -> list[list[str]]:
+    """What a score takes for right: the references of each row, or its target."""
+    return [
+        [text for text in str(row["references"]).split(APART) if text.strip()]
+        if "references" in row
+        else [str(row["target"])]
+        for row in records
+    ]
+
+
+def fitting(
+    lengths: Mapping[str, np.ndarray],
+    most: Mapping[str, int | None],
+    too_long: str,
+    records: Sequence[Record],
+    name: str,
+) -> tuple[np.ndarray, str]:
+    """Which rows may be learned from: (rows,) bool; and what is said of the others.
+
+    too_long  "refuse": an error that shows the first such row; "drop": they are left out; "cut": all stay
+    """
+    fits = np.ones(len(records), dtype=bool)
+    for side, limit in most.items():
+        if limit is not None and side in lengths:
+            fits &= lengths[side] <= limit
+    over = int((~fits).sum())
+    if not over:
+        return fits, ""
+    limits = ", ".join(f"{side} {limit}" for side, limit in most.items() if limit is not None)
+    if too_long == "cut":
+        return np.ones_like(fits), f"{over:,} rows of {name} are cut ({limits} tokens)"
+    if too_long == "refuse" or not fits.any():
+        place = int(np.flatnonzero(~fits)[0])
+        said = ", ".join(f"{side} {int(each[place])} tokens" for side, each in lengths.items())
+        raise DataError(
+            f"{records[place].place}: a row of {said} is longer than the limits ({limits}); rows like it: {over:,}."
+            " Raise --max-source or --max-target, or say --too-long drop or cut"
+        )
+    return fits, f"{over:,} rows of {name} are left out: longer than {limits} tokens"
+
+
+def described(settings: PairSettings) -> dict[str, Any]:
+    """What of the settings decides which rows are learned from."""
+    keys = ("max_source", "max_target", "too_long", "overlap", "held_out")
+    return {key: getattr(settings, key) for key in keys}

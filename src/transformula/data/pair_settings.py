@@ -1,0 +1,65 @@
+"""Settings of pairs: which rows, which of their columns are the source and the target, and how they become batches."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from ..settings import Settings
+
+Rows = str | list[str] | None
+
+
+class PairSettings(Settings):
+    """From which rows a model learns to write a target for a source."""
+
+    data: Rows = Field(
+        None,
+        description="rows to learn from: parallel files as 'train.{de,en}', a .tsv, .csv, .jsonl or .parquet file, a"
+        " folder of pictures with captions, hub:NAME, or a built-in set (by default the task's)",
+    )
+    validation: Rows = Field(None, description="rows that measure while training; by default a part of `data`")
+    test: Rows = Field(None, description="rows that `evaluate` scores; by default those of `validation`")
+    held_out: float = Field(0.05, gt=0, le=0.5, description="the share of `data` that measures where no rows are named")
+    source: str | None = Field(None, description="the column of the source; by default 'source', or the first of two")
+    target: str | None = Field(None, description="the column of the target; by default 'target', or the second of two")
+    references: str | None = Field(
+        None, description="a column with a list of texts, all of which a score takes for right; by default the target"
+    )
+    join: str | None = Field(None, description="what the texts of a list in one column are joined by")
+    overlap: Literal["refuse", "drop", "keep"] = Field(
+        "refuse", description="rows that measure and are learned from: an error, left out of training, or kept"
+    )
+
+    tokenizer: str = Field(
+        "auto", min_length=1, description="characters, bytes, bpe, unigram, or a folder that holds one; auto: bpe"
+    )
+    joint: bool = Field(
+        True, description="one tokenizer for both sides; else the model's text reads `source_vocab` for the source's"
+    )
+    max_source: int | None = Field(None, ge=1, description="most tokens of a source, its end included")
+    max_target: int | None = Field(None, ge=1, description="most tokens of a target, its end included")
+    too_long: Literal["refuse", "drop", "cut"] = Field(
+        "drop", description="rows above these: an error, left out of training, or cut off; of rows that measure, a"
+        " source is cut and a target is whole"
+    )  # fmt: skip
+
+    batch_tokens: int = Field(4096, ge=1, description="tokens in a batch")
+    batch_side: Literal["longest", "source", "target", "all"] = Field(
+        "longest", description="which tokens these are: of the longer side of each row, of one side, or of both"
+    )
+    batch_counted: Literal["padded", "filled"] = Field(
+        "padded", description="padded: rows times the longest; filled: real tokens alone"
+    )
+    label_smoothing: float = Field(0.1, ge=0, lt=1, description="share of each target spread over all tokens")
+    written: int | None = Field(
+        None, ge=0, description="validation rows whose targets are written (greedily) and scored; by default all"
+    )
+
+    @field_validator("data", "validation", "test")
+    @classmethod
+    def _named(cls, value: Rows) -> Rows:
+        if value is not None and (not value or any(not str(one).strip() for one in value)):
+            raise ValueError("a source without a name; expected files, a folder or a built-in set")
+        return value

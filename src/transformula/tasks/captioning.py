@@ -1,0 +1,30 @@
+"""Captioning: from pictures with texts to BLEU and exact match."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..data.records import Record
+from .base import task
+from .pairs import Pairs
+from .scores.baselines import constant
+from .scores.measured import Measured, References
+from .scores.report import captioning
+
+
+@task("captioning")
+class Captioning(Pairs):
+    """A picture to a text. BLEU is the main score; the commonest caption is the baseline."""
+
+    usual = "captions"
+    pictures = True
+    measures = ("loss", "perplexity", "bleu", "exact_match")
+    higher = frozenset(("bleu", "exact_match"))
+
+    @classmethod
+    def measure(cls, predictions: Sequence[str], references: References) -> list[Measured]:
+        return captioning(predictions, references)
+
+    @classmethod
+    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
+        return {"constant": constant(targets, len(records))} if targets else {}

@@ -1,0 +1,42 @@
+"""Summarisation: from texts with summaries to ROUGE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from ..data.pair_settings import PairSettings
+from ..data.records import Record
+from .base import task
+from .pairs import Pairs
+from .scores.baselines import constant, lead
+from .scores.measured import Measured, References
+from .scores.report import summarisation
+
+
+class SummarisationSettings(PairSettings):
+    """Long sources are cut rather than left out: what matters most stands first in most texts."""
+
+    max_source: int | None = Field(512, ge=1, description="most tokens of a source, its end included")
+    too_long: Literal["refuse", "drop", "cut"] = Field("cut", description="rows above these: an error, left out or cut")
+
+
+@task("summarisation")
+class Summarisation(Pairs):
+    """A text to a shorter one. ROUGE-1 is the main score; the first sentence and the commonest target are baselines."""
+
+    settings = SummarisationSettings
+    usual = "python-summaries"
+    measures = ("loss", "perplexity", "rouge_1", "rouge_2", "rouge_l")
+    higher = frozenset(("rouge_1", "rouge_2", "rouge_l"))
+
+    @classmethod
+    def measure(cls, predictions: Sequence[str], references: References) -> list[Measured]:
+        return summarisation(predictions, references)
+
+    @classmethod
+    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
+        found = {"lead-1": lead([str(row["source"]) for row in records])}
+        return {**found, "constant": constant(targets, len(records))} if targets else found

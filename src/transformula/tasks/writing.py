@@ -1,0 +1,184 @@
+"""Writing a target for a source: what a model that was trained on pairs needs to be used.
+
+    encoder and decoder   source ids and their end -> `source`;   the text begins with that same end -> `tokens`
+    decoder alone         tokens = source, end, target, end
+    pictures              (channels, height, width) from 0 to 255 -> `image`, from -1 to 1
+
+`pairs.json` in a model's folder says which; the tokenizers lie beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..data.records import Value
+from ..errors import CheckpointError, InputError
+from ..generation.beam import Hypothesis, search
+from ..generation.settings import SearchSettings
+from ..tokenizers.base import Tokenizer, load
+
+FILE = "pairs.json"
+SOURCE = "source"
+"""The folder of the source's own tokenizer, where it has one."""
+
+AT_ONCE = 512
+"""Sources that are looked up together: the search puts these into batches by length."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A text that was written, with its score (see SearchSettings), its log probability, and its number of tokens."""
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: int
+
+    @classmethod
+    def of(cls, hypothesis: Hypothesis, tokenizer: Tokenizer) -> Written:
+        """The text of what a search found."""
+        text = tokenizer.decode(hypothesis.tokens)
+        return cls(text, hypothesis.score, hypothesis.log_probability, len(hypothesis.tokens))
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How a model is asked for a target.
+
+    task        by which it was trained
+    target      the tokenizer of what it writes
+    source      the tokenizer of what it reads; None for pictures
+    input       what the source is for the model: "source" or "image" of an encoder, "tokens" of a decoder alone
+    most        tokens of a source at most, its end included; a longer one is cut
+    longest     tokens of the longest target that it was trained on: what it writes is at most twice as long
+    """
+
+    task: str
+    target: Tokenizer
+    source: Tokenizer | None
+    input: str
+    most: int | None = None
+    longest: int = 100
+
+    @property
+    def end(self) -> int:
+        """The token that begins and ends a target."""
+        return end_of(self.target)
+
+    def ids(self, sources: Sequence[Value]) -> list[np.ndarray]:
+        """Token ids of texts, the end at the end. Raises InputError for a text that the tokenizer does not know."""
+        assert self.source is not None
+        end = end_of(self.source)
+        found = self.source.encode_many([str(text) for text in sources])
+        room = None if self.most is None else self.most - 1
+        return [np.append(one[:room], end) for one in found]
+
+    def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
+        """Numbers from -1 to 1."""
+        return [as_numbers(picture) for picture in sources]
+
+    def asked(self, sources: Sequence[Value]) -> tuple[list[list[int]], dict[str, list[Any]]]:
+        """Prompts and inputs of a search."""
+        if self.input == "image":
+            return [[self.end]] * len(sources), {"image": self.pictures(sources)}
+        each = [one.tolist() for one in self.ids(sources)]
+        if self.input == "tokens":
+            return each, {}
+        return [[self.end]] * len(sources), {"source": each}
+
+    def write(
+        self,
+        models: Sequence[Any],
+        sources: Sequence[Value],
+        settings: SearchSettings | None = None,
+        *,
+        prefixes: Sequence[str] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[list[Written]]:
+        """The best targets of each source, best first: at most `settings.n_best`.
+
+        models    several write together
+        prefixes  texts that the targets begin with, one for each source
+
+        Raises InputError.
+        """
+        settings = self.limits(settings or SearchSettings())
+        written: list[list[Written]] = []
+        for first in range(0, len(sources), AT_ONCE):
+            some = sources[first : first + AT_ONCE]
+            prompts, inputs = self.asked(some)
+            begun = None if prefixes is None else prefixes[first : first + AT_ONCE]
+            ids = None if begun is None else [self.target.encode(text) if text else [] for text in begun]
+            found = search(list(models), prompts, settings, end=self.end, inputs=inputs, prefixes=ids)
+            written += [[Written.of(one, self.target) for one in each] for each in found]
+            if progress is not None:
+                progress(len(written), len(sources))
+        return written
+
+    def limits(self, settings: SearchSettings) -> SearchSettings:
+        """The settings, with a greatest length where none is given: twice that of the longest target of training."""
+        if settings.max_length is not None or settings.max_ratio is not None:
+            return settings
+        return settings.model_copy(update={"max_length": max(2 * self.longest, settings.min_length)})
+
+    def save(self, folder: Path) -> None:
+        """Write `pairs.json` and the tokenizers into a model's folder."""
+        self.target.save(folder)
+        own = self.source is not None and self.source is not self.target
+        if own and self.source is not None:
+            self.source.save(folder / SOURCE)
+        about = {"task": self.task, "input": self.input, "most": self.most, "longest": self.longest, "joint": not own}
+        (folder / FILE).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote.
+
+        Raises CheckpointError where the model was not trained on pairs, or the file is damaged.
+        """
+        path = folder / FILE
+        try:
+            about: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            target = load(folder)
+            source = None if about["input"] == "image" else target if about["joint"] else load(folder / SOURCE)
+            most = about["most"]
+            return cls(
+                str(about["task"]), target, source, str(about["input"]),
+                None if most is None else int(most), int(about["longest"]),
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise CheckpointError(
+                f"{path}: the file is missing: this model was not trained to write a target for a source; train one"
+                " with --task translation, summarisation or captioning"
+            ) from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None
+
+
+def end_of(tokenizer: Tokenizer) -> int:
+    """The id that ends a text. Raises InputError for a tokenizer that has none."""
+    if tokenizer.end_of_document is None:
+        raise InputError(
+            "this tokenizer has no token that ends a text, which pairs need; train another: --tokenizer bpe"
+        )
+    return tokenizer.end_of_document
+
+
+def as_numbers(picture: Value) -> Tensor:
+    """(channels, height, width), 0 to 255 -> float32 from -1 to 1."""
+    if not isinstance(picture, Tensor):
+        raise InputError("expected a picture, not a text")
+    return picture.float() / 127.5 - 1
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where a model's parameters are."""
+    return next((p.device for p in model.parameters()), torch.device("cpu"))
