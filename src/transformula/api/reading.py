@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 MODEL_FILE = "model.yaml"
 
 
-def read_model(given: str | Path | ModelText, changes: Mapping[str, Any] | None = None) -> ModelText:
+def read_model(
+    given: str | Path | ModelText, changes: Mapping[str, Any] | None = None, use: Sequence[str] = ()
+) -> ModelText:
     """The text of what a person calls a model, with numbers and formulas changed.
 
     A text with `=` is a formula (the `layer`), a name that ends in .yaml is a file, a folder is a model's or a run's,
-    anything else is the name of a gallery entry. Raises FormulaError, UnknownName, CheckpointError.
+    anything else is the name of a gallery entry. `family` among the changes turns the text, changed in all else, into
+    an encoder, or into an encoder and a decoder. Raises FormulaError, UnknownName, CheckpointError, and InputError
+    where a text cannot be of a family.
     """
     from ..language.model_file import ModelText, from_formula, read_file
 
@@ -44,6 +48,7 @@ def read_model(given: str | Path | ModelText, changes: Mapping[str, Any] | None 
 
         text = load(name)
     changes = dict(changes or {})
+    family = None if "family" in text.numbers else changes.pop("family", None)
     # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
     new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentioned(text, key)}
     if new:
@@ -51,7 +56,12 @@ def read_model(given: str | Path | ModelText, changes: Mapping[str, Any] | None 
 
         sources = {key: Source(f"number {key}", str(value)) for key, value in new.items()}
         text = dataclasses.replace(text, numbers={**text.numbers, **sources})
-    return text.override(changes)
+    text = text.override(changes)
+    if family is not None:
+        from ..language.families import of_family
+
+        text = of_family(text, str(family), known_words(use))
+    return text
 
 
 def mentioned(text: ModelText, key: str) -> bool:
@@ -100,7 +110,7 @@ def check_model(
     """Read a model and check it; needs no torch."""
     from ..language.check import check
 
-    return check(read_model(given, changes), known_words(use))
+    return check(read_model(given, changes, use), known_words(use))
 
 
 def import_packages(use: Sequence[str]) -> None:

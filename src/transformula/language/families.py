@@ -23,7 +23,7 @@ import fnmatch
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, UnknownName
 from .calls import sizes_of
 from .check import DEFAULT_OUTPUT, Checker, check
 from .encoding import Encoding
@@ -101,6 +101,30 @@ def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
         return dataclasses.replace(made, hooks=hooks)
 
     return turn(text, vocabulary, "an encoder and a decoder", turned)
+
+
+FAMILIES = ("encoder", "decoder", "encoder-decoder")
+
+
+def of_family(text: ModelText, family: str, vocabulary: Vocabulary) -> ModelText:
+    """The text as a model of its own of a family: what `family=` and `--family` mean.
+
+    encoder          sees all of its `tokens`
+    decoder          writes `tokens`, without a memory: a text of one causal stack as it is
+    encoder-decoder  reads `source` and writes `tokens`
+
+    Raises UnknownName; InputError that says why where the text cannot be of the family.
+    """
+    if family not in FAMILIES:
+        raise UnknownName("family", family, FAMILIES)
+    if family == "encoder":
+        return as_encoder(text, vocabulary, reads="tokens")
+    if family == "encoder-decoder":
+        return as_encoder_decoder(text, vocabulary)
+    if not text.single or not text.stacks[0].causal:
+        what = "sees all of its sequence at once" if text.single else "is made of several stacks"
+        raise InputError(f"{text.name or 'the formula'} is no decoder: it {what}\ngive a text of one causal stack")
+    return text
 
 
 @dataclasses.dataclass(frozen=True)
