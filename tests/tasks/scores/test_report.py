@@ -11,7 +11,7 @@ import pytest
 from tests.tasks.scores.fixture import PREDICTIONS, REFERENCES, texts
 from transformula.errors import InputError
 from transformula.tasks.scores import report as reports
-from transformula.tasks.scores.baselines import constant, copy, lead
+from transformula.tasks.scores.baselines import constant, copy, function_name, lead, word_by_word
 from transformula.tasks.scores.bleu import bleu
 from transformula.tasks.scores.chrf import chrf
 from transformula.tasks.scores.exact import exact_match
@@ -87,6 +87,27 @@ def test_baselines() -> None:
     assert constant(["odd"] * 2 + [f"a man number {i}" for i in range(1000)], 1)[0].startswith("a man")
     with pytest.raises(InputError, match="there are none"):
         constant([], 3)
+
+
+def test_word_by_word() -> None:
+    sources = ["the cat sleeps", "the dog sleeps", "a very old cat", "the odd"]
+    targets = ["die Katze schläft", "der Hund schläft", "eine Katze", "die seltsame"]
+    learnt = word_by_word(sources, targets, ["the cat  and the dog", "a cat", ""])
+    assert learnt == ["die Katze  and die Hund", "a Katze", ""]
+    assert word_by_word([], [], ["x y"]) == ["x y"]
+    with pytest.raises(InputError, match="4 training sources and 3 targets"):
+        word_by_word(sources, targets[:3], [])
+
+
+def test_the_name_of_a_function_in_words() -> None:
+    sources = [
+        "def read_all_lines(x):\n    return def_y",
+        "x = 1\n  async def parseHTTPHeader2(): 0",
+        "def __init__(a):\n",
+    ]
+    assert function_name(sources) == ["read all lines", "parse http header 2", "init"]
+    with pytest.raises(InputError, match="source 2 defines no function.*`def`"):
+        function_name(["def f(): 1", "class A: pass"])
 
 
 def test_a_report_has_baselines_intervals_and_signatures() -> None:

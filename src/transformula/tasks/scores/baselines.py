@@ -11,6 +11,11 @@ from .rouge import f1, shared, words
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
+FUNCTION = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)", re.MULTILINE)
+
+PART = re.compile(r"[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|[A-Z][^\W\d_A-Z]+|\d+")
+"""A word of a name: of parseHTTPHeader2 they are parse, HTTP, Header and 2."""
+
 LOOKED_AT = 200
 """Among so many texts the most typical one is looked for."""
 
@@ -43,6 +48,41 @@ def constant(targets: Sequence[str], count: int) -> list[str]:
         raise InputError("a constant prediction is taken from the training targets, and there are none")
     text, often = Counter(targets).most_common(1)[0]
     return [text if often > max(1, len(targets) // 100) else typical(targets)] * count
+
+
+def word_by_word(training_sources: Sequence[str], training_targets: Sequence[str], sources: Sequence[str]) -> list[str]:
+    """Each word of a source as the word that stood most often in its place in training; a word never seen is copied.
+
+    A word is what stands between spaces. Only pairs of equally many words teach, as only there places are the same.
+    Raises InputError where the training texts are not pairs.
+    """
+    if len(training_sources) != len(training_targets):
+        raise InputError(
+            f"{len(training_sources):,} training sources and {len(training_targets):,} targets: give those of the same"
+            " pairs, in the same order"
+        )
+    counted: dict[str, Counter[str]] = {}
+    for source, target in zip(training_sources, training_targets, strict=True):
+        ours, theirs = source.split(" "), target.split(" ")
+        if len(ours) == len(theirs):
+            for one, other in zip(ours, theirs, strict=True):
+                counted.setdefault(one, Counter())[other] += 1
+    table = {word: beside.most_common(1)[0][0] for word, beside in counted.items()}
+    return [" ".join(table.get(word, word) for word in source.split(" ")) for source in sources]
+
+
+def function_name(sources: Sequence[str]) -> list[str]:
+    """The name of the first function that each source defines in Python, in words: read_all_lines -> "read all lines".
+
+    Raises InputError for a source without the line that begins with `def`.
+    """
+    found = []
+    for number, source in enumerate(sources, 1):
+        name = FUNCTION.search(source)
+        if name is None:
+            raise InputError(f"source {number:,} defines no function: its name in words needs the line with `def`")
+        found.append(" ".join(PART.findall(name[1])).lower())
+    return found
 
 
 def typical(texts: Sequence[str]) -> str:

@@ -1,0 +1,1 @@
+"""Pairs of texts that need no download, one file a set; see `data.pair_set`."""

@@ -1,0 +1,80 @@
+"""What is held back to measure: the same each time, whole groups, about as much as asked for."""
+
+import pytest
+import torch
+
+from transformula.data.held_out import split_records
+from transformula.data.pairs import find_overlap
+from transformula.data.records import Record, read_records
+from transformula.errors import DataError
+
+
+def records(count: int, **others: str) -> list[Record]:
+    return [Record({"source": f"s{n}", "target": f"t{n}", **others}, f"train:{n}") for n in range(count)]
+
+
+def places(split) -> tuple[list[str], list[str]]:
+    return tuple([record.place for record in side] for side in split)
+
+
+def test_each_record_is_on_one_side_in_its_order_and_each_time_on_the_same():
+    rows = records(2000)
+    training, held = places(split_records(rows, 0.1, seed=3))
+    assert sorted([*training, *held]) == sorted(record.place for record in rows)
+    assert [p for p in (r.place for r in rows) if p in set(held)] == held
+    assert 150 < len(held) < 250
+    assert places(split_records(iter(rows), 0.1, seed=3)) == (training, held)
+    assert set(places(split_records(rows, 0.1, seed=4))[1]) != set(held)
+    assert set(held) < set(places(split_records(rows, 0.3, seed=3))[1])
+
+
+def test_the_side_depends_on_the_content_alone():
+    rows = records(300)
+    held = set(places(split_records(rows))[1])
+    moved = [Record(dict(record), f"other:{n}") for n, record in enumerate(rows)]
+    again = {f"train:{record.place.split(':')[1]}" for record in split_records(moved)[1]}
+    assert again == held
+    fewer = split_records(rows[::2])
+    assert set(places(fewer)[1]) == {place for place in held if int(place.split(":")[1]) % 2 == 0}
+
+
+def test_equal_sources_are_on_one_side_whatever_their_targets():
+    rows = [Record({"source": f"s  {n % 50}", "target": f"t{n}"}, f"x:{n}") for n in range(400)]
+    training, held = split_records(rows, 0.2)
+    assert not {r["source"] for r in training} & {r["source"] for r in held}
+    assert find_overlap(training, held).rows == 0
+
+
+def test_fields_that_keep_records_together():
+    pictures = [torch.full((1, 2, 2), n, dtype=torch.uint8) for n in range(30)]
+    rows = [Record({"image": pictures[n % 30], "text": f"t{n}"}) for n in range(120)]
+    training, held = split_records(rows, 0.3, together=["image"])
+    values = [{int(r["image"][0, 0, 0]) for r in side} for side in (training, held)]
+    assert not values[0] & values[1] and len(values[0]) + len(values[1]) == 30
+    alone = split_records(rows, 0.3)  # by all fields, as there is no source
+    assert {int(r["image"][0, 0, 0]) for r in alone[0]} & {int(r["image"][0, 0, 0]) for r in alone[1]}
+
+
+def test_groups_stay_whole():
+    rows = [Record({"source": f"s{n}", "target": "t"}, f"m{n % 40}:{n}", f"m{n % 40}") for n in range(400)]
+    training, held = split_records(rows, 0.2)
+    assert held and not {r.group for r in training} & {r.group for r in held}
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.999999999])
+def test_neither_side_is_empty(share):
+    training, held = split_records(records(20), share)
+    assert training and held and min(len(training), len(held)) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"), [([], "are no records"), (records(1), "only one record"), (records(1) * 5, "only one record")]
+)
+def test_what_cannot_be_split(rows, said):
+    with pytest.raises(DataError, match=f"{said}.*validation data"):
+        split_records(rows)
+
+
+def test_rows_of_files_have_no_group(tmp_path):
+    (tmp_path / "a.tsv").write_text("source\ttarget\n1\t2\n")
+    assert [record.group for record in read_records(str(tmp_path / "a.tsv"))] == [""]
