@@ -12,7 +12,7 @@ from ..errors import ConfigError, DataError, did_you_mean, nearest
 from .held_out import split_records
 from .pair_settings import PairSettings, Rows
 from .pairs import find_overlap, without_overlap
-from .records import Record, read_records
+from .records import Record, columns_of, read_records
 from .working import working
 
 APART = "\x1f"
@@ -89,10 +89,7 @@ def columns(given: Rows, settings: PairSettings) -> dict[str, str | int]:
     if settings.source is not None and settings.target is not None:
         return {"source": settings.source, "target": settings.target}
     assert given is not None
-    try:
-        names = list(next(iter(read_records(given, empty="keep", join=APART))))
-    except StopIteration:
-        raise DataError(f"{given} holds no rows") from None
+    names = columns_of(given)
     found = {}
     for key, place, said in (("source", 0, settings.source), ("target", 1, settings.target)):
         if said is not None:

@@ -229,11 +229,22 @@ def read_records(
     return Records(name, parts, empty)
 
 
+def columns_of(source: Source | Sequence[Source]) -> list[str]:
+    """The names of a source's columns, as its first row has them. Raises DataError where it has no rows."""
+    first: Source = source if isinstance(source, (str, Path, Mapping)) else next(iter(source))
+    part = _part(first, None, (), Options(), True)
+    for _, row in part.raw():
+        return list(row)
+    raise DataError("holds no rows", path=part.name)
+
+
 @dataclass(frozen=True)
 class _Part:
-    """One source: its name, its rows with their places, what is told of a built-in set (see `PairSet`, `Pairs`)."""
+    """One source: its name, its rows with their places, as they are and as the fields that are asked for; and what is
+    told of a built-in set (see `PairSet`, `Pairs`)."""
 
     name: str
+    raw: Callable[[], Iterator[tuple[str, Mapping[str, Any]]]]
     rows: Callable[[], Iterator[tuple[str, dict[str, Value | Lazy]]]]
     grouped: bool = False
     left_out: dict[str, int] = field(default_factory=dict)
@@ -253,7 +264,11 @@ def _part(
         files = {name: Path(file).expanduser() for name, file in source.items()}
         name = " + ".join(map(str, files.values()))
         _refuse(options, ("channels",), name)
-        return _Part(name, lambda: _chosen(_parallel(files, options), columns, images, options, Path()))
+
+        def beside() -> Iterator[tuple[str, Mapping[str, Any]]]:
+            return _parallel(files, options)
+
+        return _Part(name, beside, lambda: _chosen(beside(), columns, images, options, Path()))
     if str(source).startswith("hub:"):
         from .hub import read_hub
 
@@ -264,7 +279,7 @@ def _part(
             for number, row in read_hub(named):
                 yield f"{named}, row {number}", row
 
-        return _Part(named, lambda: _chosen(streamed(), columns, images, options, Path()))
+        return _Part(named, streamed, lambda: _chosen(streamed(), columns, images, options, Path()))
     path = Path(source).expanduser()
     if path.is_dir():
         from .pictures import captions_of
@@ -296,12 +311,10 @@ def _part(
         for line, row in known.read(path, options):
             yield f"{path}:{line}", row
 
-    return _Part(str(path), lambda: _chosen(rows(), columns, images, options, path.parent))
+    return _Part(str(path), rows, lambda: _chosen(rows(), columns, images, options, path.parent))
 
 
-def _built_in(
-    name: str, columns: dict[str, str | int] | None, images: tuple[str, ...], options: Options
-) -> _Part:
+def _built_in(name: str, columns: dict[str, str | int] | None, images: tuple[str, ...], options: Options) -> _Part:
     """A set of pairs. What it leaves out is known once it is read."""
     kind, _, variant = name.partition(":")
     _refuse(options, (), f"{name}, which is built in")
@@ -315,9 +328,8 @@ def _built_in(
         for place, source, target in pairs.rows:
             yield place, {"source": source, "target": target}
 
-    return _Part(
-        name, lambda: _chosen(rows(), columns, (), options, Path()), pair_sets.get(kind).grouped, left_out
-    )
+    made = pair_sets.get(kind)
+    return _Part(name, rows, lambda: _chosen(rows(), columns, (), options, Path()), made.grouped, left_out)
 
 
 def _images_known(images: Iterable[str], columns: dict[str, str | int] | None) -> None:

@@ -67,7 +67,10 @@ class Weights:
 
 
 def working_copy(master: nn.Module) -> nn.Module:
-    """A copy whose floating-point parameters are bfloat16 and whose buffers are those of the master."""
+    """A copy whose floating-point parameters are bfloat16 and whose buffers are those of the master.
+
+    An empty buffer says what a module that has no parameters should make: here bfloat16.
+    """
     copied = copy.deepcopy(master)
     for parameter in copied.parameters():
         parameter.grad = None
@@ -75,7 +78,8 @@ def working_copy(master: nn.Module) -> nn.Module:
             parameter.data = parameter.data.to(torch.bfloat16)
     for mine, theirs in zip(copied.modules(), master.modules(), strict=True):
         for name, buffer in theirs._buffers.items():
-            mine._buffers[name] = buffer
+            empty = buffer is not None and not buffer.numel() and buffer.is_floating_point()
+            mine._buffers[name] = buffer.to(torch.bfloat16) if empty else buffer
     return copied
 
 
