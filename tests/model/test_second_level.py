@@ -23,6 +23,8 @@ words:
   same(i, j): m = document(i) == document(j)
   close(i, j): m = i - j < 3
   open(i, j): m = i - j < 50
+  early(i, j): m = layer > 1 or i - j < 3
+  equal(s, h): s = s + 3
 """
 
 
@@ -123,3 +125,16 @@ def test_an_encoder_with_padding_and_a_formula() -> None:
     other = ids.clone()
     other[1, 4:] = (ids[1, 4:] + 3) % 11
     torch.testing.assert_close(model(other, lengths=lengths)[1, :4], whole[1, :4])
+
+
+def test_a_formula_that_is_a_number_in_some_layers() -> None:
+    """A mask that hides nothing is none, and what is added to all scores changes nothing."""
+    made = [make(text(f"x = x + attention(x{option})"))(tokens()) for option in ("", ", score=equal")]
+    torch.testing.assert_close(*made)
+    some = make(text("x = x + attention(x, mask=early)"))
+    layers = make(text("x = x + attention(x, window=3 if layer == 1 else 0)"))
+    layers.load_state_dict(some.state_dict())
+    torch.testing.assert_close(some(tokens()), layers(tokens()))
+    decoding = some.start(2, 9)
+    steps = [some.step(tokens()[:, i : i + 3], decoding) for i in (0, 3, 6)]
+    torch.testing.assert_close(torch.cat(steps, 1), some(tokens()))
