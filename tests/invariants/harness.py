@@ -181,6 +181,7 @@ def left_by(model: nn.Module, scale: float = 1.0) -> list[dict[str, float]]:
     x = x - x.mean(-1, keepdim=True)
     x = scale * x / x.square().mean(-1, keepdim=True).sqrt()
     widths = {key: value.width for section in stack.layers for key, value in section.reads.items()}
+    widths |= {value.stack: value.width for section in stack.layers for value in section.reads.values() if value.stack}
     entering = {
         key: x.repeat(1, 1, max(1, widths.get(key, 0) // x.shape[-1]))
         for key in {*stack.before.leaves, *stack.before.keeps, *other}
