@@ -212,6 +212,12 @@ def test_both_stacks_of_a_whole_text() -> None:
     assert as_encoder_decoder(made, WORDS) is made
 
 
+def test_what_is_told_of_a_text_is_not_told_of_another() -> None:
+    text = dataclasses.replace(from_formula(f"{ONE}; {MLP}", name="mine"), about={"title": "Mine"})
+    for turn in (as_encoder, as_decoder, as_encoder_decoder):
+        assert turn(text, WORDS).about == {} and turn(text, WORDS).name == "mine"
+
+
 def test_families_by_name() -> None:
     text = from_formula(f"{ONE}; {MLP}")
     assert of_family(text, "decoder", WORDS) is text

@@ -92,7 +92,7 @@ def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
         if "source" not in inputs_of(check(above, vocabulary)):
             raise Unfit("it reads no tokens", BY_HAND)
         # the decoder has the encoder's definitions, which are the same where only the past is seen
-        below, roles = decoder_of(dataclasses.replace(given, text=dataclasses.replace(text, words=above.words)))
+        below, roles = decoder_of(dataclasses.replace(given, text=dataclasses.replace(given.text, words=above.words)))
         encoder, labels = with_own_labels(above.stacks[0], given)
         made = dataclasses.replace(below, stacks=(encoder, *below.stacks))
         architecture = check(made, vocabulary)
