@@ -174,11 +174,15 @@ def _run(
     made = tasks.get(task_name)
     made.check(checked)
     check_select(training.select, made)
+    if checked.carry and not made.carries:
+        raise InputError(
+            f"carry: the batches of {task_name} do not go on from step to step, as those of {TASK} do; take the key out"
+        )
     stated = {key: checked.numbers[key] for key in ("vocab", "source_vocab", "context") if key in text.numbers}
     training = training.model_copy(update={"batch": training.batch or made.sequences})
     task = made.make(
         data,
-        stated,
+        {**stated, **carried_by(checked)},
         inputs=inputs_of(checked),
         batch=training.batch,
         accumulate=training.accumulate,
@@ -198,6 +202,11 @@ def _run(
         task, module, training, training.out, resume=resume, config=config, progress=shown, fresh=init_from is None
     )
     return Run(result, Model._of(architecture, result.model, load_tokenizer(result.folder / "last")))
+
+
+def carried_by(architecture: Any) -> dict[str, int]:
+    """The number under a model's `carry`, as a task takes it; nothing where the key is not there."""
+    return {"carry": architecture.carry} if architecture.carry else {}
 
 
 def inputs_of(architecture: Any) -> list[str]:
@@ -346,7 +355,7 @@ def evaluate(
     model = Model.from_folder(folder, device=device, use=use)
     numbers = {key: model.architecture.numbers[key] for key in ("vocab", "context")}
     tasks.get(task_name).check(model.architecture)
-    task = tasks.get(task_name).make(read, numbers, batch=1)
+    task = tasks.get(task_name).make(read, {**numbers, **carried_by(model.architecture)}, batch=1)
     scores = task.evaluate(model.module)
     shown = getattr(task, "preview", None)
     validation = "" if shown is None else f"{shown().data['validation_tokens']:,} {task.unit}"

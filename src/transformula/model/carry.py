@@ -51,7 +51,8 @@ class Carried:
         if counts is None or counts.shape != (3,):
             raise CheckpointError("what was carried from the segments before does not say how many positions were read")
         rows, length, first = counts.tolist()
-        return cls(rows, length, first, {name: t for name, t in tensors.items() if name != POSITIONS})
+        # clones: a file's tensors may begin anywhere in memory, which changes what kernels round
+        return cls(rows, length, first, {name: t.clone() for name, t in tensors.items() if name != POSITIONS})
 
 
 def check_carry(architecture: Architecture) -> None:

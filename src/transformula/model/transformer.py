@@ -182,8 +182,9 @@ class Transformer(Formula):
         left = {}
         for section, (words, row) in enumerate(zip(modules, states, strict=True)):
             kept = [word.carried(state, self.carry) for word, state in zip(words, row, strict=True)]
-            # clones: the whole segment would be kept alive by a part of it
-            left.update({path: tensor.detach().clone() for path, tensor in tensors_of(kept, str(section))})
+            for path, tensor in tensors_of(kept, str(section)):
+                # a clone, or the whole segment would be kept alive by a part of it; laid out as a file gives it back
+                left[path] = tensor.detach().clone(memory_format=torch.contiguous_format)
         end = start + length
         return result, Carried(batch, end, max(carried.first, end - self.carry), left)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -72,7 +72,8 @@ class Batch:
         def moved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
 
-        return Batch(moved(self.inputs), self.targets.to(device, non_blocking=True), moved(self.lengths))
+        targets = self.targets.to(device, non_blocking=True)
+        return replace(self, inputs=moved(self.inputs), targets=targets, lengths=moved(self.lengths))
 
 
 class Task(ABC):
@@ -84,6 +85,7 @@ class Task(ABC):
     sequences  how many sequences a batch has where nothing is said; None: its batches are counted otherwise
     measures   the scores that an evaluation finds, by name
     higher     those of them of which more is better
+    carries    whether its batches go on from step to step for a model that says `carry`
     numbers    what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
     score      which of the scores is the main one: that of `baselines` and `verdict`, by which the best model is chosen
     """
@@ -94,6 +96,7 @@ class Task(ABC):
     sequences: ClassVar[int | None] = 16
     measures: ClassVar[tuple[str, ...]] = ("loss",)
     higher: ClassVar[frozenset[str]] = frozenset()
+    carries: ClassVar[bool] = False
     numbers: dict[str, int]
 
     @property
@@ -115,7 +118,7 @@ class Task(ABC):
     ) -> Self:
         """The task from its `settings`.
 
-        numbers  those that the model's file states (vocab, context, ...)
+        numbers  those that the model's file states (vocab, context, ...), and its `carry`
         inputs   what the model reads
         batch    sequences in a micro-batch, for a task that counts these
 

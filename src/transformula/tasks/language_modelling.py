@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,10 +18,12 @@ from torch.nn import functional as F
 from ..data.cache import cached_entry, forget
 from ..data.prepare import Preview, TextData, prepare
 from ..data.settings import DataSettings
+from ..data.streams import Streams
 from ..data.windows import Windows
 from ..errors import ConfigError, InputError
 from ..language.graph import Architecture
 from .base import Batch, Progress, Scores, Task, task
+from .carried_rows import CarriedRows
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
 
 CONTEXT = 128
@@ -58,6 +60,15 @@ def spans(tokens: int, context: int, stride: int = 0) -> list[Span]:
     return found
 
 
+@dataclass(frozen=True)
+class Segments(Batch):
+    """A batch whose rows go on from the step before it, unless it `begins`."""
+
+    step: int = 0
+    micro: int = 0
+    begins: bool = True
+
+
 @task("language-modelling")
 class LanguageModelling(Task):
     """Next-token prediction on a text.
@@ -66,25 +77,42 @@ class LanguageModelling(Task):
     context     inputs in a window
     batch       windows in a micro-batch; `accumulate` of these are a step
     stride      of the windows in evaluation; see `spans`
+    carry       what the model's text says: above 0 rows go on from step to step, with what their segments have left,
+                and an evaluation reads the validation text in one row to its end
     """
 
     unit = "tokens"
+    carries = True
     settings = DataSettings
     measures = ("loss", "bits_per_byte", "perplexity", "tokens", "bytes")
 
     def __init__(
-        self, data: TextData, *, context: int = CONTEXT, batch: int, accumulate: int = 1, seed: int = 1, stride: int = 0
+        self,
+        data: TextData,
+        *,
+        context: int = CONTEXT,
+        batch: int,
+        accumulate: int = 1,
+        seed: int = 1,
+        stride: int = 0,
+        carry: int = 0,
     ) -> None:
+        if stride and carry:
+            raise ConfigError(
+                f"stride: {stride} has no meaning for this model, which carries on through the whole validation text; "
+                "leave it out"
+            )
         if stride > context:
             raise ConfigError(
                 f"stride: {stride} is more than the context, {context}; tokens between would not be counted"
             )
         self.data = data
         self.context = context
-        self.stride = stride
+        self.stride, self.carry_length = stride, carry
+        self.rows = CarriedRows()
         self.numbers = {"vocab": data.tokenizer.vocab, "context": context}
         name = f"the training text of {data.corpus.name}"
-        self.windows = Windows(data.training.ids, context, batch, accumulate, seed, name)
+        self.windows = (Streams if carry else Windows)(data.training.ids, context, batch, accumulate, seed, name)
 
     @classmethod
     def make(
@@ -101,7 +129,15 @@ class LanguageModelling(Task):
         context = int(numbers.get("context") or CONTEXT)
         data = prepare(settings, None if vocab is None else int(vocab))
         batch = batch or cls.sequences or 1
-        return cls(data, context=context, batch=batch, accumulate=accumulate, seed=seed, stride=settings.stride)
+        return cls(
+            data,
+            context=context,
+            batch=batch,
+            accumulate=accumulate,
+            seed=seed,
+            stride=settings.stride,
+            carry=int(numbers.get("carry", 0)),
+        )
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -120,11 +156,39 @@ class LanguageModelling(Task):
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         inputs, targets = self.windows.at(step, micro)
+        if isinstance(self.windows, Streams):
+            return Segments({"tokens": inputs}, targets, step=step, micro=micro, begins=self.windows.begins(step))
         return Batch({"tokens": inputs}, targets)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        logits = model(batch.inputs["tokens"])
+        """For a model that says `carry` the batches of one micro-batch come step after step; one may come again."""
+        carry_on = self._segment_of(model)
+        if carry_on is not None and isinstance(batch, Segments):
+            before = None if batch.begins else self.rows.into(batch.step, batch.micro)
+            logits, left = carry_on(batch.inputs["tokens"], before)
+            self.rows.leave(batch.step, batch.micro, left)
+        else:
+            logits = model(batch.inputs["tokens"])
         return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten())
+
+    def _segment_of(self, model: nn.Module) -> Callable[..., Any] | None:
+        """The model's `segment`, None for one that carries nothing. Raises InputError for a model whose batches are
+        not these."""
+        says = int(getattr(model, "carry", 0))
+        if says != self.carry_length:
+            raise InputError(
+                f"the model says `carry: {says}`, and its batches do not go on: make the task with that number"
+                if says
+                else f"the batches go on for `carry: {self.carry_length}`, and the model says no such thing"
+            )
+        found: Callable[..., Any] | None = getattr(model, "segment", None) if says else None
+        return found
+
+    def carried(self) -> dict[str, Tensor]:
+        return self.rows.tensors()
+
+    def carry(self, tensors: Mapping[str, Tensor]) -> None:
+        self.rows.put(tensors)
 
     def units(self, batch: Batch) -> int:
         return batch.targets.numel()
@@ -146,10 +210,14 @@ class LanguageModelling(Task):
         modes = [(module, module.training) for module in model.modules()]
         model.eval()
         nats, done = 0.0, 0
+        run: Callable[[Tensor], Tensor] = model
+        carry_on = self._segment_of(model)
+        if carry_on is not None:
+            run = Onward(carry_on)
         try:
             with torch.no_grad():
                 for group in self._groups(len(ids)):
-                    nats += _nats(model, ids, group, device)
+                    nats += _nats(run, ids, group, device)
                     done += sum(span.length - span.first for span in group)
                     if progress is not None:
                         progress(done, total)
@@ -168,8 +236,12 @@ class LanguageModelling(Task):
         )
 
     def _groups(self, tokens: int) -> Iterator[list[Span]]:
-        """The windows of an evaluation in batches of one length."""
-        most = max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"]) // self.context)
+        """The windows of an evaluation in batches of one length; one by one where each goes on from the one before."""
+        most = (
+            1
+            if self.carry_length
+            else max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"]) // self.context)
+        )
         group: list[Span] = []
         for span in spans(tokens, self.context, self.stride):
             if group and (len(group) == most or (span.length, span.first) != (group[0].length, group[0].first)):
@@ -251,10 +323,24 @@ class LanguageModelling(Task):
             **found,
             "context": self.context,
             "windows": self.windows.count,
+            **({"carry": self.carry_length} if self.carry_length else {}),
         }
 
 
-def _nats(model: nn.Module, ids: np.ndarray, group: list[Span], device: torch.device) -> float:
+class Onward:
+    """Calls a model segment after segment of one text: tokens (1, length) to logits."""
+
+    def __init__(self, segment: Callable[..., Any]) -> None:
+        self.segment = segment
+        self.carried: Any = None
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        logits, self.carried = self.segment(tokens, self.carried)
+        result: Tensor = logits
+        return result
+
+
+def _nats(model: Callable[[Tensor], Tensor], ids: np.ndarray, group: list[Span], device: torch.device) -> float:
     """-log P, summed, of what windows of one length score."""
     length, first = group[0].length, group[0].first
     starts = np.array([span.start for span in group], dtype=np.int64)

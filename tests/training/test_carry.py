@@ -1,0 +1,81 @@
+"""Runs of models that say `carry`: a resume is exact with what was carried; a step that is made again begins alike."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training.test_real_model import run
+from transformula import words
+from transformula.data.settings import DataSettings
+from transformula.errors import NotFinite
+from transformula.interop.folder import load_model
+from transformula.language.check import check
+from transformula.language.model_file import from_formula
+from transformula.model import Transformer, build
+from transformula.runs.checkpoint import newest
+from transformula.tasks.language_modelling import LanguageModelling
+
+FORMULA = "x = x + attention(norm(x), rotary=100, dropout=0.1)\nx = x + gru(norm(x))\nx = x + mlp(norm(x))"
+GIVEN: dict[str, Any] = {"steps": 14, "evaluate_every": 7, "checkpoint_every": 5, "accumulate": 2}
+
+
+def make(folder: Path) -> LanguageModelling:
+    """Four rows of 11 segments: an epoch ends within the run."""
+    path = folder / "text.txt"
+    path.write_text("".join(f"{i} and {i + 1} are {2 * i + 1}\n" for i in range(100)))
+    settings = DataSettings.read({"data": str(path), "tokenizer": "characters"})
+    return LanguageModelling.make(settings, {"context": 32, "carry": 20}, batch=2, accumulate=2, seed=1)
+
+
+def model_of(task: LanguageModelling) -> Transformer:
+    numbers = {"depth": 2, "width": 16, "heads": 2, "carry": 20, **task.numbers}
+    return build(check(from_formula(FORMULA, name="small").override(numbers), words.vocabulary()), seed=3)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_a_resume_is_exact(tmp_path: Path, precision: str) -> None:
+    given = {**GIVEN, "precision": precision}
+    task = make(tmp_path)
+    assert 8 < task.windows.steps < 14
+    run(tmp_path / "whole", task, model_of(task), **given)
+    task = make(tmp_path)
+    batch = task.batch
+
+    def stopping(step: int, micro: int = 0) -> Any:
+        if step == 6 and micro == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        return batch(step, micro)
+
+    task.batch = stopping  # type: ignore[method-assign]
+    assert run(tmp_path / "cut", task, model_of(task), **given).interrupted
+    kept, _ = newest(tmp_path / "cut" / "checkpoints")
+    assert kept is not None and kept.step == 7
+    assert {name.split(".")[1] for name in kept.carried} == {"0", "1"} and all(n.startswith("7.") for n in kept.carried)
+    task = make(tmp_path)  # as another process would: nothing is known of the steps before
+    run(tmp_path / "cut", task, model_of(task), resume=True, **given)
+    one, two = (load_model(tmp_path / name / "last")[0].state_dict() for name in ("whole", "cut"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    rows = [newest(tmp_path / name / "checkpoints")[0].carried for name in ("whole", "cut")]  # type: ignore[union-attr]
+    assert rows[0] and rows[0].keys() == rows[1].keys() and all(torch.equal(rows[0][k], rows[1][k]) for k in rows[0])
+
+
+def test_a_step_that_is_made_again_goes_on_from_what_was_carried(tmp_path: Path) -> None:
+    """The place of a number that is not finite is found in a later step, whose rows go on."""
+    task = make(tmp_path)
+    model = model_of(task)
+    calls = 0
+
+    def wild(module: Any, given: Any, result: Any) -> Any:
+        nonlocal calls
+        calls += model.training
+        return result * float("inf") if calls > 7 else result
+
+    model.get_submodule("layers.2.mlp.up").register_forward_hook(wild)
+    with pytest.raises(NotFinite, match=r"step 4: .*layers\.2\.mlp\.up in layer 2, line 3"):
+        run(tmp_path / "run", task, model, **{**GIVEN, "precision": "float32"})
