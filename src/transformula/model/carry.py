@@ -83,7 +83,7 @@ def check_call(value: Value, section: Section, growing: set[str]) -> None:
     assert call is not None
     where = f"{value.place.where}: " if value.place is not None else ""
     under = f"\n{value.place.underlined()}" if value.place is not None else ""
-    if positions_learned(value, section, growing) is not None:
+    if positions_learned(value, growing) is not None:
         raise InputError(
             f"{where}carry: positions go on counting from segment to segment, and {call.name!r} has learned the first "
             f"ones only; tell positions apart by rotary, relative or sinusoids instead{under}"

@@ -40,7 +40,12 @@ def makers(architecture: Architecture) -> dict[str, Value]:
 
 def decoded(architecture: Architecture) -> set[str]:
     """The sequences that grow in step-by-step decoding: that of the tokens, and what is made of it."""
-    names = {DECODED}
+    return made_of(architecture, DECODED)
+
+
+def made_of(architecture: Architecture, sequence: str) -> set[str]:
+    """A sequence, and those that are made of it."""
+    names = {sequence}
     for name, value in makers(architecture).items():
         if any(a.sequence in names for a in value.args):
             names.add(name)
@@ -63,12 +68,11 @@ def stepped(value: Value, growing: set[str]) -> bool:
     return on_it and (call.word.positional or call.word.reach == "past")
 
 
-def positions_learned(value: Value, section: Section, growing: set[str]) -> int | None:
-    """How many positions of what grows a call tells apart by a table of so many rows; None for any other call."""
+def positions_learned(value: Value, sequences: set[str]) -> int | None:
+    """How many positions of these sequences a call tells apart by a table of so many rows; None for any other call."""
     call = value.call
     assert call is not None
-    on_it = value.sequence in growing or not growing & {v.sequence for v in section.reads.values()}
-    if not (on_it and call.word.positional and call.word.parameters and "rows" in call.options):
+    if not (value.sequence in sequences and call.word.positional and call.word.parameters and "rows" in call.options):
         return None
     return int(call.options["rows"] - call.options.get("first", 0))
 

@@ -18,7 +18,7 @@ from .decoding import Decoding
 from .formula import Formula
 from .hook import Policy, asked
 from .modules import spots, text_of
-from .sequences import DECODED, decoded, named, positions_learned
+from .sequences import DECODED, made_of, named, positions_learned
 from .whole import given_to, layer_path, leaving, plan_of
 
 
@@ -73,10 +73,14 @@ class Transformer(Formula):
 
     @property
     def context_limit(self) -> int | None:
-        """The longest sequence that the model's learned positions reach; None where nothing limits it."""
-        growing = decoded(self.architecture)
-        sections = self.architecture.sections()
-        limits = [positions_learned(value, section, growing) for section in sections for value in section.calls()]
+        """The longest text that the model's learned positions reach; None where nothing limits it."""
+        return self.positions_of(DECODED if DECODED in self.inputs else self.inputs[0]) if self.inputs else None
+
+    def positions_of(self, name: str) -> int | None:
+        """How many positions of an input the model has learned: no more can be read. None where nothing limits it."""
+        sequences = made_of(self.architecture, name)
+        calls = [value for section in self.architecture.sections() for value in section.calls()]
+        limits = [positions_learned(value, sequences) for value in calls]
         return min((limit for limit in limits if limit is not None), default=None)
 
     @property

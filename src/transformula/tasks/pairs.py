@@ -176,9 +176,8 @@ class Pairs(Task):
         """Training rows, encoded; those that are too long are left out, cut or refused."""
         side = self._encoded(records)
         most = {"source": self.chosen.max_source, "target": self.chosen.max_target}
-        lengths = {"target": side.targets.lengths}
-        if side.sources is not None:
-            lengths["source"] = side.sources.lengths
+        lengths = {} if side.sources is None else {"source": side.sources.lengths}
+        lengths["target"] = side.targets.lengths
         fits, note = fitting(lengths, most, self.chosen.too_long, records, "training")
         if note:
             self.notes.append(note)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..data.records import Value
+from ..data.records import Value, shown
 from ..errors import CheckpointError, InputError
 from ..generation.beam import Hypothesis, search
 from ..generation.settings import SearchSettings
@@ -111,10 +111,17 @@ class Writing:
         Raises InputError.
         """
         settings = self.limits(settings or SearchSettings())
+        room = min((n for n in (positions_of(model, self.input) for model in models) if n is not None), default=None)
         written: list[list[Written]] = []
         for first in range(0, len(sources), AT_ONCE):
             some = sources[first : first + AT_ONCE]
             prompts, inputs = self.asked(some)
+            for place, ids in enumerate(inputs.get("source", ()), first + 1):
+                if room is not None and len(ids) > room:
+                    raise InputError(
+                        f"source {place} has {len(ids)} tokens, its end included, and the model has learned {room}"
+                        f" positions: shorten it ({shown(str(sources[place - 1]))})"
+                    )
             begun = None if prefixes is None else prefixes[first : first + AT_ONCE]
             ids = None if begun is None else [self.target.encode(text) if text else [] for text in begun]
             found = search(list(models), prompts, settings, end=self.end, inputs=inputs, prefixes=ids)
@@ -170,6 +177,12 @@ def end_of(tokenizer: Tokenizer) -> int:
             "this tokenizer has no token that ends a text, which pairs need; train another: --tokenizer bpe"
         )
     return tokenizer.end_of_document
+
+
+def positions_of(model: Any, name: str) -> int | None:
+    """How many positions of an input a model has learned; None where nothing limits it."""
+    known = getattr(model, "positions_of", None)
+    return None if known is None or name == "image" else known(name)
 
 
 def as_numbers(picture: Value) -> Tensor:

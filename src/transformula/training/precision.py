@@ -78,8 +78,9 @@ def working_copy(master: nn.Module) -> nn.Module:
             parameter.data = parameter.data.to(torch.bfloat16)
     for mine, theirs in zip(copied.modules(), master.modules(), strict=True):
         for name, buffer in theirs._buffers.items():
-            empty = buffer is not None and not buffer.numel() and buffer.is_floating_point()
-            mine._buffers[name] = buffer.to(torch.bfloat16) if empty else buffer
+            if buffer is not None and not buffer.numel() and buffer.is_floating_point():
+                buffer = buffer.to(torch.bfloat16)
+            mine._buffers[name] = buffer
     return copied
 
 

@@ -1,0 +1,329 @@
+"""Tasks from a source to a target: what a batch holds, that padding changes nothing, what is measured and refused."""
+
+import gzip
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from transformula.api.reading import check_model
+from transformula.api.run import inputs_of
+from transformula.data.pair_settings import PairSettings
+from transformula.errors import ConfigError, DataError, InputError
+from transformula.generation.settings import SearchSettings
+from transformula.model import build
+from transformula.tasks.base import tasks
+from transformula.tasks.label_smoothing import IGNORED
+from transformula.tasks.pairs import Pairs
+from transformula.tasks.writing import Writing
+
+LAYER = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"
+BOTH = """
+language: 1
+depth: 1
+width: 16
+heads: 2
+encoder:
+  causal: false
+  before: x = embed.words(source) + sinusoids(source)
+  layer: |
+    x = x + attention(norm(x))
+    x = x + mlp(norm(x))
+decoder:
+  before: x = embed.words(tokens) + sinusoids(tokens)
+  layer: |
+    x = x + attention(norm(x))
+    x = x + attention(norm(x), memory)
+    x = x + mlp(norm(x))
+output: logits = unembed.words(x)
+"""
+ALONE = {"layer": LAYER, "before": "x = embed.words(tokens) + sinusoids(tokens)"}
+WORDS = "ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
+NUMBERS = "one two three four five six seven eight nine ten eleven twelve".split()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    random = np.random.default_rng(1)
+    for name, rows in (("train", 60), ("val", 12), ("test", 7)):
+        picked = [random.integers(12, size=random.integers(1, 9)) for _ in range(rows)]
+        for lang, words in (("de", WORDS), ("en", NUMBERS)):
+            text = "\n".join(f"{' '.join(words[i] for i in row)} {name}" for row in picked)
+            (tmp_path / f"{name}.{lang}").write_text(text + "\n", encoding="utf-8")
+    (tmp_path / "both.yaml").write_text(BOTH)
+    return tmp_path
+
+
+def settings(folder: Path, **given: Any) -> PairSettings:
+    usual = {"data": f"{folder}/train.{{de,en}}", "validation": f"{folder}/val.{{de,en}}", "batch_tokens": 150}
+    return PairSettings.read({**usual, "tokenizer": "characters", **given})
+
+
+def made(
+    folder: Path, task: str = "translation", inputs: Any = ("source", "tokens"), seed: int = 1, **given: Any
+) -> Any:
+    numbers = given.pop("numbers", {})
+    return tasks.get(task).make(settings(folder, **given), numbers, inputs=inputs, seed=seed)
+
+
+def model_for(task: Any, folder: Path, alone: bool = False) -> Any:
+    numbers = {**task.numbers, "depth": 1, "width": 16, "heads": 2}
+    if alone:
+        architecture = check_model(ALONE["layer"], {"before": ALONE["before"], **numbers})
+    else:
+        architecture = check_model(folder / "both.yaml", task.numbers)
+    return build(architecture, seed=3, dtype=torch.float64).eval()
+
+
+def loss_alone(task: Any, model: Any, side: Any, row: int) -> tuple[float, int]:
+    """-log P of one row's target, from tensors made here."""
+    target = [task.writing.end, *side.targets[row].tolist()]
+    source = side.sources[row].tolist()
+    if task.writing.input == "tokens":
+        whole = torch.tensor([source + target[1:]])
+        logits = model(whole[:, :-1])[:, len(source) - 1 :]
+    else:
+        logits = model(source=torch.tensor([source]), tokens=torch.tensor([target[:-1]]))
+    asked = torch.tensor(target[1:])
+    return float(F.cross_entropy(logits[0], asked, reduction="sum").detach()), len(asked)
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["encoder and decoder", "decoder alone"])
+def test_padding_changes_no_loss(folder: Path, alone: bool) -> None:
+    task = made(folder, inputs=("tokens",) if alone else ("source", "tokens"), label_smoothing=0.0)
+    model = model_for(task, folder, alone)
+    ragged = 0
+    for step in range(4):
+        rows = task.buckets.rows(step)
+        each = [loss_alone(task, model, task.training, row) for row in rows]
+        batch = task.batch(step)
+        expected = sum(nats for nats, _ in each) / sum(count for _, count in each)
+        assert float(task.loss(model, batch).detach()) == pytest.approx(expected, rel=1e-9)
+        assert task.units(batch) == sum(count for _, count in each)
+        ragged += len(batch.lengths)
+    assert ragged
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["encoder and decoder", "decoder alone"])
+def test_an_evaluation_scores_every_row_once(folder: Path, alone: bool) -> None:
+    task = made(folder, inputs=("tokens",) if alone else ("source", "tokens"), written=0)
+    model = model_for(task, folder, alone)
+    each = [loss_alone(task, model, task.validation, row) for row in range(len(task.validation))]
+    scores = task.evaluate(model)
+    assert scores["loss"] == pytest.approx(sum(n for n, _ in each) / sum(c for _, c in each), rel=1e-6)
+    assert scores["tokens"] == sum(c for _, c in each) and task.score == "loss"
+
+
+def test_batches_are_a_function_of_seed_and_step(folder: Path) -> None:
+    one, other = made(folder), made(folder, seed=2)
+    assert torch.equal(one.batch(5).targets, made(folder).batch(5).targets)
+    assert any(not torch.equal(one.batch(s).targets, other.batch(s).targets) for s in range(5))
+    seen = np.concatenate([one.buckets.rows(step) for step in range(one.steps(1))])
+    assert sorted(seen) == list(range(60))
+
+
+def test_what_a_batch_holds(folder: Path) -> None:
+    task = made(folder)
+    batch = task.batch(0)
+    end, row = task.writing.end, 0
+    count = int((batch.targets[row] != IGNORED).sum())
+    tokens, targets = batch.inputs["tokens"][row], batch.targets[row]
+    assert tokens[0] == end and targets[count - 1] == end and torch.equal(tokens[1:count], targets[: count - 1])
+    text = task.writing.target.decode(targets[: count - 1].tolist())
+    record = task.training.records[int(task.buckets.rows(0)[row])]
+    assert text == record["target"]
+    length = int(batch.lengths.get("source", torch.full((1,), batch.inputs["source"].shape[1]))[row])
+    assert task.writing.source.decode(batch.inputs["source"][row, : length - 1].tolist()) == record["source"]
+    assert set(batch.given) == {"source", "tokens", *({"lengths"} if batch.lengths else ())}
+
+
+def test_scores_of_an_evaluation_are_those_of_what_is_written(folder: Path) -> None:
+    task = made(folder)
+    model = model_for(task, folder)
+    scores = task.evaluate(model)
+    assert set(scores) == {*task.measures, "tokens"} and task.higher < set(scores) and task.score == "bleu"
+    records = task.validation.records
+    found = task.limited.write([model], [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0))
+    (bleu, *_) = task.measure([one[0].text for one in found], [[str(row["target"])] for row in records])
+    assert scores["bleu"] == pytest.approx(bleu.score)
+    report = task.score_rows([model], task.limited, records, (), SearchSettings(beam=1, alpha=0.0))
+    assert report.scores.rows[0].score == pytest.approx(bleu.score) and "copy" in repr(report)
+
+
+def test_some_rows_are_written(folder: Path) -> None:
+    assert made(folder, written=4).written_rows == [0, 3, 6, 9]
+    assert made(folder, written=99).written_rows == list(range(12))
+
+
+def test_what_is_saved_writes_the_same(folder: Path) -> None:
+    task = made(folder, max_source=20)
+    model = model_for(task, folder)
+    (folder / "kept").mkdir()
+    task.save(folder / "kept")
+    writing = Writing.load(folder / "kept")
+    sources = [row["source"] for row in task.validation.records]
+    assert writing.asked(sources) == task.limited.asked(sources) and writing.longest == task.limited.longest
+    assert writing.write([model], sources) == task.limited.write([model], sources)
+    assert max(map(len, writing.ids(sources))) == 20
+
+
+def test_each_side_may_have_a_tokenizer_of_its_own(folder: Path) -> None:
+    task = made(folder, joint=False)
+    assert task.writing.source is not task.writing.target
+    assert task.numbers["source_vocab"] == task.writing.source.vocab != task.numbers["vocab"]
+    (folder / "kept").mkdir()
+    task.save(folder / "kept")
+    again = Writing.load(folder / "kept")
+    assert again.source is not None and again.source.identity == task.writing.source.identity
+    with pytest.raises(ConfigError, match="joint: a decoder alone"):
+        made(folder, joint=False, inputs=("tokens",))
+
+
+def test_rows_that_are_too_long(folder: Path) -> None:
+    lengths = made(folder).training.sources.lengths
+    dropped = made(folder, max_source=20, too_long="drop")
+    assert len(dropped.training) == (lengths <= 20).sum() < 60
+    assert any("left out: longer than source 20 tokens" in note for note in dropped.notes)
+    cut = made(folder, max_source=20, too_long="cut")
+    assert len(cut.training) == 60 and cut.training.sources.lengths.max() == 20
+    assert all(cut.training.sources[row][-1] == cut.writing.end for row in range(60))
+    with pytest.raises(DataError, match=r"train\.de:\d+: a row of source \d+ tokens, target \d+ tokens is longer"):
+        made(folder, max_source=20, too_long="refuse")
+    assert dropped.validation.targets.lengths.max() == made(folder).validation.targets.lengths.max()
+
+
+def test_rows_that_measure_are_not_learned_from(folder: Path) -> None:
+    for lang in ("de", "en"):
+        text = (folder / f"train.{lang}").read_text(encoding="utf-8").splitlines()
+        (folder / f"val.{lang}").write_text("\n".join(text[3:9]) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match="6 of the 6 rows of the validation rows are training rows too"):
+        made(folder)
+    dropped = made(folder, overlap="drop")
+    assert len(dropped.training) == 54 and "6 rows that measure were left out of training" in repr(dropped.preview())
+    assert len(made(folder, overlap="keep").training) == 60
+
+
+def test_rows_are_held_back_where_none_measure(folder: Path) -> None:
+    task = made(folder, validation=None, held_out=0.2)
+    assert len(task.training) + len(task.validation) == 60 and 3 < len(task.validation) < 25
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"source": "de", "target": "en"}, ("de", "en")),
+        ({"source": "en"}, ("en", "de")),
+        ({}, ("de", "en")),
+        ({"target": "de"}, ("en", "de")),
+    ],
+)
+def test_columns(folder: Path, given: Mapping[str, str], expected: tuple[str, str]) -> None:
+    record = made(folder, **given).training.records[0]
+    words = {"de": set(WORDS), "en": set(NUMBERS)}
+    for side, lang in zip(("source", "target"), expected, strict=True):
+        assert set(str(record[side]).split()) - {"train"} <= words[lang]
+
+
+def test_columns_that_nobody_named(folder: Path) -> None:
+    (folder / "rows.tsv").write_text("id\tgerman\tenglish\n1\tein\tone\n2\tzwei\ttwo\n3\tdrei\tthree\n")
+    with pytest.raises(ConfigError, match="source: the rows of .* have the columns id, german, english: say which"):
+        made(folder, data=str(folder / "rows.tsv"), validation=None)
+
+
+def test_several_references(folder: Path) -> None:
+    rows = [f'{{"text": ["a b.", "c d {i}."], "tldr": ["e {i}", "f"]}}' for i in range(20)]
+    (folder / "rows.jsonl").write_text("\n".join(rows))
+    task = made(
+        folder, "summarisation", data=str(folder / "rows.jsonl"), validation=None, held_out=0.3, source="text",
+        target="tldr.1", join=" ", references="tldr",
+    )  # fmt: skip
+    record = task.training.records[0]
+    assert str(record["source"]).startswith("a b. c d ") and str(record["target"]).startswith("e ")
+    scores = task.score_rows([model_for(task, folder)], task.limited, task.validation.records[:2], ["e", "e"])
+    assert "nrefs:2" in scores.scores.rows[0].signature
+    assert {"lead-1", "constant"} == set(scores.scores.rows[0].baselines)
+
+
+def test_pictures_with_captions(folder: Path) -> None:
+    pixels = np.random.default_rng(2).integers(256, size=(30, 8, 8), dtype=np.uint8)
+    head = struct.pack(">HBBIII", 0, 8, 3, *pixels.shape)
+    (folder / "images-idx3-ubyte.gz").write_bytes(gzip.compress(head + pixels.tobytes()))
+    (folder / "captions.txt").write_text("\n".join(NUMBERS[i % 12] for i in range(30)) + "\n")
+    both = str(folder / "{images-idx3-ubyte.gz,captions.txt}")
+    task = made(folder, "captioning", inputs=("image", "tokens"), data=both, validation=None, held_out=0.3)
+    batch = task.batch(0)
+    count = len(batch.targets)
+    assert batch.inputs["image"].shape == (count, 1, 8, 8) and batch.inputs["image"].abs().max() <= 1
+    row = int(task.buckets.rows(0)[0])
+    shown = torch.as_tensor(pixels[int(str(task.training.records[row].place).rpartition(":")[2]) - 1])
+    assert torch.equal(((batch.inputs["image"][0, 0] + 1) * 127.5).round().byte(), shown)
+    text = """
+language: 1
+depth: 1
+width: 16
+heads: 2
+encoder:
+  causal: false
+  before: |
+    p = patches(image, size=4, channels=1)
+    x = p + positions(p, rows=4)
+  layer: x = x + attention(norm(x))
+decoder:
+  before: x = embed.words(tokens) + sinusoids(tokens)
+  layer: |
+    x = x + attention(norm(x))
+    x = x + attention(norm(x), memory)
+output: logits = unembed.words(x)
+"""
+    (folder / "captioner.yaml").write_text(text)
+    architecture = check_model(folder / "captioner.yaml", task.numbers)
+    tasks.get("captioning").check(architecture)
+    scores = task.evaluate(build(architecture, seed=1))
+    assert set(scores) == {*task.measures, "tokens"} and "constant" in task.baselines()
+    assert "captions" in repr(task.preview()) and "picture" in task.sample(build(architecture, seed=1))
+
+
+def test_models_that_a_task_cannot_train(folder: Path) -> None:
+    kind = tasks.get("translation")
+    kind.check(check_model(folder / "both.yaml"))
+    with pytest.raises(InputError, match="translation trains a model that reads `source` and `tokens` or `tokens`"):
+        tasks.get("translation").check(check_model("vit"))
+    with pytest.raises(InputError, match="captioning trains a model that reads `image` and `tokens`"):
+        tasks.get("captioning").check(check_model(folder / "both.yaml"))
+    assert set(inputs_of(check_model(folder / "both.yaml"))) == {"source", "tokens"}
+
+
+def test_batches_are_counted_in_tokens(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="batch: batches of translation are counted in tokens"):
+        tasks.get("translation").make(settings(folder), {}, batch=3)
+
+
+def test_a_context_that_is_too_short(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="context: the model says 10, and the longest row has"):
+        made(folder, numbers={"context": 10})
+    assert made(folder, numbers={"context": 500}).numbers["context"] == 500
+
+
+class Traced(PairSettings):
+    def __getattribute__(self, name: str) -> Any:
+        if name in PairSettings.model_fields:
+            READ.add(name)
+        return super().__getattribute__(name)
+
+
+READ: set[str] = set()
+
+
+def test_every_setting_is_read(folder: Path) -> None:
+    READ.clear()
+    given = settings(folder, validation=None).model_dump()
+    task: Pairs = tasks.get("translation").make(Traced.read(given), {})  # type: ignore[assignment]
+    task.loss(model_for(task, folder), task.batch(0))
+    task.preview()
+    assert task.written_rows
+    assert READ == set(PairSettings.model_fields)
