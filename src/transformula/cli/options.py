@@ -28,6 +28,7 @@ MODEL_OPTIONS = {
     "calibrate": "hook before the first step, on one batch: admin",
     "after_step": "hook after each step: unit_rows",
     "policy": "hook that runs the layers: layerdrop(p=0.2), halt(p)",
+    "carry": "how many positions of the segments before are seen in training",
     "schedule": "the model's own learning rate, where --lr-schedule is not given",
     "depth": "layers",
     "width": "channels of the residual stream",
