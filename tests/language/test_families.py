@@ -112,12 +112,28 @@ def test_a_definition_around_a_definition() -> None:
     }
 
 
+def test_lists_of_results_get_a_further_one() -> None:
+    """Where layers read what the attentions before them have given, they read it of both, and so does `after`."""
+    one = {
+        "before": "e = embed.words(tokens)",
+        "layer": "a = attention(attend(e, a[:], f[:])); f = mlp(attend(e, a[:], f[:]))",
+        "after": "x = attend(e, a[:], f[:])",
+    }
+    made = as_decoder(from_formula("").override({k: v.replace("; ", "\n") for k, v in one.items()}), WORDS).stacks[0]
+    assert made.layers["layer"].text.splitlines() == [
+        "a = attention(attend(e, a[:], a_memory[:], f[:]))",
+        "a_memory = attention(attend(e, a[:], a_memory[:], f[:]), memory)",
+        "f = mlp(attend(e, a[:], a_memory[:], f[:]))",
+    ]
+    assert made.after is not None and made.after.text == "x = attend(e, a[:], a_memory[:], f[:])"
+
+
 @pytest.mark.parametrize(
     ("formula", "reason"),
     [
         ("x = x + mlp(norm(x))", "no attention"),
         ("x = x + lstm(norm(x))", "no attention"),
-        ("a = attention(norm(x + mix(a[:]) if layer > 1 else x)); x = x + mlp(x)", "only its history"),
+        ("a = attention(norm(x + a[layer - 1] if layer > 1 else x)); x = x + mlp(x)", "its layer does not read it"),
         ("x = x + dot_attention(norm(x), norm(x), norm(x))", "other lines make its keys"),
         ("a = attention(norm(x[0])); x = a if layer == 1 else x + a; x = x + mlp(norm(x))", "would lose"),
     ],

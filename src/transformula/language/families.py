@@ -32,9 +32,10 @@ from .messages import FormulaError
 from .model_file import INPUTS, ModelText, StackText
 from .over_memory import ATTENTIONS, BY_HAND, Book, Unfit
 from .parser import parse
-from .repeated import with_memory
+from .repeated import with_lists, with_memory
 from .source import Source
 from .substitute import calls_in, changed_lines, formula_text, relabelled
+from .syntax import Index, walk
 from .vocabulary import Vocabulary
 
 ENCODER, DECODER = "encoder", "decoder"
@@ -218,15 +219,19 @@ def decoder_of(given: Given) -> tuple[ModelText, dict[str, str]]:
         raise Unfit("the table that `relative` reads has distances of the future", "write the decoder by hand")
     streams = given.streams()
     formulas = {name: parse(source) for name, source in stack.layers.items()}
-    turned = {name: with_memory(lines, streams, book) for name, lines in formulas.items()}
+    after = parse(stack.after) if stack.after else []
+    history = [n for part in (*formulas.values(), after) for o in part for n in walk(o.value) if isinstance(n, Index)]
+    turned = {name: with_memory(lines, streams, history, book) for name, lines in formulas.items()}
     if all(tuple(turned[name]) == tuple(lines) for name, lines in formulas.items()):
         raise Unfit("its layers have no attention that could be wired once more over a memory", BY_HAND)
+    turned = {name: with_lists(lines, book.lists) for name, lines in turned.items()}
+    end = with_lists(after, book.lists)
     made = dataclasses.replace(
         stack,
         name=DECODER,
         before=named(given.before, DECODER),
         layers={name: named(formula_text(turned[name], source), DECODER) for name, source in stack.layers.items()},
-        after=named(stack.after, DECODER) if stack.after else None,
+        after=named(stack.after if end == after else formula_text(end, stack.after), DECODER) if stack.after else None,
         causal=True,
         place=None,
     )

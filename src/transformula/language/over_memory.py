@@ -65,6 +65,7 @@ class Book:
 
     added  definition -> (header, text) of those made of it, in order
     roles  role of a sublayer -> that of the same over a memory
+    lists  name that is read through its history -> that of the same over a memory, to be read beside it
     taken  names that are not free
     """
 
@@ -74,6 +75,7 @@ class Book:
     added: dict[str, list[tuple[str, Source]]] = field(default_factory=dict)
     crossed: dict[str, Crossed] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
+    lists: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, words: Mapping[str, Source], vocabulary: Vocabulary, taken: Iterable[str]) -> Book:

@@ -17,32 +17,51 @@ Labels of the sublayer's own get `_memory`; one that the layer uses elsewhere, t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from .over_memory import BY_HAND, Book, Unfit
 from .rewrite import spell, sum_of, terms
-from .substitute import calls_in, fresh, made_line, names_in, relabelled, rewritten
+from .substitute import calls_in, changed_lines, fresh, made_line, names_in, relabelled, rewritten
 from .syntax import Binary, Call, Index, Line, Name, Node, Tap, walk
 
 
-def with_memory(lines: Sequence[Line], streams: Collection[str], book: Book) -> list[Line]:
+def with_memory(lines: Sequence[Line], streams: Collection[str], history: Collection[Index], book: Book) -> list[Line]:
     """A layer's lines with every attention sublayer repeated over `memory`; as they are where there is none.
 
     streams  the names that are streams besides those that the layer sets: what `before` and other layers set
+    history  what the stack reads of layers before
 
-    Raises Unfit.
+    Where an attention's result is read through its history only (`a[:]`), the new one is called by another name, which
+    goes into `book.lists`; see `with_lists`. Raises Unfit.
     """
-    return Layer(lines, streams, book).repeated()
+    return Layer(lines, streams, history, book).repeated()
+
+
+def with_lists(lines: Sequence[Line], lists: Mapping[str, str]) -> list[Line]:
+    """Lines that read, beside the history of a name, that of another: `attend(e, a[:])`, `attend(e, a[:], b[:])`."""
+
+    def change(node: Node) -> Node | None:
+        if not isinstance(node, Call) or not any(isinstance(i, Index) and i.name in lists for i in node.items):
+            return None
+        items: list[Node] = []
+        for item in node.items:
+            items.append(rewritten(item, change))
+            if isinstance(item, Index) and item.index is None and item.name in lists:
+                items.append(dataclasses.replace(item, name=lists[item.name]))
+        return dataclasses.replace(node, items=tuple(items))
+
+    return changed_lines(lines, change)
 
 
 class Layer:
     """The lines of one formula, and what of them is known from their order."""
 
-    def __init__(self, lines: Sequence[Line], streams: Collection[str], book: Book) -> None:
+    def __init__(self, lines: Sequence[Line], streams: Collection[str], history: Collection[Index], book: Book) -> None:
         self.lines, self.book = tuple(lines), book
         self.streams = {*streams, *(line.name for line in lines)}
         self.trunk = self.carried()
-        self.history = {node.name for line in lines for node in walk(line.value) if isinstance(node, Index)}
+        self.history = {node.name for node in history}
+        self.layers = {node.name for node in history if node.index is not None}
 
     def repeated(self) -> list[Line]:
         """See `with_memory`."""
@@ -55,11 +74,16 @@ class Layer:
             for call in calls:
                 self.check_keys(call, at)
             summed = self.parallel(at)
-            last = self.joined(at)
             if summed is not None:
                 now[at] = made_line(line.name, summed)
-            elif any(self.works(i) for i in range(at + 1, last + 1)):
-                name = fresh(f"{line.name}_memory", self.streams | self.book.taken)
+                continue
+            if self.listed(at):
+                name = self.book.lists.setdefault(line.name, fresh(f"{line.name}_memory", self.free()))
+                behind.setdefault(at, []).append(made_line(name, self.copied(line.value, [at])))
+                continue
+            last = self.joined(at)
+            if any(self.works(i) for i in range(at + 1, last + 1)):
+                name = fresh(f"{line.name}_memory", self.free())
                 self.streams.add(name)
                 behind.setdefault(at, []).append(made_line(name, self.copied(line.value, range(at, last + 1))))
                 for i in range(at + 1, last + 1):
@@ -88,6 +112,17 @@ class Layer:
         """Whether a line has a sublayer that does not attend."""
         return any(self.book.works(c) and not self.book.attends(c) for c in calls_in(self.lines[at].value))
 
+    def free(self) -> set[str]:
+        """The names that are not free."""
+        return self.streams | self.book.taken | {*self.book.lists.values()}
+
+    def listed(self, at: int) -> bool:
+        """Whether the result of the attention in line `at` is read through lists of its history only."""
+        name = self.lines[at].name
+        if self.skips(at) or name in self.trunk or name not in self.history or name in self.layers:
+            return False
+        return not any(name in names_in(line.value) for line in self.lines)
+
     def joined(self, at: int) -> int:
         """The last line through which the result of the attention in line `at` joins a stream. Raises Unfit."""
         name = self.lines[at].name
@@ -103,9 +138,9 @@ class Layer:
                     continue
             branch.discard(line.name)
         if last == at:
-            what = "only its history is" if name in self.history else "nothing in its layer is"
             raise Unfit(
-                f"`{name}` holds the attention's result, and {what} read, so a second one would take its place",
+                f"`{name}` holds the attention's result, and its layer does not read it: a second one would take its"
+                " place",
                 f"write the decoder by hand: a name for each, read wherever {name} is",
             )
         return last
@@ -232,11 +267,7 @@ class Layer:
         ]  # fmt: skip
         group = [*before, *range(at, last + 1)]
         local = {self.lines[i].name for i in group} - {*renamed.values(), *self.trunk}
-        again = {
-            name: fresh(f"{name}_memory", self.streams | self.book.taken)
-            for name in sorted(local)
-            if self.read_after(name, last)
-        }
+        again = {name: fresh(f"{name}_memory", self.free()) for name in sorted(local) if self.read_after(name, last)}
         self.streams |= set(again.values())
         made: list[Line] = []
         for i in [*norms, *group]:
@@ -255,7 +286,12 @@ class Layer:
             if any(isinstance(n, Tap) and n.call in self.attending(at) for n in walk(value)):
                 value = relabelled(value, {word: f"cross_{word}" for word in self.attending(at)})
             made.append(made_line(name, value))
-        return made
+        left = {*renamed.values(), *self.trunk, *(n for n in local if n in self.history)}
+        kept: list[Line] = []
+        for line in reversed(made):  # what only the rest of the layer reads is made once
+            if line.name in left or not kept or any(line.name in names_in(other.value) for other in kept):
+                kept.insert(0, line)
+        return kept
 
     def streams_left(self, at: int, last: int) -> dict[str, str]:
         """Stream that enters the sublayer -> the name under which the sublayer leaves it, where these differ."""
