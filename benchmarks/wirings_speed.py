@@ -13,7 +13,7 @@ in one run; medians:
 
 The claim: ours takes at most 2 % longer than the module by hand, or no longer than two copies of that differ (A/A).
 What is kept is measured, too, and held to what `summary` predicts from the text: the bytes of the tensors of decoding,
-which are equal, and of what the backward pass needs, streams and history above all, at most 1 % more.
+which are equal, and of what the backward pass needs, streams and history above all, within 1 %.
 """
 
 from __future__ import annotations
@@ -348,7 +348,9 @@ def run(wiring: str, width: int, depth: int, rounds: int) -> Iterator[dict[str, 
         else:
             with torch.no_grad():
                 measured, predicted = decoding_bytes(ours, tokens.shape[1])
-        times = measure({name: make(model, tokens) for name, model in models.items()}, rounds)
+        # a token takes a thousandth of a batch's time: more samples cost little
+        samples = rounds if what == "training" else 4 * rounds
+        times = measure({name: make(model, tokens) for name, model in models.items()}, samples)
         ratio, same = times["ours"] / times["by hand"], times["A/A"] / times["by hand"]
         yield {
             "wiring": wiring,
@@ -359,7 +361,7 @@ def run(wiring: str, width: int, depth: int, rounds: int) -> Iterator[dict[str, 
             "holds": ratio <= max(ALLOWED, same, 1 / same),
             "kept": measured,
             "predicted": predicted,
-            "as predicted": measured == predicted if what == "decoding" else measured <= 1.01 * predicted,
+            "as predicted": measured == predicted if what == "decoding" else abs(measured / predicted - 1) <= 0.01,
         }
 
 

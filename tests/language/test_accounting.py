@@ -56,6 +56,23 @@ def test_a_table_of_two_faces_is_counted_once() -> None:
     assert made.rows[-1].costs.flops_forward == 2 * 8 * 100
 
 
+def test_what_several_calls_keep_is_counted_once() -> None:
+    """Parallel sublayers share their normed stream; a core of attention's result is its last projection's input."""
+
+    def kept(layer: str, **given: object) -> float:
+        made = counted(layer, length=10, width=8, heads=2, depth=1, **given)
+        return float(sum(r.costs.activation_bytes for r in made.rows if r.section == "layer 1"))
+
+    number = 10 * 4
+    apart = kept("u = norm(x)\nw = norm(x)\nx = x + mlp(u) + mlp.second(w)")
+    shared = kept("u = norm(x)\nx = x + mlp(u) + mlp.second(u)")
+    assert apart - shared == (8 + 2) * number  # one normed stream, one norm's mean and deviation
+    assert kept("x = linear(dot_attention(x, x, x), width)") == (8 + 8 + 2) * number
+    assert kept("x = linear(relu(x), width)") == 8 * number
+    assert kept("x = linear(gelu(x), width)") == (8 + 8) * number
+    assert kept("x = x * x") == 8 * number
+
+
 def test_norms_inside_attention_are_counted() -> None:
     made = counted('x = x + attention(x, qk_norm="head")', width=32, heads=4, depth=1)
     assert made.modules["layers.1.attention.query_norm"] == 16

@@ -46,13 +46,13 @@ def read_pairs(settings: PairSettings, usual: str, images: bool = False) -> Pair
     data = settings.data or usual
     notes: list[str] = []
     with working("reading the data"):
-        training: Sequence[Record] = _read(data, settings, images, "data", notes)
+        training: Sequence[Record] = read_rows(data, settings, images, "data", notes)
         if settings.validation is None:
             training, validation = split_records(training, settings.held_out)
             notes.append(f"{len(validation):,} rows ({100 * settings.held_out:g} %) are held back for validation")
         else:
-            validation = _read(settings.validation, settings, images, "validation", notes)
-        test = validation if settings.test is None else _read(settings.test, settings, images, "test", notes)
+            validation = read_rows(settings.validation, settings, images, "validation", notes)
+        test = validation if settings.test is None else read_rows(settings.test, settings, images, "test", notes)
     held = {"validation": validation, **({} if settings.test is None else {"test": test})}
     with working("looking for rows that measure and are learned from"):
         both = ("source", "target")
@@ -66,7 +66,8 @@ def read_pairs(settings: PairSettings, usual: str, images: bool = False) -> Pair
     return PairRows(name, training, validation, test, tuple(notes))
 
 
-def _read(given: Rows, settings: PairSettings, images: bool, key: str, notes: list[str]) -> list[Record]:
+def read_rows(given: Rows, settings: PairSettings, images: bool, key: str, notes: list[str]) -> list[Record]:
+    """The rows of one source with the fields `source`, `target` and perhaps `references`; `key` names it in errors."""
     fields: dict[str, str | int] = columns(given, settings)
     join: dict[str, str] = {}
     if settings.join is not None:
@@ -81,6 +82,7 @@ def _read(given: Rows, settings: PairSettings, images: bool, key: str, notes: li
         raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
     if records.tally.empty:
         notes.append(f"{key}: {records.tally}")
+    notes += records.notes
     return rows
 
 

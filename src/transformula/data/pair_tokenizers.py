@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import ConfigError, UnknownName
 from ..tokenizers.base import FILE, Tokenizer, load, tokenizers
+from ..tokenizers.characters import Characters
 from .prepare import trained_tokenizer
 from .working import working
 
@@ -59,7 +60,7 @@ def pair_tokenizers(
 def _trained(name: str, texts: Sequence[str], held: Sequence[str], size: int | None, key: str) -> Tokenizer:
     kind = tokenizers.get(name)
     if name == "characters":
-        made: Tokenizer = kind.train([*texts, *held, ""])
+        made: Tokenizer = Characters.train([*texts, *held], ends=True)
     elif kind.sized:
         length = sum(len(text.encode("utf-8")) for text in texts)
         asked = int(size) if size is not None else min(LEARNT_SIZE, max(SMALLEST, length // BYTES_PER_TOKEN))

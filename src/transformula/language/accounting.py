@@ -5,7 +5,8 @@
     FLOPs       floating-point operations a token of the matrix products (2 for a multiplication and an addition); the
                 backward pass costs twice the forward pass. Attention is counted at the mean span: the mean number of
                 keys that a query sees, (length + 1) / 2 in a causal stack without a window
-    activations bytes kept for the backward pass: what the words state, and the factors of products of streams
+    activations bytes kept for the backward pass: what the words state, and the factors of products of streams; a tensor
+                that several calls of a formula keep is counted once
     cache       bytes kept for each past position in step-by-step decoding; those of keys and values of another
                 sequence, an encoder's result, apart, for each position of that one
 
@@ -14,8 +15,10 @@ All follow from the words' records; no tensor is made. A test holds the paramete
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ..errors import InputError
@@ -201,6 +204,7 @@ class Counter:
         self.modules = {path: sum(sizes.values()) for path, sizes in self.sizes.items()}
         self.active = {path: sum(sizes.values()) for path, sizes in module_sizes(architecture, active=True).items()}
         self.seen: set[str] = set()
+        self.kept: set[Value] = set()
 
     def rows(self, section: Section, stack: Stack) -> list[Row]:
         """A row for each line of the section that is built, or of which a tap is."""
@@ -221,8 +225,8 @@ class Counter:
     def value(self, value: Value, stack: Stack) -> Costs:
         costs = Costs()
         if value.op in ("mul", "div") and all(a.op != "number" for a in value.args):
-            costs.activation_bytes = sum(self.bytes_of(a) for a in value.args if a.kind == "stream")
-        if value.op == "pow":
+            costs.activation_bytes = sum(self.bytes_of(a) for a in value.args if a.kind == "stream" and self.once(a))
+        if value.op == "pow" and self.once(value.args[0]):
             costs.activation_bytes = self.bytes_of(value.args[0])
         call = value.call
         if call is None:
@@ -232,7 +236,7 @@ class Counter:
         names["positions"] = self.length
         costs.flops_forward = evaluate_text(call.word.flops, names)
         costs.flops_backward = 2 * costs.flops_forward
-        costs.activation_bytes = evaluate_text(call.word.saved, names) * self.batch * self.length * self.number_bytes
+        costs.activation_bytes = self.saved_numbers(value, names) * self.batch * self.length * self.number_bytes
         # a formula's inputs are kept as they come; of another sequence nothing grows with the past
         inputs = sum(port not in call.word.ports for port in call.ports)
         if _across(value, call):
@@ -258,6 +262,25 @@ class Counter:
                     costs.active_parameters += self.active.get(path, 0)
         return costs
 
+    def saved_numbers(self, value: Value, names: dict[str, Any]) -> float:
+        """What a call keeps for the backward pass, a position: nothing that another call has kept."""
+        call = value.call
+        assert call is not None
+        tensors = {"y": value, **dict(zip(call.streams, value.args, strict=False))}
+        total = 0.0
+        for term in terms_of(call.word.saved):
+            if term in tensors and tensors[term].kind == "stream":
+                total += names.get(term, value.width) if self.once(tensors[term]) else 0
+            else:
+                total += evaluate_text(term, names)
+        return total
+
+    def once(self, value: Value) -> bool:
+        """Whether a tensor is met for the first time among those that are kept."""
+        new = value not in self.kept
+        self.kept.add(value)
+        return new
+
     def bytes_of(self, value: Value) -> float:
         return value.width * self.batch * self.length * self.number_bytes
 
@@ -272,6 +295,19 @@ class Counter:
             return (length + 1) / 2
         # the first `window` queries see 1, 2, ..., window keys, the others `window`
         return float(window * (window + 1) / 2 + (length - window) * window) / length
+
+
+@lru_cache(maxsize=256)
+def terms_of(expression: str) -> tuple[str, ...]:
+    """The terms of a sum: "x + 2 * hidden" is x and 2 * hidden."""
+    terms, ahead = [], [ast.parse(expression, mode="eval").body]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            ahead += [node.right, node.left]
+        else:
+            terms.append(ast.unparse(node))
+    return tuple(terms)
 
 
 def _across(value: Value, call: Call) -> bool:

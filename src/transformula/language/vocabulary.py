@@ -78,7 +78,8 @@ class WordRecord:
                  `span` is the mean number of keys a query sees, `length` the sequence's (`positions`, too, for words
                  with an option called length)
     state        expression: numbers kept for each past position in step-by-step decoding
-    saved        expression: numbers kept for the backward pass, for each position
+    saved        expression: numbers kept for the backward pass, for each position. A term that is a stream's name, or y
+                 for the result, is that tensor itself: where another call keeps it too it is counted once
     checks       condition -> message shown where it does not hold; {name} is replaced by the value
     inner        role inside the word -> expression of a width (0: not there): made by the file's `norm`
     taps         values made inside that a formula may read -> expression of their width ("": scores)

@@ -365,7 +365,7 @@ def _chosen(taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor, scores: Tens
     },
     flops="2 * (q + v * q // k) * span",
     state="k + v",
-    saved="q + k + v + v * q // k + heads",
+    saved="q + k + v + y + heads",
     taps={"scores": ""},
     equation="y = softmax(scale q k^T) v, head by head",
     source="Vaswani et al. 2017",

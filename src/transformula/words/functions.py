@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from .word import Word, word
 
 
-@word("relu", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = max(x, 0)")
+@word("relu", streams=("x",), kind="function", width="x", saved="y", silent="function", equation="y = max(x, 0)")
 class Relu(Word):
     """y = max(x, 0)."""
 
@@ -47,7 +47,7 @@ class Silu(Word):
         return F.silu(x)
 
 
-@word("tanh", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = tanh(x)")
+@word("tanh", streams=("x",), kind="function", width="x", saved="y", silent="function", equation="y = tanh(x)")
 class Tanh(Word):
     """y = tanh(x)."""
 
@@ -62,7 +62,7 @@ class Tanh(Word):
     streams=("x",),
     kind="function",
     width="x",
-    saved="x",
+    saved="y",
     silent="function",
     equation="y = 1 / (1 + exp(-x))",
 )
@@ -92,7 +92,7 @@ class Softplus(Word):
     streams=("x",),
     kind="function",
     width="x",
-    saved="x",
+    saved="y",
     silent="function",
     equation="y = exp(x_c) / sum over channels c' of exp(x_c')",
 )
@@ -105,7 +105,7 @@ class Softmax(Word):
         return torch.softmax(x, -1)
 
 
-@word("exp", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = exp(x)")
+@word("exp", streams=("x",), kind="function", width="x", saved="y", silent="function", equation="y = exp(x)")
 class Exp(Word):
     """y = exp(x)."""
 
@@ -138,7 +138,7 @@ class Log(Word):
     streams=("x",),
     kind="function",
     width="x",
-    saved="x",
+    saved="y",
     silent="function",
     equation="y = the square root of x",
 )
