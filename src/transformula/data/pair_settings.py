@@ -11,8 +11,8 @@ from ..settings import Settings
 Rows = str | list[str] | None
 
 
-class PairSettings(Settings):
-    """From which rows a model learns to write a target for a source."""
+class RowSettings(Settings):
+    """Which rows there are, and how they become tokens."""
 
     data: Rows = Field(
         None,
@@ -45,6 +45,17 @@ class PairSettings(Settings):
         " source is cut and a target is whole"
     )  # fmt: skip
 
+    @field_validator("data", "validation", "test")
+    @classmethod
+    def _named(cls, value: Rows) -> Rows:
+        if value is not None and (not value or any(not str(one).strip() for one in value)):
+            raise ValueError("a source without a name; expected files, a folder or a built-in set")
+        return value
+
+
+class BatchSettings(Settings):
+    """How rows become batches, and what of them is learned and written."""
+
     batch_tokens: int = Field(4096, ge=1, description="tokens in a batch")
     batch_side: Literal["longest", "source", "target", "all"] = Field(
         "longest", description="which tokens these are: of the longer side of each row, of one side, or of both"
@@ -57,9 +68,6 @@ class PairSettings(Settings):
         None, ge=0, description="validation rows whose targets are written (greedily) and scored; by default all"
     )
 
-    @field_validator("data", "validation", "test")
-    @classmethod
-    def _named(cls, value: Rows) -> Rows:
-        if value is not None and (not value or any(not str(one).strip() for one in value)):
-            raise ValueError("a source without a name; expected files, a folder or a built-in set")
-        return value
+
+class PairSettings(BatchSettings, RowSettings):
+    """From which rows a model learns to write a target for a source."""

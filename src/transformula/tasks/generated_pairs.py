@@ -1,0 +1,216 @@
+"""Algorithmic tasks: a rule makes rows of symbols, a model learns the rule, and exact match says whether it did.
+
+A task is one file with the rule; see `copy.py`. What they share stands here: rows without end and without a file, none
+of which measures and is learned from (see `DrawnRows`); a token for each character; the share of answers that are right
+letter by letter, in per cent, on lengths that were trained and, as `beyond`, on some that are longer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from random import Random
+from string import ascii_lowercase, ascii_uppercase, digits
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+from torch import nn
+
+from ..data.drawn_rows import DrawnRows
+from ..data.pair_rows import PairRows, references_of
+from ..data.pair_settings import BatchSettings
+from ..data.pair_tokenizers import pair_tokenizers
+from ..data.records import Record
+from ..errors import ConfigError
+from .base import Progress, Scores
+from .pairs import GREEDY, Pairs, Side
+from .scores.baselines import constant, copy
+from .scores.measured import Measured, References
+from .scores.report import algorithmic
+from .writing import Writing
+
+SYMBOLS = ascii_lowercase + ascii_uppercase + digits
+
+FURTHER = 5
+"""`beyond` is measured on lengths up to so much above the longest of training."""
+
+ROWS_BEYOND = 100
+
+
+class GeneratedSettings(BatchSettings):
+    """Which rows a rule makes."""
+
+    shortest: int = Field(1, ge=1, description="shortest length of a row")
+    longest: int = Field(10, ge=1, description="longest length of a row in training")
+    rows: int = Field(50_000, ge=1, description="rows to learn from")
+    validation_rows: int = Field(500, ge=1, description="rows that measure while training, none of them learned from")
+    test_rows: int = Field(1000, ge=1, description="rows that `evaluate` scores, in neither of the others")
+    tokenizer: str = Field(
+        "auto", min_length=1, description="auto: a token for each character; or a folder that holds one"
+    )
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target spread over all tokens")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.shortest > self.longest:
+            raise ValueError(f"shortest: {self.shortest} is more than longest, {self.longest}")
+        return self
+
+
+class SymbolSettings(GeneratedSettings):
+    """The same, of rows of symbols."""
+
+    symbols: int = Field(
+        26, ge=2, le=len(SYMBOLS), description="different symbols: small letters, then capital ones, then digits"
+    )
+
+
+class GeneratedPairs(Pairs):
+    """A rule that turns a source into a target.
+
+    tested   rows that are longer than those of training
+    """
+
+    settings: ClassVar[type[GeneratedSettings]] = SymbolSettings  # type: ignore[assignment]
+    chosen: Any
+    measures = ("loss", "perplexity", "exact_match", "beyond")
+    higher = frozenset(("exact_match", "beyond"))
+
+    @classmethod
+    @abstractmethod
+    def row(cls, settings: Any, length: int, chance: Random) -> tuple[str, str]:
+        """A source of a length, and its target."""
+
+    @classmethod
+    def alphabet(cls, settings: Any) -> str:
+        """All characters of sources and targets."""
+        return SYMBOLS[: settings.symbols]
+
+    @classmethod
+    def same(cls, source: str) -> str:
+        """What makes two rows the same: rows that share it are on one side of a split."""
+        return source
+
+    @classmethod
+    def drawn(cls, settings: Any) -> DrawnRows:
+        """The rows that the rule makes."""
+        return DrawnRows(
+            cls.name, lambda length, chance: cls.row(settings, length, chance), settings.shortest, settings.longest,
+            cls.same,
+        )  # fmt: skip
+
+    @classmethod
+    def read(cls, settings: Any) -> PairRows:
+        """Rows to learn from, to validate and to test with. Raises DataError where there are too few different ones."""
+        drawn = cls.drawn(settings)
+        held = {"validation": settings.validation_rows, "test": settings.test_rows}
+        found = {split: drawn.held(split, count) for split, count in held.items()}
+        notes = [
+            f"{len(found[split]):,} different rows are held out for {split}, for want of {count:,}"
+            for split, count in held.items()
+            if len(found[split]) < count
+        ]
+        training = drawn.training(settings.rows)
+        return PairRows(cls.name, training, found["validation"], found["test"], tuple(notes))
+
+    @classmethod
+    def make(
+        cls,
+        settings: Any,
+        numbers: Mapping[str, Any],
+        *,
+        inputs: Sequence[str] = ("source", "tokens"),
+        batch: int | None = None,
+        accumulate: int = 1,
+        seed: int = 1,
+    ) -> Self:
+        if batch is not None:
+            raise ConfigError(f"batch: batches of {cls.name} are counted in tokens; say --batch-tokens instead")
+        rows = cls.read(settings)
+        kind = "characters" if settings.tokenizer == "auto" else settings.tokenizer
+        sides = dict.fromkeys(("source", "target"), [cls.alphabet(settings)])
+        found, about = pair_tokenizers(kind, True, sides, {}, numbers)
+        vocab = max(found["target"].vocab, int(numbers.get("vocab") or 0))
+        reads = "source" if "source" in inputs else "tokens"
+        writing = Writing(cls.name, found["target"], found["source"], reads)
+        task = cls(rows, writing, settings, {"vocab": vocab}, about, accumulate, seed)
+        task._limit(numbers.get("context"))
+        return task
+
+    def __init__(self, rows: PairRows, writing: Writing, settings: Any, *others: Any) -> None:
+        super().__init__(rows, writing, settings, *others)
+        self.tested = self._encoded(self.drawn(settings).beyond(ROWS_BEYOND, FURTHER))
+
+    def _learned(self, records: Sequence[Record]) -> Side:
+        return self._encoded(records)
+
+    def _measured(self, records: Sequence[Record]) -> Side:
+        return self._encoded(records)
+
+    def _limit(self, context: Any) -> None:
+        """The number `context` where the model states none: the longest row of all, those beyond among them."""
+        longest = 0
+        for side in (self.training, self.validation, self.tested):
+            assert side.sources is not None
+            both = (side.sources.lengths, side.targets.lengths)
+            each = both[0] + both[1] if self.writing.input == "tokens" else np.maximum(*both)
+            longest = max(longest, int(each.max()))
+        if context is not None and longest > int(context):
+            raise ConfigError(
+                f"context: the model says {context}, and the longest row has {longest} tokens (rows that are {FURTHER}"
+                " longer than those learned from are measured, too); write a larger context, or a smaller --longest"
+            )
+        self.numbers["context"] = longest if context is None else int(context)
+
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
+        """Scores on the validation rows.
+
+        loss, perplexity   of the answers' tokens, each end included
+        exact_match        per cent of the answers, written greedily, that are right letter by letter
+        beyond             the same of rows that are 1 to 5 longer than any in training
+        """
+        scores = super().evaluate(model, progress)
+        if self.chosen.written == 0:
+            return scores
+        modes = [(module, module.training) for module in model.modules()]
+        model.eval()
+        try:
+            texts = self._texts(model, self.tested.records, GREEDY)
+        finally:
+            for module, mode in modes:
+                module.training = mode
+        beyond = algorithmic(texts, references_of(self.tested.records))[0].score
+        tokens = scores.pop("tokens")
+        return Scores(**scores, beyond=beyond, tokens=tokens)
+
+    @property
+    def limited(self) -> Writing:
+        """How the model is asked: answers as long as those beyond the lengths of training have room."""
+        return dataclasses.replace(self.writing, longest=int(self.tested.targets.lengths.max()))
+
+    @classmethod
+    def measure(cls, predictions: Sequence[str], references: References) -> list[Measured]:
+        return algorithmic(predictions, references)
+
+    @classmethod
+    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
+        found = {"copy": copy([str(row["source"]) for row in records])}
+        return {**found, "constant": constant(targets, len(records))} if targets else found
+
+    def describe(self) -> dict[str, Any]:
+        about = {name: getattr(self.chosen, name) for name in type(self.chosen).model_fields if name not in UNTOLD}
+        return {
+            "task": self.name,
+            "data": self.rows.name,
+            "identity": self.identity,
+            "target_tokens": int(self.training.targets.lengths.sum()),
+            "tokenizer": self.writing.target.identity,
+            **json.loads(json.dumps({**about, **self.numbers})),
+        }
+
+
+UNTOLD = frozenset((*BatchSettings.model_fields, "tokenizer"))
+"""Settings that say nothing of which rows there are."""

@@ -1,0 +1,58 @@
+"""Recall: pairs of a key and a value, then one of the keys -> its value. "c9k8j3?k" -> "8".
+
+Source: Ba et al. 2016, Using Fast Weights to Attend to the Recent Past (associative retrieval).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from string import digits
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from ..data.records import Record
+from .base import task
+from .generated_pairs import FURTHER, SYMBOLS, GeneratedPairs, SymbolSettings
+from .scores.baselines import constant
+
+LETTERS = SYMBOLS.rstrip(digits)
+
+
+class RecallSettings(SymbolSettings):
+    """The length of a row is its number of pairs. No key stands twice in a row."""
+
+    symbols: int = Field(26, ge=2, le=len(LETTERS), description="different keys: small letters, then capital ones")
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.longest + FURTHER > self.symbols:
+            raise ValueError(
+                f"symbols: rows have up to {self.longest + FURTHER} pairs ({FURTHER} more than --longest) of different"
+                f" keys, and there are {self.symbols} keys; take more, or a smaller --longest"
+            )
+        return self
+
+
+@task("recall")
+class Recall(GeneratedPairs):
+    """The value of a key; values are digits. The last value of a row is the baseline beside the commonest digit."""
+
+    settings = RecallSettings
+
+    @classmethod
+    def row(cls, settings: Any, length: int, chance: Random) -> tuple[str, str]:
+        keys = chance.sample(LETTERS[: settings.symbols], length)
+        values = chance.choices(digits, k=length)
+        asked = chance.randrange(length)
+        return "".join(k + v for k, v in zip(keys, values, strict=True)) + "?" + keys[asked], values[asked]
+
+    @classmethod
+    def alphabet(cls, settings: Any) -> str:
+        return LETTERS[: settings.symbols] + digits + "?"
+
+    @classmethod
+    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
+        found = {"last value": [str(row["source"])[-3] for row in records]}
+        return {**found, "constant": constant(targets, len(records))} if targets else found
