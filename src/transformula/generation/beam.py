@@ -109,6 +109,7 @@ def search(
     end: int | Sequence[int] | None = None,
     inputs: Mapping[str, Sequence[Any]] | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
+    usual: int = USUAL_LENGTH,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of every sentence, best first, in the order given: at most `settings.n_best` of each.
 
@@ -120,6 +121,7 @@ def search(
     inputs    what the models are given once for a sentence, by name: `source`, a list of ids for each, of any lengths;
               or a tensor for each, all of one shape, such as an image
     prefixes  tokens that each text must begin with; their probabilities count
+    usual     most tokens where the settings state no greatest length; fewer where learned positions leave fewer
 
     What a sentence gives does not depend on the others. Fewer than n_best are returned where fewer exist.
     Raises InputError.
@@ -129,7 +131,7 @@ def search(
     ends = [] if end is None else [end] if isinstance(end, int) else list(end)
     if not together:
         raise InputError("a search needs a model")
-    sentences = gathered(together, prompts, settings, ends, inputs or {}, prefixes)
+    sentences = gathered(together, prompts, settings, ends, inputs or {}, prefixes, usual)
     with evaluating(together), torch.inference_mode():
         for batch in batches(sentences, settings):
             run(together, batch, settings, ends)
@@ -143,6 +145,7 @@ def gathered(
     ends: Sequence[int],
     inputs: Mapping[str, Sequence[Any]],
     prefixes: Sequence[Sequence[int]] | None,
+    usual: int = USUAL_LENGTH,
 ) -> list[Sentence]:
     """The sentences, checked, each with its greatest length."""
     for name, given in {**inputs, **({} if prefixes is None else {"prefixes": prefixes})}.items():
@@ -163,7 +166,7 @@ def gathered(
         length = ids.get("source", max(ids.values(), default=0))
         if settings.max_ratio is not None and not length:
             raise InputError("max_ratio is of the source's length, and there is no source: set max_length")
-        most = greatest_length(number, length, len(prompt), settings, limit, bool(ends))
+        most = greatest_length(number, length, len(prompt), settings, limit, bool(ends), usual)
         if len(prefix) > most:
             raise InputError(
                 f"sentence {number}: a prefix of {len(prefix)} tokens, where at most {most} may be written"
@@ -175,10 +178,16 @@ def gathered(
 
 
 def greatest_length(
-    number: int, source: int, prompt: int, settings: SearchSettings, limit: int | None, with_end: bool
+    number: int,
+    source: int,
+    prompt: int,
+    settings: SearchSettings,
+    limit: int | None,
+    with_end: bool,
+    usual: int = USUAL_LENGTH,
 ) -> int:
     """How many tokens a sentence may have, the end not counted: the least of what the settings and positions say."""
-    most = settings.max_length or USUAL_LENGTH
+    most = settings.max_length or max(usual, settings.min_length)
     if settings.max_ratio is not None:
         # what 0.29 * 100 was meant to be, though it is 28.999...
         most_of_source = max(math.floor(settings.max_ratio * source + 1e-9), settings.min_length, 1)

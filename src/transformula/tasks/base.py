@@ -21,6 +21,7 @@ from ..errors import ConfigError
 from ..language.graph import Architecture
 from ..registry import Registry
 from ..settings import Settings
+from .evaluation import Evaluation, Report, Trained
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
 """Tasks by name."""
@@ -82,6 +83,8 @@ class Task(ABC):
     name       by which it is announced
     unit       what is counted: "tokens"
     settings   the settings of its data
+    evaluation the settings of `report`: how a trained model is scored
+    usage      the command that uses what was trained: 'sample RUN', where RUN stands for its folder; "" for none
     sequences  how many sequences a batch has where nothing is said; None: its batches are counted otherwise
     measures   the scores that an evaluation finds, by name
     higher     those of them of which more is better
@@ -93,6 +96,8 @@ class Task(ABC):
     name: ClassVar[str]
     unit: ClassVar[str] = "examples"
     settings: ClassVar[type[Settings]]
+    evaluation: ClassVar[type[Settings]]
+    usage: ClassVar[str] = ""
     sequences: ClassVar[int | None] = 16
     measures: ClassVar[tuple[str, ...]] = ("loss",)
     higher: ClassVar[frozenset[str]] = frozenset()
@@ -161,6 +166,30 @@ class Task(ABC):
     @abstractmethod
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """Something the model makes, to be looked at."""
+
+    @classmethod
+    def report(
+        cls, trained: Trained, data: str | list[str] | None, given: Mapping[str, Any], progress: Progress | None = None
+    ) -> Report:
+        """What `evaluate` says of a trained model: unless a task says otherwise, its scores on a validation split.
+
+        data   what is scored instead of the split of its run; where the run is not known, of what a part is scored
+        given  fields of `evaluation` that were said; unless a task says otherwise, these are those of `settings`
+
+        Raises InputError and DataError.
+        """
+        chosen = trained.settings_of(cls.settings)
+        if data is not None:
+            chosen["validation" if "data" in chosen else "data"] = data
+        elif "data" not in chosen:
+            raise trained.unknown("--data FILE")
+        settings = cls.settings.read({**chosen, **given, "tokenizer": str(trained.folder)})
+        cls.check(trained.architecture)
+        task = cls.make(settings, trained.numbers, batch=1)
+        scores = task.evaluate(trained.alone, progress)
+        shown = getattr(task, "preview", None)
+        validation = "" if shown is None else f"{shown().data['validation_tokens']:,} {task.unit}"
+        return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation)
 
     def carried(self) -> dict[str, Tensor]:
         """What goes from a step to the next, by name, for a checkpoint: nothing, for most."""

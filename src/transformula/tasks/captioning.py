@@ -18,6 +18,7 @@ class Captioning(Pairs):
 
     usual = "captions"
     pictures = True
+    usage = "caption RUN PICTURE"
     measures = ("loss", "perplexity", "bleu", "exact_match")
     higher = frozenset(("bleu", "exact_match"))
 

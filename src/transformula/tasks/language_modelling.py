@@ -83,7 +83,8 @@ class LanguageModelling(Task):
 
     unit = "tokens"
     carries = True
-    settings = DataSettings
+    settings = evaluation = DataSettings
+    usage = "sample RUN"
     measures = ("loss", "bits_per_byte", "perplexity", "tokens", "bytes")
 
     def __init__(

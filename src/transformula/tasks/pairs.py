@@ -13,7 +13,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from ..data.buckets import Buckets
 from ..data.encoded import Encoded, padded
 from ..data.pair_rows import PairRows, described, fitting, read_pairs, references_of
-from ..data.pair_settings import PairSettings
+from ..data.pair_settings import PairSettings, Rows
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.pairs import RecordsPreview, preview_records
 from ..data.records import Record, Value
@@ -33,10 +33,10 @@ from ..errors import ConfigError, InputError
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from .base import Batch, Progress, Scores, Task
+from .evaluation import Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
-from .scores.examples import best_and_worst
+from .pair_report import PairEvaluation, PairReport, rows_to_score, scored
 from .scores.measured import Measured, References
-from .scores.report import ScoreReport, report
 from .writing import Writing, as_numbers, end_of
 
 GREEDY = SearchSettings(beam=1, alpha=0.0)
@@ -58,23 +58,6 @@ class Side:
         return len(self.records)
 
 
-@dataclass(frozen=True)
-class PairReport:
-    """Scores on rows, with the best and the worst of them. Its `repr` is the page, `.data` for programs."""
-
-    scores: ScoreReport
-    examples: Any
-    how: str
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """Plain data."""
-        return {**self.scores.data, "search": self.how, "examples_shown": self.examples.data}
-
-    def __repr__(self) -> str:
-        return f"{self.scores}\nsearch: {self.how}\n\n{self.examples}"
-
-
 class Pairs(Task):
     """A model learns to write targets for sources.
 
@@ -87,6 +70,8 @@ class Pairs(Task):
 
     unit = "target tokens"
     settings = PairSettings
+    evaluation = PairEvaluation
+    usage = 'translate RUN "..."'
     sequences = None
     measures: ClassVar[tuple[str, ...]] = ("loss", "perplexity")
     usual: ClassVar[str]
@@ -121,7 +106,7 @@ class Pairs(Task):
     ) -> Self:
         if batch is not None:
             raise ConfigError(f"batch: batches of {cls.name} are counted in tokens; say --batch-tokens instead")
-        rows = read_pairs(settings, cls.usual, cls.pictures)
+        rows = cls.read(settings)
         names = ("target",) if cls.pictures else ("source", "target")
         sides = {name: [str(row[name]) for row in rows.training] for name in names}
         held = {name: [str(row[name]) for part in (rows.validation, rows.test) for row in part] for name in names}
@@ -171,6 +156,11 @@ class Pairs(Task):
             )
 
     # Rows.
+
+    @classmethod
+    def read(cls, settings: Any) -> PairRows:
+        """The rows that the settings name."""
+        return read_pairs(settings, cls.usual, cls.pictures)
 
     def _learned(self, records: Sequence[Record]) -> Side:
         """Training rows, encoded; those that are too long are left out, cut or refused."""
@@ -318,7 +308,11 @@ class Pairs(Task):
         """How the model is asked, with the lengths that were trained on."""
         one = self.writing
         longest = int(self.training.targets.lengths.max())
-        return Writing(one.task, one.target, one.source, one.input, self.chosen.max_source, longest)
+        return replace(one, most=self.chosen.max_source, longest=longest, picture=self._picture())
+
+    def _picture(self) -> tuple[int, ...] | None:
+        first = self.training.records[0]["source"]
+        return tuple(first.shape) if isinstance(first, Tensor) else None
 
     # What people read.
 
@@ -370,17 +364,18 @@ class Pairs(Task):
         search: SearchSettings | None = None,
         progress: Progress | None = None,
     ) -> PairReport:
-        """Write the targets of rows and score them beside the baselines.
+        """Write the targets of rows and score them beside the baselines; see `pair_report.scored`."""
+        return scored(cls, models, writing, records, targets, search, progress)
 
-        targets  those that were learned from, for baselines that need them
-        """
-        settings = writing.limits(search or SearchSettings())
-        sources: list[Value] = [row["source"] for row in records]
-        found = writing.write(models, sources, settings, progress=progress)
-        texts, asked = [one[0].text for one in found], references_of(records)
-        scores = report(cls.measure, texts, asked, cls.baseline_texts(records, targets))
-        shown = [s if isinstance(s, str) else row.place for s, row in zip(sources, records, strict=True)]
-        return PairReport(scores, best_and_worst(scores.measured[0], texts, asked, shown), how_of(settings))
+    @classmethod
+    def report(
+        cls, trained: Trained, data: Rows, given: Mapping[str, Any], progress: Progress | None = None
+    ) -> PairReport:
+        """Scores of what the model writes for the test rows of its run, or for those named; see `PairEvaluation`."""
+        asked = cls.evaluation.read(given)
+        search = SearchSettings.read({key: getattr(asked, key) for key in SearchSettings.model_fields})
+        records, targets = rows_to_score(cls, trained, data, given)
+        return scored(cls, trained.modules, Writing.load(trained.folder), records, targets, search, progress)
 
     def preview(self) -> PairsPreview:
         """What the rows hold: printed before training."""
@@ -466,12 +461,6 @@ def above(score: float, baselines: Mapping[str, float]) -> str:
     parts = [f"above {' and '.join(beaten[:2])}"] if beaten else []
     parts += [f"not above {' and '.join(others)}"] if others else []
     return "; ".join(parts) or "no baseline"
-
-
-def how_of(settings: SearchSettings) -> str:
-    """A search in words."""
-    most = f"{settings.max_length} tokens" if settings.max_length else f"{settings.max_ratio:g} times the source"
-    return f"beam {settings.beam}, score {settings.formula}, at most {most}"
 
 
 def shortened(text: str, width: int = 100) -> str:

@@ -28,6 +28,7 @@ class Summarisation(Pairs):
     """A text to a shorter one. ROUGE-1 is the main score; the first sentence and the commonest target are baselines."""
 
     settings = SummarisationSettings
+    usage = 'summarise RUN "..."'
     usual = "python-summaries"
     measures = ("loss", "perplexity", "rouge_1", "rouge_2", "rouge_l")
     higher = frozenset(("rouge_1", "rouge_2", "rouge_l"))

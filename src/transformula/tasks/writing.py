@@ -44,9 +44,13 @@ class Written:
 
     @classmethod
     def of(cls, hypothesis: Hypothesis, tokenizer: Tokenizer) -> Written:
-        """The text of what a search found."""
-        text = tokenizer.decode(hypothesis.tokens)
+        """The text of what a search found. A model may know more tokens than its tokenizer: they stand for nothing."""
+        text = tokenizer.decode(token for token in hypothesis.tokens if token < tokenizer.vocab)
         return cls(text, hypothesis.score, hypothesis.log_probability, len(hypothesis.tokens))
+
+
+NOTHING = Written("", 0.0, 0.0, 0)
+"""What is written for a source without a word."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class Writing:
     input       what the source is for the model: "source" or "image" of an encoder, "tokens" of a decoder alone
     most        tokens of a source at most, its end included; a longer one is cut
     longest     tokens of the longest target that it was trained on: what it writes is at most twice as long
+    picture     (channels, height, width) of the pictures that it was trained on
     """
 
     task: str
@@ -67,6 +72,7 @@ class Writing:
     input: str
     most: int | None = None
     longest: int = 100
+    picture: tuple[int, ...] | None = None
 
     @property
     def end(self) -> int:
@@ -82,7 +88,15 @@ class Writing:
         return [np.append(one[:room], end) for one in found]
 
     def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
-        """Numbers from -1 to 1."""
+        """Numbers from -1 to 1. Raises InputError for a picture of another size than those of training."""
+        for place, picture in enumerate(sources, 1):
+            shape = tuple(picture.shape) if isinstance(picture, Tensor) else None
+            if shape is not None and self.picture is not None and shape != self.picture:
+                asked, given = (" x ".join(map(str, size)) for size in (self.picture, shape))
+                raise InputError(
+                    f"picture {place}: this model reads pictures of {asked} (channels, height, width), and this one has"
+                    f" {given}: make it of that size first"
+                )
         return [as_numbers(picture) for picture in sources]
 
     def asked(self, sources: Sequence[Value]) -> tuple[list[list[int]], dict[str, list[Any]]]:
@@ -108,33 +122,35 @@ class Writing:
         models    several write together
         prefixes  texts that the targets begin with, one for each source
 
-        Raises InputError.
+        For a source of white space alone nothing is written. Raises InputError.
         """
-        settings = self.limits(settings or SearchSettings())
+        settings = settings or SearchSettings()
         room = min((n for n in (positions_of(model, self.input) for model in models) if n is not None), default=None)
-        written: list[list[Written]] = []
-        for first in range(0, len(sources), AT_ONCE):
-            some = sources[first : first + AT_ONCE]
-            prompts, inputs = self.asked(some)
-            for place, ids in enumerate(inputs.get("source", ()), first + 1):
+        written = [[NOTHING] for _ in sources]
+        asked = [place for place, source in enumerate(sources) if not (isinstance(source, str) and not source.strip())]
+        for first in range(0, len(asked), AT_ONCE):
+            places = asked[first : first + AT_ONCE]
+            prompts, inputs = self.asked([sources[place] for place in places])
+            for place, ids in zip(places, inputs.get("source", ()), strict=False):
                 if room is not None and len(ids) > room:
                     raise InputError(
-                        f"source {place} has {len(ids)} tokens, its end included, and the model has learned {room}"
-                        f" positions: shorten it ({shown(str(sources[place - 1]))})"
+                        f"source {place + 1} has {len(ids)} tokens, its end included, and the model has learned {room}"
+                        f" positions: shorten it ({shown(str(sources[place]))})"
                     )
-            begun = None if prefixes is None else prefixes[first : first + AT_ONCE]
-            ids = None if begun is None else [self.target.encode(text) if text else [] for text in begun]
-            found = search(list(models), prompts, settings, end=self.end, inputs=inputs, prefixes=ids)
-            written += [[Written.of(one, self.target) for one in each] for each in found]
+            begun = None if prefixes is None else [self.target.encode(prefixes[place] or "") for place in places]
+            found = search(
+                list(models), prompts, settings, end=self.end, inputs=inputs, prefixes=begun, usual=self.usual
+            )
+            for place, each in zip(places, found, strict=True):
+                written[place] = [Written.of(one, self.target) for one in each]
             if progress is not None:
-                progress(len(written), len(sources))
+                progress(places[-1] + 1, len(sources))
         return written
 
-    def limits(self, settings: SearchSettings) -> SearchSettings:
-        """The settings, with a greatest length where none is given: twice that of the longest target of training."""
-        if settings.max_length is not None or settings.max_ratio is not None:
-            return settings
-        return settings.model_copy(update={"max_length": max(2 * self.longest, settings.min_length)})
+    @property
+    def usual(self) -> int:
+        """Tokens that are written at most where nothing is said: twice those of the longest target of training."""
+        return 2 * self.longest
 
     def save(self, folder: Path) -> None:
         """Write `pairs.json` and the tokenizers into a model's folder."""
@@ -142,7 +158,8 @@ class Writing:
         own = self.source is not None and self.source is not self.target
         if own and self.source is not None:
             self.source.save(folder / SOURCE)
-        about = {"task": self.task, "input": self.input, "most": self.most, "longest": self.longest, "joint": not own}
+        about: dict[str, Any] = {"task": self.task, "input": self.input, "most": self.most, "longest": self.longest}
+        about |= {"joint": not own, "picture": None if self.picture is None else list(self.picture)}
         (folder / FILE).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
@@ -156,10 +173,11 @@ class Writing:
             about: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             target = load(folder)
             source = None if about["input"] == "image" else target if about["joint"] else load(folder / SOURCE)
-            most = about["most"]
+            most, picture = about["most"], about.get("picture")
             return cls(
                 str(about["task"]), target, source, str(about["input"]),
                 None if most is None else int(most), int(about["longest"]),
+                None if picture is None else tuple(map(int, picture)),
             )  # fmt: skip
         except FileNotFoundError:
             raise CheckpointError(

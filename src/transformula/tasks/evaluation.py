@@ -1,0 +1,86 @@
+"""What is known of a trained model that is scored, and what an evaluation says, whatever the task."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from ..errors import InputError
+from ..language.graph import Architecture
+from ..settings import Settings
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model that is to be scored.
+
+    name      as a person named it
+    folder    that of the model, with its tokenizer
+    modules   the model, and those that write together with it
+    numbers   what its text says: vocab, context, ...
+    recorded  the configuration of its run; {} where only the model is known
+    """
+
+    name: str
+    folder: Path
+    architecture: Architecture
+    modules: Sequence[nn.Module]
+    numbers: Mapping[str, int]
+    recorded: Mapping[str, Any]
+
+    @property
+    def alone(self) -> nn.Module:
+        """The one model. Raises InputError where there are several."""
+        if len(self.modules) > 1:
+            raise InputError(f"{self.name}: models that write no target for a source are scored one by one")
+        return self.modules[0]
+
+    def settings_of(self, kind: type[Settings]) -> dict[str, Any]:
+        """What its run recorded of the settings of one kind."""
+        return {key: value for key, value in self.recorded.items() if key in kind.model_fields}
+
+    def unknown(self, key: str) -> InputError:
+        """The error for a model of which no data is known."""
+        return InputError(f"{self.name}: a model's folder knows no data; say which: {key}")
+
+
+class Report(ABC):
+    """What an evaluation found: its `repr` is for people, `.data` for programs, `.written` what the model wrote."""
+
+    written: Sequence[str] | None = None
+
+    @property
+    @abstractmethod
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation(Report):
+    """Scores of a whole validation split, beside the baselines."""
+
+    scores: Mapping[str, float]
+    baselines: Mapping[str, float]
+    verdict: str
+    validation: str
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {
+            "scores": dict(self.scores),
+            "baselines": dict(self.baselines),
+            "verdict": self.verdict,
+            "validation": self.validation,
+        }
+
+    def __repr__(self) -> str:
+        rows = [("validation", self.validation)]
+        for name, value in self.scores.items():
+            rows.append((name, f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:.4f}"))
+        rows += [(f"baseline: {name}", f"{value:.4f}") for name, value in self.baselines.items()]
+        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), self.verdict])

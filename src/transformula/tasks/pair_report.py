@@ -1,0 +1,126 @@
+"""The test of a model of pairs: which rows, what it writes for them, and the page of scores and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from ..data.pair_rows import PairRows, read_rows, references_of
+from ..data.pair_settings import PairSettings, Rows
+from ..data.pairs import find_overlap
+from ..data.records import Record, Value
+from ..errors import ConfigError, DataError
+from ..generation.settings import SearchSettings
+from .evaluation import Report, Trained
+from .scores.examples import best_and_worst
+from .scores.report import ScoreReport, report
+from .writing import Writing
+
+if TYPE_CHECKING:
+    from .pairs import Pairs
+
+
+class PairEvaluation(SearchSettings):
+    """How targets are searched for; and of rows that are named in an evaluation, their columns."""
+
+    source: str | None = Field(None, description="the column of the source, of --data; by default as in training")
+    target: str | None = Field(None, description="the column of the target, of --data; by default as in training")
+    references: str | None = Field(None, description="a column of --data with a list of texts that are right")
+    join: str | None = Field(None, description="what the texts of a list in one column of --data are joined by")
+    overlap: Literal["refuse", "keep"] = Field(
+        "refuse", description="rows of --data that were learned from: an error, or scored all the same"
+    )
+
+
+COLUMNS = ("source", "target", "references", "join")
+
+
+@dataclass(frozen=True, repr=False)
+class PairReport(Report):
+    """Scores on rows, with the best and the worst of them.
+
+    how      the search, in words
+    written  what was written for each row
+    """
+
+    scores: ScoreReport
+    examples: Any
+    how: str
+    written: Sequence[str]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {**self.scores.data, "search": self.how, "examples_shown": self.examples.data}
+
+    def __repr__(self) -> str:
+        return f"{self.scores}\nsearch: {self.how}\n\n{self.examples}"
+
+
+def rows_to_score(
+    task: type[Pairs], trained: Trained, data: Rows, given: Mapping[str, Any]
+) -> tuple[Sequence[Record], Sequence[str]]:
+    """The rows to be scored, and the targets that were learned from, as far as the run is known.
+
+    Raises InputError: a model alone, and no rows named; columns of rows that are not named. DataError: rows of `data`
+    that were learned from.
+    """
+    typed = {key: value for key, value in given.items() if key in COLUMNS and value is not None}
+    rows: PairRows | None = None
+    if trained.recorded:
+        rows = task.read(task.settings.read(trained.settings_of(task.settings)))
+    if data is None:
+        lost = [key for key in (*typed, "overlap") if key in given]
+        if lost:
+            raise ConfigError([f"{key}: is said of --data, and no rows are named there" for key in lost])
+        if rows is None:
+            raise trained.unknown("--data ROWS, for instance test.{de,en}")
+        return rows.test, [str(row["target"]) for row in rows.training]
+    known = {key: trained.recorded[key] for key in COLUMNS if key in trained.recorded}
+    notes: list[str] = []
+    records = read_rows(data, PairSettings.read({**known, **typed}), task.pictures, "data", notes)
+    if rows is None:
+        return records, []
+    overlap = find_overlap(rows.training, records, "--data", ("source", "target"))
+    if overlap.rows and PairEvaluation.read(given).overlap == "refuse":
+        raise DataError(
+            f"{overlap}\nscores on rows that were learned from say nothing; if that is meant: --overlap keep"
+        )
+    return records, [str(row["target"]) for row in rows.training]
+
+
+def scored(
+    task: type[Pairs],
+    models: Sequence[Any],
+    writing: Writing,
+    records: Sequence[Record],
+    targets: Sequence[str] = (),
+    search: SearchSettings | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> PairReport:
+    """Write the targets of rows and score them beside the baselines.
+
+    targets  those that were learned from, for baselines that need them
+    """
+    settings = search or SearchSettings()
+    sources: list[Value] = [row["source"] for row in records]
+    found = writing.write(models, sources, settings, progress=progress)
+    texts, asked = [one[0].text for one in found], references_of(records)
+    scores = report(task.measure, texts, asked, task.baseline_texts(records, targets))
+    shown = [s if isinstance(s, str) else row.place for s, row in zip(sources, records, strict=True)]
+    examples = best_and_worst(scores.measured[0], texts, asked, shown)
+    return PairReport(scores, examples, how_of(settings, writing, len(models)), texts)
+
+
+def how_of(settings: SearchSettings, writing: Writing, models: int = 1) -> str:
+    """A search in words."""
+    most = f"{settings.max_length or writing.usual} tokens"
+    if settings.max_ratio is not None:
+        most = f"{settings.max_ratio:g} times the source" + (f", {most}" if settings.max_length else "")
+    said = [f"beam {settings.beam}", f"score {settings.formula}", f"at most {most}"]
+    said += [f"at least {settings.min_length} tokens"] if settings.min_length else []
+    said += [f"no {settings.block_ngrams} tokens in a row twice"] if settings.block_ngrams else []
+    said += [f"{models} models, their {settings.ensemble} averaged"] if models > 1 else []
+    return ", ".join(said)
