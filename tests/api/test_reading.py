@@ -69,3 +69,20 @@ def test_words_from_outside_are_read_and_not_run(tmp_path: Path, monkeypatch: py
     assert check_model("x = x + mlp(twice(norm(x)))", use=["outside_words"])
     with pytest.raises(InputError, match="no_such_package"):
         known_words(["no_such_package"])
+
+
+def test_a_family_is_made_of_the_changed_text() -> None:
+    architecture = check_model("x = x + attention(norm(x))", {"family": "encoder-decoder", "after": "x = norm(x)"})
+    assert [(s.name, s.causal, len(s.after.values) > 0) for s in architecture.stacks] == [
+        ("encoder", False, True),
+        ("decoder", True, True),
+    ]
+    assert check_model("pre-norm", {"family": "decoder", "depth": 2}).main.depth == 2
+    with pytest.raises(InputError, match="did you mean encoder"):
+        read_model("pre-norm", {"family": "encodr"})
+    with pytest.raises(InputError, match="no attention"):
+        read_model("x = x + mlp(norm(x))", {"family": "encoder-decoder"})
+
+
+def test_a_number_may_be_called_family() -> None:
+    assert check_model("x = x + linear(linear(norm(x), family), width)", {"family": 3}).numbers["family"] == 3

@@ -48,7 +48,8 @@ def read_model(
 
         text = load(name)
     changes = dict(changes or {})
-    family = None if "family" in text.numbers else changes.pop("family", None)
+    number = "family" in text.numbers or mentioned(text, "family")
+    family = None if number else changes.pop("family", None)
     # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
     new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentioned(text, key)}
     if new:
