@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import ConfigError, DataError, InputError, UnknownName
 from ..tokenizers.base import Tokenizer, load, tokenizers
 from .cache import cached_entry, forget
-from .settings import DataSettings
+from .settings import TextSettings
 from .sources import Corpus, read_corpus
 from .splits import Split, split_corpus, split_given
 from .tokens import Tokens, token_store
@@ -120,11 +120,13 @@ def _examples(texts: Sequence[str], count: int = 5, width: int = 96) -> list[str
     return [text if len(text) <= width else text[: width - 4] + "..." + text[-1] for text in shown]
 
 
-def prepare(settings: DataSettings, vocab: int | None = None) -> TextData:
+def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None = None) -> TextData:
     """Read, split and encode what the settings name.
 
     vocab  the model's number, where its file states one: the size of a BPE or a unigram tokenizer, and a check of every
            other
+    extra  ids that a task needs above the tokenizer's: `vocab` has room for these, and may be larger than all; and the
+           tokenizer has an end, of a single text too
 
     Raises DataError for data that cannot be used, ConfigError where `vocab` and the tokenizer disagree.
     """
@@ -134,8 +136,16 @@ def prepare(settings: DataSettings, vocab: int | None = None) -> TextData:
         split = split_corpus(corpus, settings.split)
     else:
         split = split_given(corpus, read_corpus(settings.validation, settings.column))
-    tokenizer, chosen = choose_tokenizer(settings.tokenizer, split, vocab)
-    if vocab is not None and vocab != tokenizer.vocab:
+    room = None if vocab is None else vocab - (extra or 0)
+    if room is not None and room < 1:
+        raise ConfigError(f"vocab: the model says {vocab}, and {extra} ids are needed beside those of the text")
+    tokenizer, chosen = choose_tokenizer(settings.tokenizer, split, room, ends=extra is not None)
+    if extra is not None and room is not None and tokenizer.vocab > room:
+        raise ConfigError(
+            f"vocab: the model says {vocab}; the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}, and {extra} more"
+            f" ids are needed: leave `vocab` out of the model, or write vocab: {tokenizer.vocab + extra}"
+        )
+    if extra is None and vocab is not None and vocab != tokenizer.vocab:
         raise ConfigError(
             f"vocab: the model says {vocab}, the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}; leave `vocab`"
             f" out of the model, or write vocab: {tokenizer.vocab}"
@@ -158,8 +168,10 @@ def prepare(settings: DataSettings, vocab: int | None = None) -> TextData:
     return TextData(corpus, split, tokenizer, chosen, *stores)
 
 
-def choose_tokenizer(name: str, split: Split, vocab: int | None = None) -> tuple[Tokenizer, str]:
+def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bool = False) -> tuple[Tokenizer, str]:
     """The tokenizer that a setting names, trained on (or loaded for) a split, and one line that says why this one.
+
+    ends  a tokenizer of characters has an end of document, of a single text too
 
     Characters are those of both sides, so that none of the validation text is unknown; BPE and unigram learn from the
     training side only.
@@ -177,7 +189,7 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None) -> tuple
     if name == "auto":
         name, why = _automatic(split, everything, vocab)
     if name == "characters":
-        documents = everything if split.whole else ["".join(everything)]
+        documents = everything if split.whole else ["".join(everything), ""][: 1 + ends]
         return tokenizers.get(name).train(documents), why
     size = vocab
     if tokenizers.get(name).sized and vocab is None:

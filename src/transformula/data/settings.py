@@ -8,8 +8,8 @@ from ..settings import Settings
 from .splits import FRACTION
 
 
-class DataSettings(Settings):
-    """Which text a language model learns from."""
+class TextSettings(Settings):
+    """Which text a model learns from."""
 
     data: str | list[str] = Field(
         "python-docs",
@@ -30,12 +30,6 @@ class DataSettings(Settings):
         description="characters, bytes, bpe, unigram, or a folder that holds a tokenizer; auto: characters for a single"
         " text of at most 128 distinct ones and 2 million in all, else bpe",
     )
-    stride: int = Field(
-        0,
-        ge=0,
-        description="in evaluation, how many tokens a window is moved on; 0: `context`, so that windows do not overlap;"
-        " less gives each token more context and takes longer",
-    )
 
     @field_validator("data", "validation")
     @classmethod
@@ -43,3 +37,14 @@ class DataSettings(Settings):
         if value is not None and (not value or any(not str(one).strip() for one in value)):
             raise ValueError("a source without a name; expected a file, a folder, a pattern or a built-in set")
         return value
+
+
+class DataSettings(TextSettings):
+    """Which text a language model learns from, and how it is measured."""
+
+    stride: int = Field(
+        0,
+        ge=0,
+        description="in evaluation, how many tokens a window is moved on; 0: `context`, so that windows do not overlap;"
+        " less gives each token more context and takes longer",
+    )
