@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import gallery as gallery
+    from .api.evaluation import evaluate as evaluate
     from .api.model import Model as Model
     from .api.model import explain as explain
     from .api.model import nearest as nearest
     from .api.model import summary as summary
-    from .api.run import Evaluation as Evaluation
     from .api.run import Run as Run
-    from .api.run import evaluate as evaluate
     from .api.run import train as train
     from .errors import TransformulaError as TransformulaError
 

@@ -8,7 +8,7 @@ from typing import Any
 HOMES = {
     "Model": "model",
     "Run": "run",
-    "evaluate": "run",
+    "evaluate": "evaluation",
     "explain": "model",
     "nearest": "model",
     "summary": "model",

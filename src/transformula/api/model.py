@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
 from .reading import check_model, import_packages, known_words, model_folder
+from .writing import load_writing
 
 if TYPE_CHECKING:
     from torch import nn
 
     from ..language.graph import Architecture
+    from ..tasks.writing import Writing
     from ..tokenizers.base import Tokenizer
 
 
@@ -60,7 +62,7 @@ def nearest(model: str | Path | Model, *, count: int = 5, use: Sequence[str] = (
 
 
 class Model:
-    """A model: its text, its weights, and the tokenizer if it has learned from text.
+    """A model: its text, its weights, the tokenizer if it has learned from text, and how it is asked for a target.
 
         Model("pre-norm", depth=12, width=768, heads=12)          # from the gallery
         Model("x = x + attention(norm(x))", after="x = norm(x)")  # a formula: the layer
@@ -74,6 +76,7 @@ class Model:
     def __init__(self, text: str | Path, *, seed: int = 0, use: Sequence[str] = (), **changes: Any) -> None:
         self.architecture: Architecture = check_model(text, changes, use)
         self.tokenizer: Tokenizer | None = None
+        self.writing: Writing | None = None
         self._seed = seed
         self._module: nn.Module | None = None
 
@@ -93,18 +96,20 @@ class Model:
 
         import_packages(use)
         module, architecture = load_model(folder, device=pick_device(device))
-        return cls._of(architecture, module, load_tokenizer(folder))
+        return cls._in(folder, architecture, module)
 
     @classmethod
-    def _of(
-        cls,
-        architecture: Architecture,
-        module: nn.Module | None = None,
-        tokenizer: Tokenizer | None = None,
-        seed: int = 0,
-    ) -> Model:
+    def _in(cls, folder: Path, architecture: Architecture, module: nn.Module) -> Model:
+        """A model with what else lies in its folder."""
+        made = cls._of(architecture, module)
+        made.tokenizer, made.writing = load_tokenizer(folder), load_writing(folder)
+        return made
+
+    @classmethod
+    def _of(cls, architecture: Architecture, module: nn.Module | None = None, seed: int = 0) -> Model:
         made = cls.__new__(cls)
-        made.architecture, made.tokenizer, made._module, made._seed = architecture, tokenizer, module, seed
+        made.architecture, made._module, made._seed = architecture, module, seed
+        made.tokenizer = made.writing = None
         return made
 
     @property
@@ -141,6 +146,13 @@ class Model:
         from ..generation import SamplingSettings, StoppingStream, generate
 
         settings = SamplingSettings.read(sampling)
+        if self.writing is not None and self.writing.input != "tokens":
+            from .writing import verb_of
+
+            raise InputError(
+                "this model does not go on with a text, it writes one for a source: use `write` (on the command line:"
+                f" transformula {verb_of(self.writing)})"
+            )
         tokenizer = self.tokenizer
         if tokenizer is None:
             raise InputError("this model has learned from no text, so it has no tokenizer: train it first")
@@ -162,6 +174,38 @@ class Model:
         texts = [stream.text for stream in streams]
         return texts[0] if isinstance(prompt, str) else texts
 
+    def write(
+        self,
+        source: Any,
+        *,
+        prefix: str | Sequence[str] | None = None,
+        scores: bool = False,
+        models: Sequence[str | Path | Model] = (),
+        progress: Callable[[int, int], None] | None = None,
+        **search: Any,
+    ) -> Any:
+        """Write the target for a source: translate, summarise, caption, whatever the model was trained for.
+
+            model.write("Zwei Hunde.")                            # a text
+            model.write(["Zwei Hunde.", "Eine Katze."])           # a list of texts
+            model.write("cat.png")                                # of a model that reads pictures: a file, or a tensor
+            model.write("Zwei Hunde.", n_best=3, beam=10)         # a list of Written, best first
+            model.write("Zwei Hunde.", models=["runs/second"])    # two models write together
+
+        source    a text; or a picture, as the name of its file or (channels, height, width) uint8; or a list of these
+        prefix    what the target begins with: for all, or one for each source
+        scores    give a Written for each source: text, score, log_probability, tokens
+        models    others that write together with it; their tokenizers must be the same
+        progress  called with (done, in all)
+        search    fields of SearchSettings: beam, penalty, alpha, n_best, min_length, max_length, max_ratio,
+                  block_ngrams, ensemble, batch_tokens
+
+        A source without a word has an empty target. Raises ConfigError, InputError, DataError.
+        """
+        from .writing import write
+
+        return write(self, source, prefix=prefix, scores=scores, models=models, progress=progress, **search)
+
     def explain(self) -> Any:
         """What the formula says; see `transformula.explain`."""
         return explain(self)
@@ -171,10 +215,11 @@ class Model:
         return summary(self, **sizes)
 
     def save(self, folder: str | Path) -> Path:
-        """Write a model's folder: its text, its weights, its tokenizer."""
+        """Write a model's folder: its text, its weights, its tokenizer, and how it is asked for a target."""
         from ..interop.folder import save_model
 
-        return save_model(folder, self.module, None if self.tokenizer is None else self.tokenizer.save)
+        kept = self.writing or self.tokenizer
+        return save_model(folder, self.module, None if kept is None else kept.save)
 
     def __repr__(self) -> str:
         return f"Model of {self.architecture.name or 'a formula'}\n{self.text}"

@@ -1,14 +1,13 @@
-"""`train` and `evaluate`: a model's text, data and settings joined into a run."""
+"""`train`: a model's text, data and settings joined into a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, InputError, did_you_mean, nearest
-from .model import Model, load_tokenizer
+from .model import Model
 from .reading import check_model, import_packages, mentioned, model_folder, read_model, set_threads
 
 if TYPE_CHECKING:
@@ -42,33 +41,6 @@ class Run:
 
     def __repr__(self) -> str:
         return repr(self.result)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What an evaluation found; its `repr` is for people, `.data` for programs."""
-
-    scores: Mapping[str, float]
-    baselines: Mapping[str, float]
-    verdict: str
-    validation: str
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """As plain data."""
-        return {
-            "scores": dict(self.scores),
-            "baselines": dict(self.baselines),
-            "verdict": self.verdict,
-            "validation": self.validation,
-        }
-
-    def __repr__(self) -> str:
-        rows = [("validation", self.validation)]
-        for name, value in self.scores.items():
-            rows.append((name, f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:.4f}"))
-        rows += [(f"baseline: {name}", f"{value:.4f}") for name, value in self.baselines.items()]
-        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), self.verdict])
 
 
 def train(
@@ -201,7 +173,7 @@ def _run(
     result = run_training(
         task, module, training, training.out, resume=resume, config=config, progress=shown, fresh=init_from is None
     )
-    return Run(result, Model._of(architecture, result.model, load_tokenizer(result.folder / "last")))
+    return Run(result, Model._in(result.folder / "last", architecture, result.model))
 
 
 def carried_by(architecture: Any) -> dict[str, int]:
@@ -318,45 +290,3 @@ def check_use(stated: Any, use: Sequence[str]) -> None:
         options = " ".join(f"--use {package}" for package in missing)
         words = ", ".join(missing)
         raise InputError(f"this run uses words of {words}: a file that is loaded imports nothing, so add {options}")
-
-
-def evaluate(
-    run: str | Path,
-    *,
-    data: str | Sequence[str] | None = None,
-    device: str = "cpu",
-    threads: int | None = None,
-    use: Sequence[str] = (),
-    **settings: Any,
-) -> Evaluation:
-    """Score a trained model on a whole validation split, beside the baselines.
-
-    run       a run's folder (its best model, its own validation split) or a model's
-    data      other text to be scored, all of it; the baselines still learn from the run's training text. For a model's
-              folder, which knows no training text: text of which a part is held back and scored
-    settings  fields of DataSettings, instead of the run's
-    """
-    from ..data.settings import DataSettings
-    from ..tasks.base import tasks
-
-    set_threads(threads)
-    folder = model_folder(run)
-    recorded: dict[str, Any] = {}
-    config = Path(run) / "config.yaml"
-    if config.is_file():
-        recorded = read_config(config)
-    task_name = str(recorded.get("task", TASK))
-    chosen = {key: value for key, value in recorded.items() if key in DataSettings.model_fields}
-    if data is not None:
-        chosen["validation" if "data" in chosen else "data"] = data if isinstance(data, str) else list(data)
-    elif "data" not in chosen:
-        raise InputError(f"{run}: a model's folder knows no data; say which text: --data FILE")
-    read = DataSettings.read({**chosen, **settings, "tokenizer": str(folder)})
-    model = Model.from_folder(folder, device=device, use=use)
-    numbers = {key: model.architecture.numbers[key] for key in ("vocab", "context")}
-    tasks.get(task_name).check(model.architecture)
-    task = tasks.get(task_name).make(read, {**numbers, **carried_by(model.architecture)}, batch=1)
-    scores = task.evaluate(model.module)
-    shown = getattr(task, "preview", None)
-    validation = "" if shown is None else f"{shown().data['validation_tokens']:,} {task.unit}"
-    return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation)

@@ -12,7 +12,10 @@ from ..errors import TransformulaError, UnknownName
 VERBS = {
     "train": "train a model on your text",
     "sample": "write text with a trained model",
-    "evaluate": "score a trained model on a whole validation split",
+    "translate": "write a text for a text, with a model that was trained on pairs",
+    "summarise": "write a short text for a text",
+    "caption": "write a text for a picture",
+    "evaluate": "score a trained model on what its run has held back, or on other data",
     "explain": "what a formula says: what each line reads, skips, gain, warnings",
     "summary": "shapes, parameters, FLOPs and memory, line by line",
     "gallery": "wirings and whole models by name: list, search, show, draw, diff, the nearest to yours",

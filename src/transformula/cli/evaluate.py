@@ -2,38 +2,93 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
+from ..errors import InputError
 from .explain import USE
 from .options import Parser
+from .writing import WITH
 
 WHAT = """\
-Score a trained model on a whole validation split, in nats a token, perplexity and bits per byte, beside n-grams of the
-same text. With --data all of that text is scored; the n-grams still learn from what the run was trained on."""
+Score a trained model on what its run has held back. A language model: the whole validation split, in nats a token,
+perplexity and bits per byte, beside n-grams of the same text. A model that writes targets for sources: what it writes
+for the test rows (by default those that validate), its scores with their intervals and signatures, beside trivial
+baselines, and the best and worst examples. With --data other text or rows are scored; the baselines still learn from
+what the run was trained on. The options of a run's task are listed by: transformula evaluate RUN --help"""
 
-EXAMPLES = ["transformula evaluate runs/demo", "transformula evaluate runs/demo --data other.txt --json"]
+EXAMPLES = [
+    "transformula evaluate runs/demo",
+    "transformula evaluate runs/demo --data other.txt --json",
+    "transformula evaluate runs/translator --data test.{de,en} --beam 5 --output written.en",
+    "transformula evaluate runs/translator --help",
+]
 
 
 def run(arguments: Sequence[str]) -> int:
     """Evaluate one model."""
-    from ..data.settings import DataSettings
+    from ..api.evaluation import evaluation_settings
 
+    settings = evaluation_settings(task_asked(arguments))
     parser = Parser("evaluate", WHAT, EXAMPLES, "RUN")
     parser.add_argument("run", metavar="RUN", help="a run's folder (its best model) or a model's")
-    parser.add_argument("--data", action="append", metavar="VALUE", help="other text; may be given again")
+    parser.add_argument("--data", action="append", metavar="VALUE", help="other text or rows; may be given again")
+    parser.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=WITH)
+    parser.add_argument("--output", metavar="FILE", help="what the model wrote, one a line")
     parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--device", metavar="TEXT", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
-    parser.add_settings("data", DataSettings, without=("data", "validation", "tokenizer"))
+    parser.add_settings("scoring", settings, without=("data", "validation", "tokenizer", "n_best"))
     given = parser.parse(arguments)
-    settings = {key: value for key, value in given.of(DataSettings).items() if key != "data"}
+    chosen = {key: value for key, value in given.of(settings).items() if key != "data"}
 
-    from ..api.run import evaluate
+    from ..api.evaluation import evaluate
+    from ..data.working import counting
+    from ..generation.settings import SearchSettings
+    from .writing import check_output, line_of, write_output
 
-    found = evaluate(
-        given["run"], data=given["data"], device=given["device"], threads=given["threads"], use=given["use"], **settings
-    )
+    check_output(given["output"])
+    if given["output"] is not None and not issubclass(settings, SearchSettings):
+        raise InputError("--output: a language model writes nothing in an evaluation; leave it out")
+    with counting("scoring") as progress:
+        found = evaluate(
+            given["run"],
+            data=given["data"],
+            models=given["others"],
+            device=given["device"],
+            threads=given["threads"],
+            use=given["use"],
+            progress=progress,
+            **chosen,
+        )
+    if given["output"] is not None and found.written is not None:
+        write_output(given["output"], [line_of(text) for text in found.written])
     print(json.dumps(found.data, indent=1) if given["json"] else found)
     return 0
+
+
+def task_asked(arguments: Sequence[str]) -> str:
+    """The task of the run that is named, whose options are asked for; the usual one where none is, or there is none."""
+    from ..api.run import TASK
+
+    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    before.add_argument("--use", action="append", default=[])
+    try:
+        known, rest = before.parse_known_args([a for a in arguments if a not in ("-h", "--help")])
+    except argparse.ArgumentError:
+        return TASK  # said in full by the parser that knows all options
+    from ..api.evaluation import task_of
+    from ..api.reading import import_packages
+
+    for argument in rest:
+        try:
+            task = task_of(argument) if Path(argument).is_dir() else None
+        except InputError:
+            continue  # a folder of data; or a run that is said to be none by what reads it
+        if task is not None:
+            import_packages(known.use)
+            return task
+    return TASK

@@ -491,26 +491,32 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     with opened(path) as file:
         while raw := unpacked(file.readline, path, number + 1):
             number += 1
-            if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-                raise DataError(
-                    f"is in UTF-16; convert it with: iconv -f UTF-16 -t UTF-8 {path.name} > NEW", path=path, line=1
-                )
-            if b"\0" in raw:
-                raise DataError(
-                    f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8", path=path, line=number
-                )
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                start = error.start + (3 if number == 1 and raw.startswith(b"\xef\xbb\xbf") else 0)
-                around = raw[max(0, start - 30) : start + 30].strip().decode("utf-8", "backslashreplace")
-                raise DataError(
-                    f"is not UTF-8: byte {at + start} of the file is 0x{raw[start]:02x}; if it is text in another"
-                    f" encoding, convert it with: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW: {shown(around)}",
-                    path=path,
-                    line=number,
-                ) from None
+            yield number, whole_line(raw, number, at, path)
             at += len(raw)
-            yield number, text.removesuffix("\n").removesuffix("\r")
     if number == 0:
         raise DataError("is empty; expected rows", path=path)
+
+
+def whole_line(raw: bytes, number: int, at: int, path: Path) -> str:
+    """The text of a line, without its end and, in the first, without a byte-order mark.
+
+    number, at  of the line from 1, and of its first byte from 0
+
+    Raises DataError where it is no UTF-8.
+    """
+    if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(f"is in UTF-16; convert it with: iconv -f UTF-16 -t UTF-8 {path.name} > NEW", path=path, line=1)
+    if b"\0" in raw:
+        raise DataError(f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8", path=path, line=number)
+    try:
+        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        start = error.start + (3 if number == 1 and raw.startswith(b"\xef\xbb\xbf") else 0)
+        around = raw[max(0, start - 30) : start + 30].strip().decode("utf-8", "backslashreplace")
+        raise DataError(
+            f"is not UTF-8: byte {at + start} of the file is 0x{raw[start]:02x}; if it is text in another"
+            f" encoding, convert it with: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW: {shown(around)}",
+            path=path,
+            line=number,
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")

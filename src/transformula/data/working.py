@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -17,3 +17,17 @@ def working(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
+
+
+@contextmanager
+def counting(what: str, show: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error, if that is a terminal and `show` says so: it is called with (done, in all)."""
+    if not show or not sys.stderr.isatty():
+        yield lambda done, whole: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        bar = shown.add_task(what, total=None)
+        yield lambda done, whole: shown.update(bar, completed=done, total=whole)

@@ -60,7 +60,10 @@ class SearchSettings(Settings):
     n_best: int = Field(1, ge=1, description="how many hypotheses are returned of a sentence, at most `beam`")
     min_length: int = Field(0, ge=0, description="fewest tokens to write before the end")
     max_length: int | None = Field(
-        None, ge=1, description="most tokens to write; by default 200, or what the model's learned positions leave"
+        None,
+        ge=1,
+        description="most tokens to write; by default twice the longest target of training, or what learned positions"
+        " leave",
     )
     max_ratio: float | None = Field(
         None, gt=0.0, le=1e6, description="most tokens to write, times the source's length (at least min_length, and 1)"

@@ -372,6 +372,8 @@ class Pairs(Task):
         cls, trained: Trained, data: Rows, given: Mapping[str, Any], progress: Progress | None = None
     ) -> PairReport:
         """Scores of what the model writes for the test rows of its run, or for those named; see `PairEvaluation`."""
+        if "n_best" in given:
+            raise ConfigError("n_best: what is scored is the best of each search; leave it out")
         asked = cls.evaluation.read(given)
         search = SearchSettings.read({key: getattr(asked, key) for key in SearchSettings.model_fields})
         records, targets = rows_to_score(cls, trained, data, given)

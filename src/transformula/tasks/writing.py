@@ -188,6 +188,11 @@ class Writing:
             raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None
 
 
+def task_of(folder: Path) -> str | None:
+    """The task that a model's folder names; None where it writes no targets."""
+    return Writing.load(folder).task if (folder / FILE).is_file() else None
+
+
 def end_of(tokenizer: Tokenizer) -> int:
     """The id that ends a text. Raises InputError for a tokenizer that has none."""
     if tokenizer.end_of_document is None:

@@ -1,0 +1,86 @@
+"""`evaluate`: a trained model and rows or a text -> its scores, as its task says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .model import Model
+from .reading import import_packages, model_folder, set_threads
+from .run import TASK, carried_by, read_config
+from .writing import together
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+    from ..tasks.evaluation import Report
+
+
+def evaluate(
+    run: str | Path,
+    *,
+    data: str | Sequence[str] | None = None,
+    models: Sequence[str | Path | Model] = (),
+    device: str = "cpu",
+    threads: int | None = None,
+    use: Sequence[str] = (),
+    progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Report:
+    """Score a trained model on all that its run has held back, beside the baselines.
+
+        evaluate("runs/first")                                             # a language model: its validation split
+        evaluate("runs/first", data="other.txt")
+        evaluate("runs/translator", beam=5, alpha=0.6)                     # its test rows: what it writes for them
+        evaluate("runs/translator", data="test.{de,en}", models=["runs/second"])
+
+    run       a run's folder (its best model) or a model's
+    data      what is scored instead: text, or rows with a source and a target. The baselines still learn from what the
+              run was trained on. For a model's folder, which knows no training data, it is needed; of a text, a part is
+              held back and scored
+    models    others that write together with it
+    progress  called with (done, in all)
+    settings  of language models, fields of DataSettings, instead of the run's; of models that write targets, fields of
+              SearchSettings, and `source`, `target`, `references`, `join`, `overlap` of `data`
+
+    The result's `repr` is the page that a person reads, `.data` what a program reads, `.written` what the model wrote.
+    Raises InputError, DataError.
+    """
+    from ..tasks.base import tasks
+    from ..tasks.evaluation import Trained
+
+    set_threads(threads)
+    import_packages(use)
+    folder, config = model_folder(run), Path(run) / "config.yaml"
+    recorded = read_config(config) if config.is_file() else {}
+    kind = tasks.get(task_of(run) or TASK)
+    model = Model.from_folder(folder, device=device, use=use)
+    modules = together(model, models, device=device, use=use) if models else [model.module]
+    stated = model.architecture.numbers
+    numbers = {key: int(stated[key]) for key in ("vocab", "context") if key in stated}
+    numbers |= carried_by(model.architecture)
+    trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded)
+    named = None if data is None else data if isinstance(data, str) else list(data)
+    return kind.report(trained, named, settings, progress)
+
+
+def task_of(run: str | Path) -> str | None:
+    """The task by which a model was trained: its run's, or what its folder says. Raises CheckpointError."""
+    folder, config = model_folder(run), Path(run) / "config.yaml"
+    if config.is_file():
+        stated = read_config(config).get("task")
+        return None if stated is None else str(stated)
+    from ..tasks.writing import task_of as named
+
+    return named(folder)
+
+
+def evaluation_settings(task: str) -> type[Settings]:
+    """What `evaluate` may be told for a task. Those of language modelling need no torch. Raises UnknownName."""
+    if task == TASK:
+        from ..data.settings import DataSettings
+
+        return DataSettings
+    from ..tasks.base import tasks
+
+    return tasks.get(task).evaluation

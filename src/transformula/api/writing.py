@@ -1,0 +1,149 @@
+"""Targets for sources: one text or picture, many of them, or a stream that has no end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ..data.records import Value
+    from ..generation.settings import SearchSettings
+    from ..tasks.writing import Writing, Written
+    from .model import Model
+
+FIRST, MOST = 16, 512
+"""Sources of a stream that are looked up together: few at first, so that something is seen early, then more, since
+those of like length share a batch."""
+
+
+def write(
+    model: Model,
+    source: Any,
+    *,
+    prefix: str | Sequence[str] | None = None,
+    scores: bool = False,
+    models: Sequence[str | Path | Model] = (),
+    progress: Callable[[int, int], None] | None = None,
+    **search: Any,
+) -> Any:
+    """What `Model.write` does."""
+    from torch import Tensor
+
+    from ..generation.settings import SearchSettings
+
+    settings = SearchSettings.read(search)
+    writing = writing_of(model)
+    one = isinstance(source, (str, Path, Tensor))
+    sources = [source] if one else list(source)
+    prefixes = [prefix] * len(sources) if prefix is None or isinstance(prefix, str) else list(prefix)
+    if len(prefixes) != len(sources):
+        raise InputError(f"{len(prefixes)} prefixes for {len(sources)} sources: give one for each, or one text for all")
+    found = writing.write(
+        together(model, models), opened(writing, sources), settings,
+        prefixes=None if prefix is None else [str(text) for text in prefixes], progress=progress,
+    )  # fmt: skip
+    each: list[Any] = found if settings.n_best > 1 else [best[0] if scores else best[0].text for best in found]
+    return each[0] if one else each
+
+
+def stream(
+    model: Model,
+    arriving: Iterable[Sequence[str | Value]],
+    settings: SearchSettings,
+    *,
+    prefix: str | None = None,
+    modules: Sequence[nn.Module] | None = None,
+) -> Iterator[list[list[Written]]]:
+    """The targets of sources that come in pieces, in order, a piece at a time; later ones are not waited for."""
+    writing = writing_of(model)
+    size = FIRST
+    for piece in arriving:
+        first = 0
+        while some := piece[first : first + size]:
+            begun = None if prefix is None else [prefix] * len(some)
+            yield writing.write(modules or [model.module], opened(writing, some), settings, prefixes=begun)
+            first, size = first + size, min(2 * size, MOST)
+
+
+def writing_of(model: Model) -> Writing:
+    """How a model is asked for a target. Raises InputError for one that was not trained for that."""
+    if model.writing is None:
+        raise InputError(
+            "this model was not trained to write a target for a source: a language model goes on with a text, by"
+            " `generate` (on the command line: transformula sample). One that writes targets is trained by --task"
+            " translation, summarisation or captioning"
+        )
+    return model.writing
+
+
+def together(
+    model: Model, others: Sequence[str | Path | Model], device: str = "cpu", use: Sequence[str] = ()
+) -> list[nn.Module]:
+    """A model's module and those that write together with it.
+
+    Raises InputError where one reads or writes by other tokens.
+    """
+    from .model import Model
+
+    writing = writing_of(model)
+    modules = [model.module]
+    for other in others:
+        named = f"{other} " if isinstance(other, (str, Path)) else f"model {len(modules) + 1} "
+        loaded = other if isinstance(other, Model) else Model.from_folder(other, device=device, use=use)
+        theirs = writing_of(loaded)
+        for side, one, two in (("writes", writing.target, theirs.target), ("reads", writing.source, theirs.source)):
+            if (one and one.identity) != (two and two.identity):
+                raise InputError(
+                    f"{named}{side} by another tokenizer than the first model: models write together only if they know"
+                    " the same tokens; train them with one: --tokenizer FOLDER of the first"
+                )
+        if writing.input != theirs.input:
+            raise InputError(f"{named}is given `{theirs.input}`, and the first model `{writing.input}`")
+        modules.append(loaded.module)
+    return modules
+
+
+def opened(writing: Writing, sources: Sequence[Any]) -> list[Value]:
+    """Sources as the model is given them: texts as they are, pictures from their files.
+
+    Raises InputError for a picture where a text is read, and DataError for a file that is no picture.
+    """
+    if writing.input == "image":
+        return [_picture(writing, source) for source in sources]
+    for number, source in enumerate(sources, 1):
+        if not isinstance(source, str):
+            raise InputError(f"source {number}: this model reads texts; given: {type(source).__name__}")
+    return list(sources)
+
+
+def _picture(writing: Writing, source: str | Path | Tensor) -> Value:
+    from torch import Tensor
+
+    from ..data.pictures import Picture
+
+    if isinstance(source, Tensor):
+        return source
+    if not str(source).strip():
+        return ""
+    channels = None if writing.picture is None else writing.picture[0]
+    return Picture(Path(source).expanduser(), "what was given", channels).load()
+
+
+def verb_of(writing: Writing) -> str:
+    """The command that uses a model; also where its task is of a package that is not here."""
+    from ..tasks.base import tasks
+
+    usage = tasks.get(writing.task).usage if writing.task in tasks else ""
+    return usage.split()[0] if usage else "caption" if writing.input == "image" else "translate"
+
+
+def load_writing(folder: Path) -> Writing | None:
+    """How the model in a folder is asked for a target, if it was trained for that."""
+    from ..tasks.writing import FILE, Writing
+
+    return Writing.load(folder) if (folder / FILE).is_file() else None
