@@ -17,7 +17,7 @@ from tests.references.transformer_xl import wave
 from transformula.errors import CheckpointError, InputError
 from transformula.language.check import check
 from transformula.model import Transformer, build
-from transformula.model.carry import Carried, check_carry
+from transformula.model.carry import Carried, check_carry, put, tensors_of
 from transformula.words import tables, vocabulary
 
 BEFORE = "x = embed.words(tokens)"
@@ -335,3 +335,23 @@ def test_halting_goes_on_from_segment_to_segment() -> None:
     layer = "p = sigmoid(linear.halt(x, 1) + 1)\nx = norm(x + attention(x, rotary=9))"
     model = make(layer, before=BEFORE, carry=30, policy="halt(p)")
     same(read(model, tokens(2, 9), [4, 5])[0], model(tokens(2, 9)))
+
+
+def test_states_are_objects_mappings_and_lists() -> None:
+    """What a word from outside may keep: tensors are found in it by their paths and put back there."""
+
+    class State:
+        def __init__(self, value: float) -> None:
+            self.number, self.none = 3, None
+            self.own, self.more = torch.full((2,), value), {"a": [torch.full((2,), value + 1)]}
+
+    found = dict(tensors_of([State(5)], "1"))
+    assert list(found) == ["1.0.own", "1.0.more.a.0"]
+    fresh = [[], [State(0)]]
+    for path, tensor in found.items():
+        put(fresh, path.split("."), tensor)
+    assert {k: t.tolist() for k, t in dict(tensors_of(fresh[1], "1")).items()} == {
+        k: t.tolist() for k, t in found.items()
+    }
+    with pytest.raises(InputError, match="holds a tuple"):
+        dict(tensors_of({"both": (torch.ones(1), torch.ones(1))}, "0"))

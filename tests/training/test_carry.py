@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,24 @@ def test_a_step_that_is_made_again_goes_on_from_what_was_carried(tmp_path: Path)
     model.get_submodule("layers.2.mlp.up").register_forward_hook(wild)
     with pytest.raises(NotFinite, match=r"step 4: .*layers\.2\.mlp\.up in layer 2, line 3"):
         run(tmp_path / "run", task, model, **{**GIVEN, "precision": "float32"})
+
+
+@pytest.mark.slow
+def test_what_a_segment_alone_cannot_know_is_learned(tmp_path: Path) -> None:
+    """Random words of 24 letters, each written twice: 25 places lie between, and a segment has 16."""
+    draw = random.Random(1)
+    drawn = ["".join(draw.choice("abcdefgh") for _ in range(24)) for _ in range(600)]
+    path = tmp_path / "twice.txt"
+    path.write_text("".join(f"{word} {word}\n" for word in drawn))
+    losses = {}
+    for carry in (0, 32):
+        settings = DataSettings.read({"data": str(path), "tokenizer": "characters"})
+        task = LanguageModelling.make(settings, {"context": 16, "carry": carry}, batch=8, seed=1)
+        numbers = {"depth": 2, "width": 64, "heads": 4, "after": "x = norm(x)", **task.numbers}
+        text = from_formula("x = x + attention(norm(x), rotary=1000)\nx = x + mlp(norm(x))").override(
+            {**numbers, **({"carry": carry} if carry else {})}
+        )
+        model = build(check(text, words.vocabulary()), seed=1)
+        losses[carry] = run(tmp_path / str(carry), task, model, batch=8, steps=600).scores["loss"]
+    # half of the letters are drawn anew: log(8) nats each, 48 of 50 characters being letters
+    assert losses[0] > 1.9 and 0.9 < losses[32] < 1.3
