@@ -68,6 +68,8 @@ def examine(text: str, compiled: bool = False, whole_text: bool = True, files: b
             stepwise(model, given, whole)
             if "source" in given:
                 decoded_beside(model, given)
+            if model.carry:
+                segments(model, given, whole)
         padding(model, given, whole)
         if files:
             again(model, given, whole)
@@ -204,6 +206,21 @@ def padding(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> Non
             short[key] = value[row : row + 1] if whose is None else value[row : row + 1, : whose[row]]
         one = model(**short)
         alike(model, given, together[row, : one.shape[1]], one[0], f"row {row} of {lengths} beside the others")
+
+
+def segments(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None:
+    """A text read in segments of two, where `carry` reaches all before: as in one pass. What is carried stays as it
+    is."""
+    carried, made = None, []
+    for begin, end in bounds([2, 2, 2]):
+        one, following = model.segment(carried=carried, **piece(model, given, begin, end))
+        again, _ = model.segment(carried=carried, **piece(model, given, begin, end))
+        alike(model, given, again, one, f"positions {begin} to {end} read again as a segment")
+        made.append(one)
+        carried = following
+    alike(model, given, made[0], whole[:, :2], "the first segment")
+    if model.carry >= LENGTH:
+        alike(model, given, torch.cat(made, 1), whole, "read in segments")
 
 
 def decoded_beside(model: nn.Module, given: Mapping[str, Tensor]) -> None:

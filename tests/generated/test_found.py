@@ -67,6 +67,52 @@ layer: |
 """,
     ),
     (
+        "a memory of one position, seen by all, was taken for the tokens' own past",
+        BUILT,
+        """
+encoder:
+  causal: false
+  before: x = mean(embed(source))
+  layer: x = x + mlp(x)
+decoder:
+  before: x = embed.words(tokens)
+  layer: x = x + attention(norm(x), encoder)
+""",
+    ),
+    (
+        "another sequence saw all tokens, and told each what follows it",
+        REFUSED,
+        """
+encoder:
+  causal: false
+  before: x = embed(source)
+  layer: x = x + mlp(x)
+decoder:
+  before: x = embed.words(tokens)
+  layer: x = x + attention(norm(x), attention(encoder, x))
+""",
+    ),
+    (
+        "what a convolution with a stride makes of the tokens to come was seen",
+        REFUSED,
+        """
+layer: x = x + attention(x, conv(x, length=2, stride=2))
+""",
+    ),
+    (
+        "the mean of all tokens came back by a stack before, as a stream of no sequence",
+        REFUSED,
+        """
+encoder:
+  causal: false
+  before: x = mean(embed(tokens))
+  layer: x = x + mlp(x)
+decoder:
+  before: x = embed.words(tokens)
+  layer: x = x + encoder
+""",
+    ),
+    (
         "a module shared by a number and another word's of that layer had one name",
         REFUSED,
         """

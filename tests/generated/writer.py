@@ -96,6 +96,8 @@ class Writer:
         self.draw = draw
         self.used_scores: list[str] = []
         self.definitions: dict[str, tuple[str, list[int], int, list[str]]] = {}
+        self.whole_labels: dict[str, tuple[Any, ...]] = {}
+        self.norm = ""
 
     # Choices.
 
@@ -213,9 +215,9 @@ class Writer:
 
     def labelled(self, at: Scope, word: str, widths: tuple[int, ...], options: tuple[str, ...]) -> str:
         """`.label`, now and then."""
-        if not self.often(2) or at.where not in ("layer", "definition"):
+        if not self.often(2) or at.where == "output":
             return ""
-        label = f"l{len(at.labels)}"
+        label = f"{'l' if at.where in ('layer', 'definition') else 'm'}{len(at.labels)}"
         at.labels[label] = (word, widths, options)
         return f".{label}"
 
@@ -259,6 +261,8 @@ class Writer:
     def options(self, record: WordRecord, widths: Mapping[str, int], at: Scope) -> dict[str, Any]:
         """Some options, drawn from their types and ranges; those that must be there."""
         given: dict[str, Any] = {}
+        if record.name == "norm" and self.norm:
+            return given  # the file's own has none
         for option in record.options.values():
             if option.default is None or self.often(2):
                 value = self.option(record, option, widths)
@@ -371,7 +375,8 @@ class Writer:
             if definition not in self.used_scores:
                 self.used_scores.append(definition)
         if self.often(2) and len(arguments) == 1 and at.where == "layer":
-            table = f"relative({query}, learned(2 * 4 + 1, width), span=4)"
+            rows, more = "4" if at.causal else "2 * 4", self.of(["", ', by="key"', ", buckets=True"])
+            table = f"relative({query}, learned({rows}, {width}), span=4{more})"
             options["scores"] = self.of([f"relative_bias({query}, buckets=4, reach=8)", table])
         label = ""
         if self.often(3) and at.where == "layer":
@@ -472,7 +477,7 @@ class Writer:
             lines = [f"x = {self.of(['', '0.5 * ', 'sqrt(width) * '])}{words}{order}"]
             if not causal and source == "tokens" and self.often(4):
                 lines.append("x = prepend(learned(2), x)")
-            at = Scope({"x": WIDTH}, "before", causal=causal)
+            at = Scope({"x": WIDTH}, "before", causal=causal, labels=self.whole_labels)
             if self.often(2):
                 lines.append(f"x = {self.value(at, 1, WIDTH)[0]}")
             lines += [f"{name} = {self.value(at, 1, WIDTH)[0]}" for name in carried]
@@ -499,13 +504,15 @@ class Writer:
         elif self.often(1):
             found["share"] = self.of(["0", "(layer + 1) // 2"])
         if carried or self.often(6):
-            at = Scope(dict(names), "after", streams, streams, causal=causal)
+            at = Scope(dict(names), "after", streams, streams, causal=causal, labels=self.whole_labels)
             lines = [f"x = {self.value(at, 1, WIDTH)[0]}"] if self.often(4) else ["x = norm(x)"]
             found["after"] = [*lines, *(f"x = x + {c}" for c in (streams[1:] if scores else carried) if c != "x")]
         return found
 
     def model(self) -> str:
         """A whole file."""
+        if self.often(3):
+            self.norm = self.of(["norm: x = rmsnorm(x, eps=1e-5)", "norm: y = 2 * tanh(layernorm(x, bias=False))"])
         for _ in range(self.whole(0, 2)):
             self.define()
         depth = self.whole(1, 4)
@@ -516,9 +523,9 @@ class Writer:
             decoder = self.stack("tokens", True, ("encoder", "memory"))
             own = [f"  depth: {self.whole(1, 3)}"] if self.often(3) else []
             decoder.setdefault("before", ["x = embed.words(tokens) + positions(tokens)"])
+            if not re.search(r"\b(encoder|memory)\b", "\n".join(written(decoder, 2))):
+                decoder["after"] = ["x = norm(x + attention(x, encoder))", *decoder.get("after", [])]
             body = ["encoder:", "  causal: false", *own, *written(encoder, 2), "decoder:", *written(decoder, 2)]
-            if not any("encoder" in row for row in written(decoder, 2)):
-                body += ["  after: |", "    x = norm(x + attention(x, encoder))"] if "after" not in decoder else []
         else:
             stack = self.stack("tokens", kind == "one", ())
             body = [*(["causal: false"] if kind == "seen" else []), *written(stack, 0)]
@@ -527,17 +534,19 @@ class Writer:
             body.append(f"output: logits = {self.of(outputs)}")
         if self.often(1):
             body.append(self.of(['init: {"*.weight": 0.1}', "after_step: unit_rows", "policy: layerdrop(p=0.2)"]))
+        if kind == "one" and self.often(2):
+            body.append(f"carry: {self.of([20, 3])}")
         if any("dropout(" in row for row in body) and self.often(5):
             rows.append("dropout: 0.1")
         words = [SCORES[name] for name in self.used_scores]
         text, needed = "\n".join(body), []
-        if calls("norm", text) and self.often(3):
-            words.append(self.of(["norm: x = rmsnorm(x, eps=1e-5)", "norm: y = 2 * tanh(layernorm(x, bias=False))"]))
         for name in reversed(self.definitions):
             # a definition sees those above it
             if calls(name, text):
                 needed.insert(0, name)
                 text += self.definitions[name][0].split("\n", 1)[1]
+        if self.norm and (calls("norm", text) or "qk_norm=" in text):
+            words.append(self.norm)
         words += [self.definitions[name][0] for name in needed]
         if words:
             rows += ["words:", *("\n".join(f"  {row}" for row in w.splitlines()) for w in words)]

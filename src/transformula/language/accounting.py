@@ -311,8 +311,8 @@ def terms_of(expression: str) -> tuple[str, ...]:
 
 
 def _across(value: Value, call: Call) -> bool:
-    """Whether a call reads another sequence than its own; a table of distances is none."""
-    sequences = {a.sequence for a in value.args[: len(call.streams)] if a.sequence}
+    """Whether a call reads another sequence than its own, or one position of none; a table of distances is no such."""
+    sequences = {a.sequence for a in value.args[: len(call.streams)]}
     return call.word.kind == "positions" and len(sequences) > 1
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import nearest
+from .causality import check_causal
 from .definitions import Definition, check_second, read_definition, tells_positions
 from .graph import Architecture, Section, Stack
 from .liveness import trim
@@ -57,6 +58,7 @@ class Checker(WordCalls):
         architecture = Architecture(text.name, self.stacks, output, self.numbers, text.hooks, text, self.carry())
         self.ask(architecture)
         self.check_unread(architecture)
+        check_causal(architecture, self.streams)
         self.check_extra()
         trim(architecture, self.flow)
         name_modules(architecture)
@@ -111,6 +113,8 @@ class Checker(WordCalls):
         self.current = stack
         stack.before = self.section("before", 0, lines, "before", numbers, text.name)
         self.flow.leave(stack.before)
+        if "x" in self.flow.now:
+            self.streams[text.name] = self.flow.now["x"].value.sequence
         for layer in range(1, depth + 1):
             name = order[layer - 1]
             section = self.section("layer", layer, formulas[name], name, {**numbers, "layer": layer}, text.name)

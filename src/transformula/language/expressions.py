@@ -229,8 +229,6 @@ class Expressions(Names):
         entry: Value = found.value
         if entry.op == "number":
             return self.number(entry.number, node, scope)
-        if stack:
-            self.check_seen(next(s for s in self.stacks if s.name == stack), entry, stack, node, scope)
         for value in scope.section.values:
             if value.op == "history" and (value.name, value.number, value.stack) == (name, number, stack):
                 return value

@@ -143,6 +143,11 @@ MESSAGES: dict[str, Message] = {
         "width: 8\na:\n  causal: false\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + mlp(x)\n"
         "b:\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + a\noutput: logits = unembed(x)",
     ),
+    "sees-ahead": Message(
+        "{word} lets queries of {queries} see all of {keys}, of which each position of this causal stack sees the past",
+        "let the queries belong to that sequence, too, or say: causal: false",
+        "x = x + attention(norm(x), attention(learned(4), x))",
+    ),
     "widths": Message(
         "widths differ: {left} and {right}",
         "make them equal, e.g. by linear(x, {left})",

@@ -60,6 +60,7 @@ class Names:
         self.flow = Flow()
         self.stack_text = text.stacks[0]
         self.stack_names: set[str] = set()
+        self.streams: dict[str, str] = {}
         self.assigned: set[str] = set()
 
     @staticmethod
@@ -182,8 +183,6 @@ class Names:
         found = self.flow.results[stack]
         self.read.add(self.key(found.place))
         entry: Value = found.value
-        made = next(s for s in self.stacks if s.name == stack)
-        self.check_seen(made, entry, stack, node, scope)
         return self.entering(
             scope.section,
             "name",
@@ -198,17 +197,6 @@ class Names:
                 place=node.place,
             ),
         )
-
-    def check_seen(self, made: Stack, entry: Value, name: str, node: Node, scope: Scope) -> None:
-        """In a causal stack, what a stack that sees everything made of the same sequence is refused."""
-        if scope.section.where != "output" and self.current.causal and not made.causal and entry.sequence:
-            own = (
-                {v.sequence for v in self.current.before.values if v.op == "input"}
-                if self.current.before
-                else {"tokens"}
-            )
-            if entry.sequence in own:
-                raise FormulaError("not-causal", node.place, name=name)
 
     def spell_lines(self, lines: Sequence[Line]) -> None:
         for line in lines:

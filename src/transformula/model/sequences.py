@@ -53,11 +53,12 @@ def made_of(architecture: Architecture, sequence: str) -> set[str]:
 
 
 def across(value: Value) -> bool:
-    """Whether a call's streams belong to several sequences; a table of distances, of which scores are made, is none."""
+    """Whether a call's streams belong to several sequences; one position that all see belongs to none of them. A table
+    of distances, of which scores are made, is no sequence."""
     assert value.call is not None
     if value.call.word.kind == "scores":
         return False
-    return len({a.sequence for a in value.args[: len(value.call.streams)] if a.sequence}) > 1
+    return len({a.sequence for a in value.args[: len(value.call.streams)]}) > 1
 
 
 def stepped(value: Value, growing: set[str]) -> bool:
