@@ -23,6 +23,7 @@ EXAMPLES = [
     "transformula train --task translation --help",
     "transformula train --resume runs/first --steps 4000",
     "transformula train --init-from runs/first --data other.txt",
+    "transformula train translator --task translation --data train.{de,en} --init-from runs/span",
 ]
 
 
@@ -44,7 +45,16 @@ def run(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--config", metavar="FILE", help="a run's configuration; what is typed beside it wins")
     parser.add_argument("--resume", metavar="RUN", help="go on with this run, exactly")
-    parser.add_argument("--init-from", metavar="RUN", help="begin with this run's weights and tokenizer")
+    parser.add_argument(
+        "--init-from",
+        metavar="RUN",
+        help="begin with this run's weights and tokenizer; with another MODEL, with those of its stacks that agree",
+    )
+    parser.add_argument(
+        "--init-stack",
+        metavar="NAME",
+        help="the stack of MODEL that takes the layers of --init-from, a run of one stack",
+    )
     parser.add_argument("--json", action="store_true", help="for programs: the result as one JSON object, at the end")
     parser.add_argument("--quiet", action="store_true", help="say nothing before the end")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
@@ -62,6 +72,7 @@ def run(arguments: Sequence[str]) -> int:
         config=given["config"],
         resume=given["resume"],
         init_from=given["init_from"],
+        init_stack=given["init_stack"],
         use=given["use"],
         quiet=given["quiet"],
         **given.of(of_task, TrainingSettings),
@@ -75,7 +86,8 @@ def run(arguments: Sequence[str]) -> int:
         if sample:
             print("\n".join(f"  | {row}" for row in sample.splitlines()), end="\n\n")
         print(ended)
-        print(f"write: transformula sample {ended.folder}")
+        if ended.result.usage:
+            print(f"use: transformula {ended.result.usage}")
         print(f"go on: transformula train --resume {ended.folder} {twice(ended.result.settings)}")
     return ended.result.exit_status
 
@@ -102,5 +114,5 @@ def task_of(arguments: Sequence[str]) -> str | None:
 
 def twice(settings: Mapping[str, Any]) -> str:
     """The options that double every limit of a run."""
-    limits = {key: settings.get(key) for key in ("steps", "tokens", "minutes")}
+    limits = {key: settings.get(key) for key in ("steps", "tokens", "minutes", "epochs")}
     return " ".join(f"--{key} {2 * value}" for key, value in limits.items() if value)

@@ -12,7 +12,7 @@ from ..tokenizers.whole import write_whole
 
 @dataclass(frozen=True)
 class Summary:
-    """What the page says. Times in seconds."""
+    """What the page says. Times in seconds; `usage` is the command that uses the model, as in RunResult."""
 
     title: str
     text: str
@@ -31,6 +31,7 @@ class Summary:
     machine: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     sample: str = ""
+    usage: str = ""
     notes: Sequence[str] = ()
 
     def markdown(self, folder: Path) -> str:
@@ -68,7 +69,7 @@ class Summary:
             "## How to go on",
             "",
             fence(
-                f"transformula sample {folder}\ntransformula evaluate {folder}\n"
+                (f"transformula {self.usage}\n" if self.usage else "") + f"transformula evaluate {folder}\n"
                 f"transformula train --resume {folder} --steps {2 * self.steps}"
             ),
             "",

@@ -44,6 +44,7 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
         baselines=baselines, verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit,
         seconds=seconds, stopped=stopped, interrupted=interrupted,
         settings=settings, score=getattr(task, "score", "loss"),
+        usage=getattr(task, "usage", "").replace("RUN", str(run.path)),
     )  # fmt: skip
     run.log.write("end", step=p.step, units=p.units, seconds=round(seconds, 3), stopped=stopped, best_step=p.best_step)
     run.log.close()
@@ -54,6 +55,7 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
         title=name, text=text, parameters=about["parameters"], task=task.name, data=about["task"], verdict=verdict,
         scores=p.best_scores, best_step=p.best_step, baselines=baselines, steps=p.step, units=p.units, unit=task.unit,
         seconds=seconds, stopped=stopped, settings={k: v for k, v in settings.items() if v is not None}, sample=sample,
+        usage=result.usage,
         machine=f"{machine['processor']}, {machine['threads']} threads, {machine['device']}, torch {machine['torch']}",
     ).write(run.path)  # fmt: skip
     if interrupted:

@@ -11,11 +11,14 @@ from torch import nn
 
 from ..runs.summary import duration
 
+FINE = frozenset(("loss", "bits_per_byte", "perplexity"))
+"""Scores of which the fourth decimal says something; others are of 100."""
+
 
 def main_scores(scores: Mapping[str, float], score: str) -> str:
-    """The loss and the main score in words: 'loss 1.4321, bits per byte 1.7200'."""
+    """The loss and the main score in words: 'loss 1.4321, bits per byte 1.7200', 'loss 2.1000, bleu 31.4'."""
     names = [name for name in dict.fromkeys(("loss", score)) if name in scores]
-    return ", ".join(f"{name.replace('_', ' ')} {scores[name]:.4f}" for name in names)
+    return ", ".join(f"{name.replace('_', ' ')} {scores[name]:.{4 if name in FINE else 1}f}" for name in names)
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class RunResult:
     stopped     why it ended, in words
     interrupted whether it was asked to end (Ctrl-C); it can go on
     score       the name of the main score, that of the baselines and the verdict
+    usage       the command that uses the model, without its first word: "sample runs/first"; "" where there is none
     """
 
     folder: Path
@@ -46,6 +50,7 @@ class RunResult:
     interrupted: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     score: str = "loss"
+    usage: str = ""
 
     @property
     def exit_status(self) -> int:
