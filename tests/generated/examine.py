@@ -114,6 +114,8 @@ def alike(model: nn.Module, given: Mapping[str, Tensor], one: Tensor, other: Ten
     """Equal up to rounding: as far as rounding is felt in this model, which a change of the weights in the last digits
     shows. What is no number in one is none in the other, unless numbers grow without bound."""
     assert one.shape == other.shape, f"{what}: {tuple(one.shape)} and {tuple(other.shape)}"
+    if not one.numel():
+        return
     known = torch.isfinite(one) & torch.isfinite(other)
     most = float(torch.where(known, other.abs(), 0).max()) if known.any() else 0.0
     strange = int((torch.isfinite(one) != torch.isfinite(other)).sum())

@@ -113,6 +113,65 @@ decoder:
 """,
     ),
     (
+        "values of another sequence, read by a tap, were taken for the queries' own",
+        REFUSED,
+        """
+encoder:
+  causal: false
+  before: x = embed(source)
+  layer: x = x + mlp(x)
+decoder:
+  before: x = embed.words(tokens)
+  layer: |
+    x = x + attention.l(norm(x), encoder)
+    x = x + l.v
+""",
+    ),
+    (
+        "values of another sequence, read by a tap, did not stand beside its keys",
+        BUILT,
+        """
+encoder:
+  causal: false
+  before: x = embed(source)
+  layer: x = x + mlp(x)
+decoder:
+  before: x = embed.words(tokens)
+  layer: |
+    x = x + attention.l(norm(x), encoder)
+    x = x + attention(x, encoder, l.v)
+""",
+    ),
+    (
+        "scores of other keys were added",
+        REFUSED,
+        """
+encoder:
+  causal: false
+  before: x = embed(source)
+  layer: x = x + mlp(x)
+decoder:
+  before: x = embed.words(tokens)
+  layer: |
+    x = x + attention.l(norm(x), encoder)
+    x = x + attention(x, scores=l.scores)
+""",
+    ),
+    (
+        "scores of all positions were added to those of one",
+        REFUSED,
+        """
+causal: false
+before: |
+  x = embed.words(tokens)
+  s = 0
+layer: |
+  x = x + attention.l(x, scores=s)
+  s = l.scores
+  x = pick(x, 1)
+""",
+    ),
+    (
         "a module shared by a number and another word's of that layer had one name",
         REFUSED,
         """

@@ -73,9 +73,9 @@ class Expressions(Names):
                 inner = self.operand(operand, scope)
                 if inner.op == "number":
                     return self.number(fold("-", 0, inner.number, node.place), node, scope)
-                return self.add(
-                    scope, Value("neg", (inner,), inner.kind, inner.width, inner.sequence, place=node.place)
-                )
+                made = Value("neg", (inner,), inner.kind, inner.width, inner.sequence, place=node.place)
+                made.keys = inner.keys
+                return self.add(scope, made)
             case Binary():
                 spine: list[Binary] = []
                 left: Node = node
@@ -145,12 +145,14 @@ class Expressions(Names):
         if kind != "scores" and len(widths - {1}) > 1:
             raise FormulaError("widths", node.place, left=left.width, right=right.width)
         sequences = [v.sequence for v in (left, right) if v.sequence]
-        if len(set(sequences)) > 1:
-            raise FormulaError("sequences", node.place, left=sequences[0], right=sequences[1])
+        keys = [v.keys for v in (left, right) if v.keys]
+        for found in (sequences, keys):
+            if len(set(found)) > 1:
+                raise FormulaError("sequences", node.place, left=found[0], right=found[1])
         op = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow"}[operator]
-        return self.add(
-            scope, Value(op, (left, right), kind, max(widths), sequences[0] if sequences else "", place=node.place)
-        )
+        made = Value(op, (left, right), kind, max(widths), sequences[0] if sequences else "", place=node.place)
+        made.keys = keys[0] if keys else ""
+        return self.add(scope, made)
 
     def history(self, node: Index, scope: Scope) -> Any:
         name, section = node.name, scope.section
@@ -237,6 +239,7 @@ class Expressions(Names):
             kind=entry.kind,
             width=entry.width,
             sequence=entry.sequence,
+            keys=entry.keys,
             name=name,
             number=number,
             stack=stack,
@@ -296,7 +299,12 @@ class Expressions(Names):
         for value in scope.section.values:
             if value.op == "tap" and value.args[0] is thing and value.name == node.tap:
                 return value
+        keys = thing.args[len(call.streams) - 1].sequence
         if not text:
-            return self.add(scope, Value("tap", (thing,), "scores", 1, thing.sequence, name=node.tap, place=node.place))
-        width = expression(call.word, text, call.numbers, node.place)
-        return self.add(scope, Value("tap", (thing,), "stream", width, thing.sequence, name=node.tap, place=node.place))
+            tapped = Value("tap", (thing,), "scores", 1, thing.sequence, keys=keys)
+        else:
+            width = expression(call.word, text, call.numbers, node.place)
+            sequence = keys if node.tap in call.word.key_taps else thing.sequence
+            tapped = Value("tap", (thing,), "stream", width, sequence)
+        tapped.name, tapped.place = node.tap, node.place
+        return self.add(scope, tapped)

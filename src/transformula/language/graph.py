@@ -33,7 +33,8 @@ class Value:
               "argument" the argument of a `Template`
     kind      "number", "stream", "coefficient", "scores" or "list"
     width     channels; for a list those of its entries
-    sequence  the name of the sequence the stream belongs to; "" if none
+    sequence  the name of the sequence the stream belongs to; "" if none; of scores that of their queries
+    keys      of scores the sequence of their keys
     """
 
     op: str
@@ -49,6 +50,7 @@ class Value:
     """For "history" and a stack's result: the stack that is read; "" means the section's own."""
     frames: tuple[Frame, ...] = ()
     """The definitions that the value stands in, outermost first."""
+    keys: str = ""
 
 
 @dataclass(eq=False)

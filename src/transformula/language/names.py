@@ -176,7 +176,15 @@ class Names:
             scope.section,
             "name",
             name,
-            Value("name", kind=entry.kind, width=entry.width, sequence=entry.sequence, name=name, place=node.place),
+            Value(
+                "name",
+                kind=entry.kind,
+                width=entry.width,
+                sequence=entry.sequence,
+                keys=entry.keys,
+                name=name,
+                place=node.place,
+            ),
         )
 
     def result_of(self, stack: str, node: Node, scope: Scope) -> Value:

@@ -83,6 +83,7 @@ class WordRecord:
     checks       condition -> message shown where it does not hold; {name} is replaced by the value
     inner        role inside the word -> expression of a width (0: not there): made by the file's `norm`
     taps         values made inside that a formula may read -> expression of their width ("": scores)
+    key_taps     those of them that stand at the positions of the last stream; the others at those of the first
     ordered      the word itself tells positions apart (rotary, relative, recurrent): then `before` needs no positions
     silent       what the word yields when branches are silent, for the gain: see analysis.py
     family       words of one family may share a label (two faces of one table)
@@ -112,6 +113,7 @@ class WordRecord:
     checks: Mapping[str, str] = field(default_factory=dict)
     inner: Mapping[str, str] = field(default_factory=dict)
     taps: Mapping[str, str] = field(default_factory=dict)
+    key_taps: tuple[str, ...] = ()
     silent: str = ""
     family: str = ""
     version: int = 1
@@ -155,7 +157,7 @@ def record_from(name: str, stated: Mapping[str, Any], module: str) -> WordRecord
             raise wrong(f"option {key!r}: {error}") from None
     if fields.get("kind") not in KINDS:
         raise wrong(f"has the kind {fields.get('kind')!r}; known: {', '.join(KINDS)}")
-    for key in ("numbers", "ports"):
+    for key in ("numbers", "ports", "key_taps"):
         fields[key] = tuple(fields.get(key, ()))
     for key in fields["numbers"]:
         if key not in options:

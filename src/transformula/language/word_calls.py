@@ -168,6 +168,9 @@ class WordCalls(Expressions):
             kind = first.kind
         arguments = tuple(value for _, value in [*streams, *ports])
         value = Value("call", arguments, kind, width, sequence, name=name, call=call, place=node.place)
+        if kind == "scores" and first:
+            value.keys = first.keys if first.kind == "scores" else first.sequence
+        check_scores(value)
         if node.label and found is None:
             table[key] = (name, call, record.family)
         self.add(scope, value)
@@ -483,6 +486,21 @@ class _Shown(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         return self.environment.get(key, f"{{{key}}}")
+
+
+def check_scores(value: Value) -> None:
+    """Raise FormulaError for scores that are added to those of other queries or other keys; one position of no sequence
+    goes with all."""
+    call = value.call
+    assert call is not None
+    for port, given in zip(call.ports, value.args[len(call.streams) :], strict=True):
+        if given.kind != "scores":
+            continue
+        own = value.args[0].sequence, value.args[len(call.streams) - 1].sequence
+        for theirs, mine in zip((given.sequence, given.keys), own, strict=True):
+            if theirs not in ("", mine):
+                said = f"{mine or 'one position'} in {call.name}"
+                raise FormulaError("sequences", given.place or value.place, left=f"{theirs} in {port}=", right=said)
 
 
 def common_sequence(record: WordRecord, streams: Sequence[tuple[str, Value]], place: Place) -> str:
