@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,9 @@ from .model import Model
 from .reading import check_model, import_packages, mentioned, model_folder, read_model, set_threads
 
 if TYPE_CHECKING:
+    from torch import nn
+
+    from ..language.graph import Architecture
     from ..language.model_file import ModelText
     from ..settings import Settings
     from ..training.progress import Progress
@@ -49,6 +53,7 @@ def train(
     config: str | Path | None = None,
     resume: str | Path | None = None,
     init_from: str | Path | None = None,
+    init_stack: str | None = None,
     use: Sequence[str] = (),
     quiet: bool = False,
     **given: Any,
@@ -61,7 +66,9 @@ def train(
     model      a formula, a model file, a folder, or a name of the gallery
     config     a run's configuration (config.yaml of another run): what is given beside it wins
     resume     the folder of a run that goes on; only how long it runs may be changed
-    init_from  a run or model whose weights (and tokenizer) it starts from, for going on with other data
+    init_from  a run or model whose weights (and tokenizer) it starts from, for going on with other data; with another
+               `model`, the stacks, tables and output that agree by names and shapes, while the rest begins anew
+    init_stack the stack of `model` that takes the layers of `init_from`, a model of one stack
     use        packages whose words may be used
     given      `task` (language-modelling unless said); fields of its settings and of TrainingSettings; numbers and
                formulas of the model
@@ -77,20 +84,47 @@ def train(
     given = {**recorded, **given}
     model = model if model is not None else given.pop("model", None)
     init_from = init_from if init_from is not None else given.pop("init_from", None)
+    init_stack = init_stack if init_stack is not None else given.pop("init_stack", None)
     check_use(given.pop("use", []), use)
     task = given.pop("task", TASK)
-    given.pop("model", None)
+    for key in ("model", "init_from", "init_stack"):
+        given.pop(key, None)
+    if init_stack is not None and (init_from is None or model is None):
+        raise InputError(
+            f"--init-stack {init_stack} says into which stack of MODEL the weights of --init-from go: give these two"
+        )
+    other = model is not None
     if model is None:
         if init_from is None:
             raise InputError("no model: give a formula, a model file, a folder or a name of the gallery")
         model = model_folder(init_from)
-    if init_from is not None and given.get("tokenizer", "auto") == "auto":
+    same_tokenizer = init_from is not None and given.get("tokenizer", "auto") == "auto"
+    if init_from is not None and same_tokenizer and "tokenizer" in data_settings(str(task)).model_fields:
         given["tokenizer"] = str(model_folder(init_from))
     source = "" if config is None else str(config)
     text, data, training = resolve(model, given, source, str(task))
-    more = {"init_from": None if init_from is None else str(init_from), "use": list(use)}
+    if init_from is not None and other and same_tokenizer and "vocab" not in text.numbers:
+        # As many rows as the table has that is taken: a task may have used more of them than the tokenizer has.
+        text = read_model(text, {"vocab": check_model(model_folder(init_from), use=use).numbers["vocab"]})
+    more = {"init_from": None if init_from is None else str(init_from), "init_stack": init_stack, "use": list(use)}
     more = {key: value for key, value in more.items() if value}
-    return _run(text, data, training, str(task), use, more, quiet, init_from=init_from)
+    begun = None if init_from is None else partial(_begin, model_folder(init_from), other, init_stack)
+    return _run(text, data, training, str(task), use, more, quiet, begin=begun)
+
+
+def _begin(folder: Path, other: bool, init_stack: str | None, module: nn.Module, architecture: Architecture) -> str:
+    """Give a model its first weights, from a folder; what is said of it. With `other` they may be another model's."""
+    from ..interop.beginning import begin
+    from ..interop.folder import WEIGHTS
+    from ..interop.weights import load_tensors, put_tensors
+
+    path = folder / WEIGHTS
+    tensors = load_tensors(path)
+    if not other:
+        put_tensors(module, tensors, path)
+        return f"{'weights':<12}from {folder}"
+    found = begin(module, [stack.name for stack in architecture.stacks], tensors, path, init_stack)
+    return f"{'weights':<12}from {folder}: {found}"
 
 
 def _resume(folder: Any, model: Any, given: dict[str, Any], use: Sequence[str], quiet: bool) -> Run:
@@ -100,7 +134,8 @@ def _resume(folder: Any, model: Any, given: dict[str, Any], use: Sequence[str], 
     check_use(recorded.pop("use", []), use)
     task = recorded.pop("task", TASK)
     stated = recorded.pop("model", None)
-    recorded.pop("init_from", None)
+    for key in ("init_from", "init_stack"):
+        recorded.pop(key, None)
     if not isinstance(stated, str):
         raise ConfigError("model: the run's configuration does not hold its text", source=str(folder.path))
     recorded["out"] = str(folder.path)
@@ -119,11 +154,9 @@ def _run(
     quiet: bool,
     *,
     resume: bool = False,
-    init_from: str | Path | None = None,
+    begin: Callable[[nn.Module, Architecture], str] | None = None,
 ) -> Run:
     checked = check_model(text, use=use)  # first, before torch is loaded: a mistake in the formula is said at once
-    from ..interop.folder import WEIGHTS
-    from ..interop.weights import load_tensors, put_tensors
     from ..model.hook import check_hooks
     from ..runs.folder import RunFolder
     from ..tasks.base import tasks
@@ -164,14 +197,14 @@ def _run(
     from ..model import build
 
     module = build(architecture, seed=training.seed)
-    if init_from is not None:
-        weights = model_folder(init_from) / WEIGHTS
-        put_tensors(module, load_tensors(weights), weights)
+    weights = "" if begin is None else begin(module, architecture)
     shown = Progress(task.unit, quiet=quiet)
     tell(shown, architecture, stated, task)
+    if weights:
+        shown.say(weights)
     config = {**data.plain(), **more}
     result = run_training(
-        task, module, training, training.out, resume=resume, config=config, progress=shown, fresh=init_from is None
+        task, module, training, training.out, resume=resume, config=config, progress=shown, fresh=begin is None
     )
     return Run(result, Model._in(result.folder / "last", architecture, result.model))
 
@@ -231,7 +264,7 @@ def resolve(
         text = model if isinstance(model, ModelText) else read_model(model)
     groups = (data_settings(task), TrainingSettings)
     settings = {name for group in groups for name in group.model_fields}
-    keys = {*FREE_NUMBERS, *HOOKS, *STACK_KEYS, "output", "name", "dropout", *text.numbers}
+    keys = {*FREE_NUMBERS, *HOOKS, *STACK_KEYS, "output", "name", "dropout", "family", *text.numbers}
     mistakes: list[str] = []
     close: list[str] = []
     for key in given:

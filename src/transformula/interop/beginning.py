@@ -1,0 +1,142 @@
+"""Weights of one model as the beginning of another: whole parts that agree are taken, all else begins anew.
+
+The parts of a model are its stacks, by their names, its output, and each label of the whole model, such as `words`, the
+table that an encoder, a decoder and the output share. A part agrees where its tensors have the same names and shapes
+on both sides. It is taken whole or not at all, so that no layer stands between others with which it was not trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import CheckpointError, did_you_mean, nearest
+from .weights import model_tensors
+
+SECTIONS = ("before", "layers", "after")
+"""With what names of tensors begin that belong to a stack without a name."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """How a model begins. `str` is a line of text.
+
+    taken  parts with weights of another
+    anew   parts with initial values, and why, where the other model has such a part at all
+    """
+
+    taken: tuple[str, ...]
+    anew: Mapping[str, str]
+
+    def __str__(self) -> str:
+        said = f"begins with {', '.join(map(titled, self.taken))}"
+        return f"{said}; anew: {reasons(self.anew)}" if self.anew else said
+
+
+def begin(
+    model: nn.Module, stacks: Sequence[str], tensors: Mapping[str, Tensor], path: Path | str, into: str | None = None
+) -> Begun:
+    """Give a model the parts of another that agree with its own.
+
+    stacks   the names of the model's stacks; that of the only one may be ""
+    tensors  the other model's, read from `path`
+    into     the stack that takes that of a model of one stack. All tensors of the latter must have their place there;
+             what the stack has beside them, such as attention over a memory, begins anew
+
+    Raises CheckpointError, with the nearest names, where nothing agrees or there is no such stack; then nothing is
+    changed.
+    """
+    own = model_tensors(model)
+    beside: list[str] = []
+    if into is not None:
+        tensors = placed(own, stacks, tensors, path, into)
+        beside = [name for name in own if name.startswith(f"{into}.") and name not in tensors]
+    mine, given = parts(name for name in own if name not in beside), parts(tensors)
+    found = {part: difference(own, tensors, names, given.get(part, [])) for part, names in mine.items()}
+    taken = tuple(part for part, why in found.items() if why is None)
+    anew = {part: why for part, why in found.items() if why is not None}
+    if not taken:
+        raise CheckpointError(
+            f"{path}: no part of the model agrees with these weights by names and shapes: {reasons(anew)}."
+            f" They are those of: {', '.join(map(titled, given))}",
+            near=[near for part in anew for near in nearest(part, given, 1)],
+        )
+    with torch.no_grad():
+        for name in (name for part in taken for name in given[part]):
+            own[name].copy_(tensors[name])
+    if beside:
+        anew[f"{beside[0]} and the like in {into}"] = f"{len(beside)} tensors"
+    return Begun(taken, anew)
+
+
+def placed(
+    own: Mapping[str, Tensor], stacks: Sequence[str], tensors: Mapping[str, Tensor], path: Path | str, into: str
+) -> dict[str, Tensor]:
+    """The tensors of a model of one stack, under the names that they have in the stack `into`."""
+    option = f"--init-stack {into}"
+    named = [name for name in stacks if name]
+    if into not in named:
+        known = f"its stacks: {', '.join(named)}" if named else "it has one stack, without a name: leave the option out"
+        near = nearest(into, named)
+        raise CheckpointError(f"{option}: the model has no such stack;{did_you_mean(near)} {known}", near=near)
+    inside = {name: f"{into}.{name}" for name in tensors if name.partition(".")[0] in SECTIONS}
+    if not inside:
+        raise CheckpointError(
+            f"{option}: the weights of {path} are those of several stacks; leave the option out: stacks of the same"
+            " names are taken"
+        )
+    for there, here in inside.items():
+        if here not in own:
+            near = nearest(here, [name for name in own if name.startswith(f"{into}.")], 1)
+            raise CheckpointError(
+                f"{option}: {path} holds {there}, and the stack has no {here};{did_you_mean(near)} expected a stack"
+                " of the same layers, or with more in each",
+                near=near,
+            )
+        if own[here].shape != tensors[there].shape:
+            raise CheckpointError(
+                f"{option}: {there} of {path} has the shape {tuple(tensors[there].shape)}, and {here} of the model"
+                f" {tuple(own[here].shape)}; give the model the numbers of that one, which its model.yaml says"
+            )
+    return {inside.get(name, name): tensor for name, tensor in tensors.items()}
+
+
+def parts(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names of tensors by the part of the model to which they belong; "" is the only stack."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        first = name.partition(".")[0]
+        found.setdefault("" if first in SECTIONS else first, []).append(name)
+    return found
+
+
+def difference(
+    own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], mine: Sequence[str], given: Sequence[str]
+) -> str | None:
+    """Why a part does not agree, by its first tensor that differs; None where it does, "" where the other has none."""
+    if not given:
+        return ""
+    for name in mine:
+        if name not in tensors:
+            near = nearest(name, given, 1)
+            return f"{name} is not among the weights" + (f", {near[0]} is" if near else "")
+        if own[name].shape != tensors[name].shape:
+            return f"{name} is {tuple(own[name].shape)}, among the weights {tuple(tensors[name].shape)}"
+    for name in given:
+        if name not in own:
+            return f"{name} of the weights has no place"
+    return None
+
+
+def reasons(anew: Mapping[str, str]) -> str:
+    """Parts that begin anew, with the reasons."""
+    return "; ".join(titled(part) + (f" ({why})" if why else "") for part, why in anew.items())
+
+
+def titled(part: str) -> str:
+    """A part, as people call it."""
+    return part or "the stack"

@@ -1,0 +1,139 @@
+"""`train(init_from=...)`: what a model has before its first step, and what is said of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transformula.api.run import train
+from transformula.errors import CheckpointError, InputError
+from transformula.interop.weights import load_tensors, model_tensors
+from transformula.tokenizers.base import load
+
+LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
+SMALL = {"after": "x = norm(x)", "before": "x = embed.words(tokens) + sinusoids(tokens)", "depth": 1, "width": 16,
+         "heads": 2, "context": 24}  # fmt: skip
+BOTH = {**SMALL, "family": "encoder-decoder"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TRANSFORMULA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    lines = [f"{i} and {7 * i % 100} make {i + 7 * i % 100}." for i in range(200)]
+    (folder / "text.jsonl").write_text("".join(f'{{"text": "{line}"}}\n' for line in lines))
+    rows = [f"{i} and {i % 7}\t{i + i % 7}" for i in range(80)]
+    (folder / "rows.tsv").write_text("\n".join(["source\ttarget", *rows]) + "\n")
+    return folder
+
+
+class Stopped(Exception):
+    """Raised where the first step would be."""
+
+
+@pytest.fixture
+def before_the_first_step(monkeypatch):
+    """What `train` was about to train: its tensors, its task, what was said."""
+    seen: dict[str, Any] = {}
+
+    def stop(task, model, *_, progress, config, **__):
+        seen.update(tensors=model_tensors(model), task=task, config=config)
+        raise Stopped
+
+    def begun(*arguments, **given):
+        with pytest.raises(Stopped):
+            train(*arguments, **given)
+        return seen
+
+    monkeypatch.setattr("transformula.training.train", stop)
+    return begun
+
+
+def trained(data: Path, out: Path, **given: Any) -> tuple[Path, dict[str, torch.Tensor]]:
+    text = {"data": str(data / "text.jsonl"), "tokenizer": "characters", "batch": 2}
+    train(LAYER, **text, out=str(out), steps=2, precision="float32", quiet=True, **given)
+    return out, load_tensors(out / "best" / "weights.safetensors")
+
+
+@pytest.fixture(scope="module")
+def repaired(data, tmp_path_factory) -> tuple[Path, dict[str, torch.Tensor]]:
+    return trained(data, tmp_path_factory.mktemp("runs") / "span", task="span", **BOTH)
+
+
+@pytest.fixture(scope="module")
+def language_model(data, tmp_path_factory) -> tuple[Path, dict[str, torch.Tensor]]:
+    return trained(data, tmp_path_factory.mktemp("runs") / "text", **SMALL)
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_from_repairing_to_pairs(data, repaired, before_the_first_step, capsys):
+    out, given = repaired
+    rows = {"data": str(data / "rows.tsv"), "task": "translation", "init_from": str(out)}
+    seen = before_the_first_step(LAYER, **rows, **BOTH)
+    assert seen["tensors"].keys() == given.keys() and any(name.startswith("encoder.") for name in given)
+    assert all(torch.equal(tensor, given[name]) for name, tensor in seen["tensors"].items())
+    assert seen["task"].writing.target.identity == load(out / "best").identity
+    assert seen["task"].numbers["vocab"] == len(given["words.weight"]) > seen["task"].writing.target.vocab
+    assert "begins with words, encoder, decoder" in said(capsys)
+    assert seen["config"]["init_from"] == str(out) and "init_stack" not in seen["config"]
+    # Without a model it is the run's own.
+    assert before_the_first_step(**rows)["tensors"].keys() == given.keys()
+
+
+def test_another_decoder_begins_anew(data, repaired, before_the_first_step, capsys, tmp_path):
+    out, given = repaired
+    text = (out / "best" / "model.yaml").read_text()
+    at = text.index("decoder:")
+    other = tmp_path / "other.yaml"
+    other.write_text(text[:at] + text[at:].replace("mlp(norm(x))", "mlp(norm(x), hidden=48)"))
+    seen = before_the_first_step(str(other), data=str(data / "rows.tsv"), task="translation", init_from=str(out))
+    assert seen["tensors"]["decoder.layers.1.mlp.up.weight"].shape == (48, 16)
+    for name, tensor in seen["tensors"].items():
+        assert name.startswith("decoder.") or torch.equal(tensor, given[name])
+    wanted = "begins with words, encoder; anew: decoder (decoder.layers.1.mlp.up.weight is (48, 16)"
+    assert wanted in said(capsys)
+
+
+def test_a_language_model_becomes_an_encoder(data, language_model, before_the_first_step, capsys):
+    out, given = language_model
+    rows = {"data": str(data / "rows.tsv"), "task": "translation", "init_from": str(out)}
+    seen = before_the_first_step(LAYER, **rows, init_stack="encoder", **BOTH)
+    for name, tensor in given.items():
+        assert torch.equal(seen["tensors"][name if name == "words.weight" else f"encoder.{name}"], tensor)
+    assert "begins with words, encoder; anew: decoder" in said(capsys) and seen["config"]["init_stack"] == "encoder"
+
+
+def test_a_run_that_began_so_goes_on_and_is_repeated(data, language_model, tmp_path, before_the_first_step):
+    rows = {"data": str(data / "rows.tsv"), "task": "translation", "quiet": True, "precision": "float32"}
+    with pytest.MonkeyPatch.context() as real:
+        from transformula.training.start import train as run
+
+        real.setattr("transformula.training.train", run)
+        out = tmp_path / "rows"
+        train(LAYER, **rows, **BOTH, init_from=language_model[0], init_stack="encoder", steps=2, out=str(out))
+        assert train(resume=out, steps=3, quiet=True).result.steps == 3
+    seen = before_the_first_step(config=out)
+    assert seen["config"]["init_stack"] == "encoder"
+    assert torch.equal(seen["tensors"]["encoder.after.norm.weight"], language_model[1]["after.norm.weight"])
+
+
+def test_what_is_refused(data, language_model, repaired, before_the_first_step):
+    rows = {"data": str(data / "rows.tsv"), "task": "translation"}
+    with pytest.raises(InputError, match="--init-stack encoder says into which stack of MODEL .* give these two"):
+        train(LAYER, **rows, **BOTH, init_stack="encoder")
+    with pytest.raises(InputError, match="give these two"):
+        train(**rows, init_from=language_model[0], init_stack="encoder")
+    with pytest.raises(CheckpointError, match="no such stack; did you mean encoder"):
+        train(LAYER, **rows, **BOTH, init_from=language_model[0], init_stack="enkoder")
+    with pytest.raises(CheckpointError, match=r"no part of the model agrees .*words.weight is \(\d+, 8\)"):
+        train(LAYER, **rows, **{**BOTH, "width": 8}, init_from=repaired[0])
