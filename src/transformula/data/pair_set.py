@@ -3,6 +3,7 @@
     python-summaries      a function of the standard library without its docstring -> the docstring's first line
     cldr-dates:en-de      a date as one language writes it -> the same in another
     cldr-numbers:en-de    a number with its unit or currency -> the same in another
+    digits                a picture of one to four digits -> these in words
 
 `read_records` knows them by these names. Adding a set is one file in `pair_sets/`:
 
@@ -15,11 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..registry import Registry
 
-Pair = tuple[str, str, str]
-"""Its place, its source, its target."""
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Pair = tuple[str, "str | Tensor", str]
+"""Its place, its source (a text, or a picture as records hold it), its target."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +45,25 @@ class PairSet:
 
     read     makes its pairs, given what stands after the colon of its name, "" for nothing
     grouped  its places are GROUP:LINE, and a split keeps a group on one side
+    pictures its sources are pictures
     """
 
     read: Callable[[str], Pairs]
     grouped: bool
+    pictures: bool
 
 
 pair_sets: Registry[PairSet] = Registry("built-in pairs", "transformula.data.pair_sets")
 """Sets by name, without what stands after a colon."""
 
 
-def pair_set(name: str, *, grouped: bool = False) -> Callable[[Callable[[str], Pairs]], Callable[[str], Pairs]]:
+def pair_set(
+    name: str, *, grouped: bool = False, pictures: bool = False
+) -> Callable[[Callable[[str], Pairs]], Callable[[str], Pairs]]:
     """Decorator that announces a set of pairs."""
 
     def announce(read: Callable[[str], Pairs]) -> Callable[[str], Pairs]:
-        pair_sets.register(name)(PairSet(read, grouped))
+        pair_sets.register(name)(PairSet(read, grouped, pictures))
         return read
 
     return announce

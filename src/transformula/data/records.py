@@ -318,7 +318,7 @@ def _built_in(name: str, columns: dict[str, str | int] | None, images: tuple[str
     """A set of pairs. What it leaves out is known once it is read."""
     kind, _, variant = name.partition(":")
     _refuse(options, (), f"{name}, which is built in")
-    if images:
+    if images and not pair_sets.get(kind).pictures:
         raise ConfigError(f"images: {name} has none; leave it out")
     left_out: dict[str, int] = {}
 

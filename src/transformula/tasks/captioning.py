@@ -16,7 +16,7 @@ from .scores.report import captioning
 class Captioning(Pairs):
     """A picture to a text. BLEU is the main score; the commonest caption is the baseline."""
 
-    usual = "captions"
+    usual = "digits"
     pictures = True
     usage = "caption RUN PICTURE"
     measures = ("loss", "perplexity", "bleu", "exact_match")
