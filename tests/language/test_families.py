@@ -112,6 +112,23 @@ def test_a_definition_around_a_definition() -> None:
     }
 
 
+def test_an_attention_in_lines_of_the_layer() -> None:
+    """The lines that make queries, keys and values become a definition of two streams."""
+    layer = (
+        "u = norm(x); q = rotary(linear.q(u, width)); k = rotary(linear.k(u, width)); v = linear.v(u, width); "
+        "y = x + linear.o(dot_attention(q, k, v, window=3), width); x = y + mlp(norm(y))"
+    )
+    text = as_decoder(from_formula(layer.replace("; ", "\n")), WORDS)
+    assert {key: value.text.replace("\n", "; ") for key, value in text.words.items()} == {
+        "cross_attend(x, memory)": "u_memory = norm(memory); u = norm(x); q = linear.q(u, width); "
+        "k = linear.k(u_memory, width); v = linear.v(u_memory, width); result = dot_attention(q, k, v)"
+    }
+    assert text.stacks[0].layers["layer"].text.splitlines()[-2:] == [
+        "y = y + linear.o_memory(cross_attend(y, memory), width)",
+        "x = y + mlp(norm(y))",
+    ]
+
+
 def test_lists_of_results_get_a_further_one() -> None:
     """Where layers read what the attentions before them have given, they read it of both, and so does `after`."""
     one = {
@@ -134,7 +151,7 @@ def test_lists_of_results_get_a_further_one() -> None:
         ("x = x + mlp(norm(x))", "no attention"),
         ("x = x + lstm(norm(x))", "no attention"),
         ("a = attention(norm(x + a[layer - 1] if layer > 1 else x)); x = x + mlp(x)", "its layer does not read it"),
-        ("x = x + dot_attention(norm(x), norm(x), norm(x))", "other lines make its keys"),
+        ("k = linear.k(x, width); x = x + dot_attention(norm(x), mix(k[:]), norm(x))", "travel from layer to layer"),
         ("a = attention(norm(x[0])); x = a if layer == 1 else x + a; x = x + mlp(norm(x))", "would lose"),
     ],
 )

@@ -156,11 +156,6 @@ class Book:
 
     def word_over(self, call: Call, memory: Node) -> Call:
         """A call of a word over a memory."""
-        if call.word == "dot_attention":
-            raise Unfit(
-                "`dot_attention` stands in a line of the layer, whose other lines make its keys",
-                "put it into a definition, words: attend(x): ..., with its queries, keys and values",
-            )
         if call.word == "attention" and len(call.items) == 2:
             raise Unfit(f"`{spell(call)}` reads another sequence already", "it is a decoder: put an encoder above it")
         if not call.items:
@@ -182,6 +177,21 @@ class Book:
         assert isinstance(inner, Call)
         shared = tuple(o for o in call.options if o.name == "share")
         return dataclasses.replace(inner, label=call.label, options=(*inner.options, *shared))
+
+    def gathered(self, call: Call, lines: Sequence[Line], streams: Sequence[str], memory: Node) -> Call:
+        """A `dot_attention` of a layer's own over a memory: it and the lines of the layer that make its queries, keys
+        and values become a definition.
+
+        streams  what these lines read of the layer
+
+        Raises Unfit.
+        """
+        body = (*lines, made_line(fresh("result", {line.name for line in lines}), call))
+        definition = Definition("attend", tuple(streams), {}, body, False, len(self.definitions), call.place)
+        made = self.cross(definition)
+        self.roles.setdefault(call.label or call.word, made.name)
+        items = tuple(Name(call.place, streams[at]) for at in made.parameters)
+        return Call(call.place, made.name, "", (*items, memory), (), call.head)
 
     # A definition.
 
@@ -211,7 +221,8 @@ class Book:
             found[header] = source
             for added, text in self.added.get(definition.name, []):
                 found[added] = text
-        return found
+        known = {definition.name for definition in self.definitions}
+        return found | {header: text for name in self.added if name not in known for header, text in self.added[name]}
 
 
 class Body:

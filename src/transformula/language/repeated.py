@@ -9,7 +9,9 @@
 What is repeated is all that makes the sublayer: the line with the attention, those before it that make what it reads
 of the stream (norms on the stream too), those after it up to the one that joins its result to the stream. The copy
 reads the stream as the sublayer has left it. Where another sublayer is summed in the same place (a parallel layer), or
-stands between the attention and what joins it, the attention over the memory is one more summand.
+stands between the attention and what joins it, the attention over the memory is one more summand. Where its result is
+read through lists of its history, these get a further list. Lines that make queries, keys and values for a
+`dot_attention` become a definition over the memory.
 
 Labels of the sublayer's own get `_memory`; one that the layer uses elsewhere, too, is shared on purpose and stays.
 """
@@ -23,6 +25,8 @@ from .over_memory import BY_HAND, Book, Unfit
 from .rewrite import spell, sum_of, terms
 from .substitute import calls_in, changed_lines, fresh, made_line, names_in, relabelled, rewritten
 from .syntax import Binary, Call, Index, Line, Name, Node, Tap, walk
+
+TRAVELLING = "keys or values of `{}` travel from layer to layer, which those of a memory do not"
 
 
 def with_memory(lines: Sequence[Line], streams: Collection[str], history: Collection[Index], book: Book) -> list[Line]:
@@ -61,6 +65,7 @@ class Layer:
         self.streams = {*streams, *(line.name for line in lines)}
         self.trunk = self.carried()
         self.history = {node.name for node in history}
+        self.definitions: dict[int, Call] = {}
         self.layers = {node.name for node in history if node.index is not None}
 
     def repeated(self) -> list[Line]:
@@ -160,17 +165,16 @@ class Layer:
                 nodes += walk(self.lines[i].value)
             others = sorted(names & self.trunk - {*self.skips(at), self.lines[at].name})
             if others or any(isinstance(node, Index) for node in nodes):
-                raise Unfit(
-                    f"keys or values of `{spell(call)}` travel from layer to layer, which those of a memory do not",
-                    BY_HAND,
-                )
+                raise Unfit(TRAVELLING.format(spell(call)), BY_HAND)
 
-    def sources(self, names: Collection[str], before: int) -> list[int]:
-        """The lines before `before` that make what these names hold there, in order."""
+    def sources(self, names: Collection[str], before: int, ends: Collection[str] = ()) -> list[int]:
+        """The lines before `before` that make what these names hold there, in order; `ends` are not followed."""
         found: set[int] = set()
         waiting = [(name, before) for name in names]
         while waiting:
             name, limit = waiting.pop()
+            if name in ends:
+                continue
             at = max((i for i in range(limit) if self.lines[i].name == name), default=None)
             if at is not None and at not in found:
                 found.add(at)
@@ -226,7 +230,10 @@ class Layer:
 
         def change(here: Node) -> Node | None:
             if isinstance(here, Call) and id(here) in attending:
-                made = self.book.over(here, Name(here.place, "memory"))
+                memory = Name(here.place, "memory")
+                if here.word == "dot_attention" and self.book.definition(here) is None:
+                    return self.gathered(here, memory)
+                made = self.book.over(here, memory)
                 if made.label:
                     label = self.label_of(made.label)
                     self.book.roles[made.label] = label
@@ -239,6 +246,23 @@ class Layer:
         made = rewritten(node, change)
         own = {c.label for c in calls_in(node) if c.label and id(c) not in attending} - elsewhere
         return relabelled(made, {label: self.label_of(label) for label in own})
+
+    def gathered(self, call: Call, memory: Name) -> Call:
+        """A `dot_attention` over a memory, with what lines of the layer make its queries, keys and values. Raises
+        Unfit."""
+        if id(call) in self.definitions:
+            return self.definitions[id(call)]
+        at = next(i for i, line in enumerate(self.lines) if any(c is call for c in calls_in(line.value)))
+        stream = {*self.skips(at), self.lines[at].name}
+        found = self.sources(names_in(call), at, {*self.trunk, *stream})
+        lines = [self.lines[i] for i in found]
+        values = [*(line.value for line in lines), call]
+        read = {name: None for value in values for name in names_in(value)}
+        streams = [name for name in read if name in self.streams - {line.name for line in lines}]
+        if {*streams} & self.trunk - stream or any(isinstance(n, Index) for value in values for n in walk(value)):
+            raise Unfit(TRAVELLING.format(spell(call)), BY_HAND)
+        made = self.definitions[id(call)] = self.book.gathered(call, lines, streams, memory)
+        return made
 
     def label_of(self, label: str) -> str:
         """The label of the same over a memory."""
@@ -279,9 +303,8 @@ class Layer:
                     dataclasses.replace(node, name=here.get(node.name, node.name)) if isinstance(node, Name) else None
                 )
 
-            value = rewritten(line.value, change)
-            # the calls that attend are found by what they are: after the names, whose change makes other trees
-            value = self.copied(value, [*norms, *group], over=i not in norms)
+            # first the calls, which are found by what they are: changing names makes other trees
+            value = rewritten(self.copied(line.value, [*norms, *group], over=i not in norms), change)
             name = renamed.get(line.name, line.name) if i in norms else again.get(line.name, line.name)
             if any(isinstance(n, Tap) and n.call in self.attending(at) for n in walk(value)):
                 value = relabelled(value, {word: f"cross_{word}" for word in self.attending(at)})
