@@ -16,6 +16,7 @@ import copy
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -110,9 +111,9 @@ def inputs_of(model: nn.Module) -> dict[str, Tensor]:
     return made
 
 
-def alike(model: nn.Module, given: Mapping[str, Tensor], one: Tensor, other: Tensor, what: str) -> None:
-    """Equal up to rounding: as far as rounding is felt in this model, which a change of the weights in the last digits
-    shows. What is no number in one is none in the other, unless numbers grow without bound."""
+def alike(model: nn.Module, given: Mapping[str, Any], one: Tensor, other: Tensor, what: str) -> None:
+    """Equal up to rounding: as far as rounding is felt in this model on what it is given, which changes of all weights
+    in their last digits show. What is no number in one is none in the other, unless numbers grow without bound."""
     assert one.shape == other.shape, f"{what}: {tuple(one.shape)} and {tuple(other.shape)}"
     if not one.numel():
         return
@@ -123,9 +124,9 @@ def alike(model: nn.Module, given: Mapping[str, Tensor], one: Tensor, other: Ten
     off = float(torch.where(known, (one - other).abs(), 0).max())
     if off <= TOLERANCE * max(most, 1e-30):
         return
-    shaken = copy.deepcopy(model)
-    for number, parameter in enumerate(shaken.parameters()):
-        parameter.mul_(1 + 1e-14 * (-1) ** number)
+    shaken, generator = copy.deepcopy(model), torch.Generator().manual_seed(4)
+    for parameter in shaken.parameters():
+        parameter.mul_(1 + 1e-14 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
     moved = model(**given) - shaken(**given)
     felt = float(moved.abs().max())
     assert not felt < 1e-4 * off, f"{what}: differs by {off:.3g}, the largest number is {most:.3g}, rounding {felt:.3g}"
@@ -207,7 +208,8 @@ def padding(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> Non
             whose = lengths.get("tokens" if key in ("types", "document") else key)
             short[key] = value[row : row + 1] if whose is None else value[row : row + 1, : whose[row]]
         one = model(**short)
-        alike(model, given, together[row, : one.shape[1]], one[0], f"row {row} of {lengths} beside the others")
+        padded = {**given, "lengths": lengths}
+        alike(model, padded, together[row, : one.shape[1]], one[0], f"row {row} of {lengths} beside the others")
 
 
 def segments(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None:
@@ -235,7 +237,7 @@ def decoded_beside(model: nn.Module, given: Mapping[str, Tensor]) -> None:
         assert len(str(refusal)) > 20
         return
     made = [model.step(decoding=decoding, **piece(model, given, *ends)) for ends in bounds([2, 1, 3])]
-    alike(model, given, torch.cat(made, 1), together, "decoded beside padded sources")
+    alike(model, {**given, "lengths": lengths}, torch.cat(made, 1), together, "decoded beside padded sources")
 
 
 def again(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> None:
