@@ -48,5 +48,5 @@ def test_options_that_mean_nothing_are_refused(squares):
 
 
 def test_a_name_that_is_nearly_one():
-    with pytest.raises(DataError, match=r"did you mean python-summaries\?.*built in: cldr-dates, cldr-numbers, python"):
+    with pytest.raises(DataError, match=r"did you mean python-summaries\?.*built in: cldr-dates, cldr-numbers, digits"):
         read_records("python-summary")

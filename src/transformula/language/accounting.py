@@ -271,7 +271,7 @@ class Counter:
         for term in terms_of(call.word.saved):
             if term in tensors and tensors[term].kind == "stream":
                 total += names.get(term, value.width) if self.once(tensors[term]) else 0
-            else:
+            elif term != "y" or "y" in names:  # else the result is a coefficient, one for all positions
                 total += evaluate_text(term, names)
         return total
 

@@ -195,7 +195,7 @@ class LanguageModelling(Task):
         return batch.targets.numel()
 
     def steps(self, epochs: float) -> int:
-        return math.ceil(epochs / self.windows.epochs(1))
+        return math.ceil(epochs / self.windows.epochs(1) - 1e-9)
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the whole validation text.
