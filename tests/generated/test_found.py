@@ -172,6 +172,13 @@ layer: |
 """,
     ),
     (
+        "a table of distances of another number of rows was found at the first pass only, without a place",
+        REFUSED,
+        """
+layer: x = x + attention(x, scores=relative(x, linear(learned(9), 8), span=4))
+""",
+    ),
+    (
         "a module shared by a number and another word's of that layer had one name",
         REFUSED,
         """

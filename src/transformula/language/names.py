@@ -61,6 +61,7 @@ class Names:
         self.stack_text = text.stacks[0]
         self.stack_names: set[str] = set()
         self.streams: dict[str, str] = {}
+        self.rows: dict[str, int] = {}
         self.assigned: set[str] = set()
 
     @staticmethod

@@ -67,6 +67,8 @@ class WordRecord:
     value        what the result is: "stream", "coefficient" or "scores"
     width        expression: the result's width
     sequence     "first" (that of the first stream), "own" (a new one), "none"; or an expression that gives one of them
+    rows         expression: how many positions the last stream must have, where it is a table; 0: any. `causal` is
+                 whether the stack is
     equal        streams must have equal widths
     reach        "token", "past" or "all": what of its own sequence a position sees
     back         of reach "past": how many positions back a position sees, as an expression; "" where nothing bounds it
@@ -100,6 +102,7 @@ class WordRecord:
     value: str = "stream"
     width: str = ""
     sequence: str = "first"
+    rows: str = "0"
     equal: bool = False
     reach: str = "token"
     back: str = ""

@@ -163,6 +163,8 @@ class WordCalls(Expressions):
         sequence = common_sequence(record, streams, node.place) if whose == "first" else ""
         if whose == "own":
             sequence = f"{name}.{len(scope.section.values)}.{scope.section.title}"
+            self.rows |= {sequence: resolved["rows"]} if "rows" in resolved else {}
+        self.check_rows(record, name, node, streams, environment)
         kind = record.value
         if record.kind in ("function", "shape", "chance") and first and first.kind in ("coefficient", "scores"):
             kind = first.kind
@@ -176,6 +178,25 @@ class WordCalls(Expressions):
         self.add(scope, value)
         self.remember(node, name, value, scope)
         return value
+
+    def check_rows(
+        self,
+        record: WordRecord,
+        name: str,
+        node: CallNode,
+        streams: Sequence[tuple[str, Value]],
+        environment: _Environment,
+    ) -> None:
+        """A table has as many rows as the word needs, where both are known."""
+        if record.rows == "0":
+            return
+        causal = self.current.causal
+        wanted = expression(record, record.rows, {**environment.names, "causal": causal}, node.place)
+        rows = self.rows.get(streams[-1][1].sequence, wanted)
+        if wanted not in (0, rows):
+            where = "a causal stack" if causal else "a stack that sees the future"
+            detail = f"in {where} it needs a table of {wanted} rows; this one has {rows}"
+            raise FormulaError("check-failed", node.place, word=name, detail=detail)
 
     def take_ports(
         self, record: WordRecord, name: str, options: dict[str, tuple[Any, Place]]

@@ -59,6 +59,7 @@ class Past:
         "not buckets or span > 3 and reach > span": "buckets need a span of 4 at least, and reach= beyond it",
         "buckets or reach == 2 * span": "reach= belongs to buckets=True",
     },
+    rows="span if causal else 2 * span",
     equal=True,
     flops="2 * q * positions",
     state="q if by == 'key' else 0",
