@@ -91,7 +91,7 @@ def test_silent_branches_leave_what_the_text_predicts(name: str) -> None:
 def test_what_is_no_decoder_says_why() -> None:
     reasons = refused("decoder")
     assert all("cannot be a decoder" in why and "\n" in why for why in reasons.values())
-    assert len(reasons) <= 18 and len(decoders()) >= 95, sorted(reasons)
+    assert len(decoders()) >= 99, sorted(reasons)
 
 
 WHOLE = ["vaswani", "vaswani-big", "vaswani-pre", "bart", "pegasus", "t5", "t5v11", "translator"]

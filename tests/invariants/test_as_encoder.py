@@ -77,7 +77,7 @@ def test_of_one_position_it_is_its_causal_text(name: str) -> None:
 def test_what_is_no_encoder_says_why() -> None:
     reasons = refused("encoder")
     assert all("cannot be an encoder" in why and "\n" in why for why in reasons.values())
-    assert len(reasons) <= 8 and len(encoders()) >= 105, sorted(reasons)
+    assert len(encoders()) >= 108, sorted(reasons)
 
 
 @pytest.mark.parametrize("name", [n for n in encoders() if not gallery.load(n).stacks[0].causal])
