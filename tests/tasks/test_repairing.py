@@ -12,6 +12,7 @@ from transformula.data.damage import hide_spans, infill, reorder, sentence_ends
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.model import build
 from transformula.tasks.base import tasks
+from transformula.tasks.evaluation import Trained
 from transformula.tasks.label_smoothing import IGNORED
 from transformula.tokenizers.base import load, tokenizers
 
@@ -137,6 +138,18 @@ def test_ids_above_the_tokenizers(name, extra, text, tmp_path):
         kind.settings.read({"data": str(rows), "tokenizer": str(tmp_path)}), {"vocab": task.numbers["vocab"]}
     )
     assert later.numbers["vocab"] == task.numbers["vocab"] and later.writing.end == task.end
+
+
+def test_a_trained_model_is_scored(text, tmp_path):
+    task = made("span", text)
+    model = model_of(task)
+    task.save(tmp_path)
+    read = check_model(LAYER, {"family": "encoder-decoder", **task.numbers})
+    trained = Trained("here", tmp_path, read, [model], task.numbers, {"data": text, "tokenizer": "characters"})
+    found = tasks.get("span").report(trained, None, {})
+    scores = task.evaluate(model)
+    assert found.data["scores"] == scores and found.data["baselines"] == task.baselines()
+    assert found.data["validation"] == f"{scores['tokens']:,} target tokens"
 
 
 def test_what_is_shown(text):

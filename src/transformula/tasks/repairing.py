@@ -18,7 +18,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -38,6 +38,7 @@ from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from .base import Batch, Progress, Scores, Task
+from .evaluation import Evaluation, Report, Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
 from .language_modelling import CONTEXT, EVALUATED_LOGITS, EVALUATED_TOKENS, standing
 from .writing import device_of, end_of
@@ -213,6 +214,14 @@ class Repairing(Task):
         most = max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"]) // self.numbers["context"])
         for first in range(0, len(self.measured), most):
             yield self.measured[first : first + most]
+
+    @classmethod
+    def report(
+        cls, trained: Trained, data: str | list[str] | None, given: Mapping[str, Any], progress: Progress | None = None
+    ) -> Report:
+        found = super().report(trained, data, given, progress)
+        assert isinstance(found, Evaluation)
+        return replace(found, validation=f"{found.scores['tokens']:,.0f} {cls.unit}")
 
     def baselines(self) -> dict[str, float]:
         """How often each token stands in targets of the training text, as its probability, each counted once more:
