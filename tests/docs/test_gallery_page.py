@@ -20,6 +20,9 @@ import pytest
 
 from tests.docs.blocks import ROOT
 from transformula import gallery
+from transformula.language.analysis import Analysis, analyse
+from transformula.language.check import check
+from transformula.words import vocabulary
 
 EMPTY = {"meta", "input", "br", "img", "link", "rect", "path", "circle", "polygon"}
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -70,6 +73,12 @@ def page(entries: list[gallery.Entry]) -> Iterator[str]:
     finally:
         sys.path.remove(str(ROOT / "docs"))
     yield made
+
+
+@pytest.fixture(scope="module")
+def analyses(entries: list[gallery.Entry]) -> dict[str, Analysis]:
+    """What `explain` finds of each entry, made once for all widths."""
+    return {entry.name: analyse(check(entry.text, vocabulary()), vocabulary()) for entry in entries}
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +213,9 @@ def probed(site: str, width: int, folder: Path) -> dict[str, object]:
     BROWSER is None, reason="needs Chromium, to see the page as a person does: apt-get install chromium"
 )
 @pytest.mark.parametrize("width", [390, 1280])
-def test_in_a_browser(site: str, entries: list[gallery.Entry], width: int, tmp_path: Path) -> None:
+def test_in_a_browser(
+    site: str, entries: list[gallery.Entry], analyses: dict[str, Analysis], width: int, tmp_path: Path
+) -> None:
     found = probed(site, width, tmp_path)
     names = [entry.name for entry in entries]
     assert found["inner"] == width
@@ -218,11 +229,8 @@ def test_in_a_browser(site: str, entries: list[gallery.Entry], width: int, tmp_p
 
     def fitting(**wanted: str) -> set[str]:
         page = importlib.import_module("make_gallery_page")
-        from transformula import explain
-
-        said = {name: explain(name).analysis for name in names}
         read = {"norming": page.norming_of, "verdict": page.verdict_of}
-        return {n for n in names if all(read[key](said[n]) == value for key, value in wanted.items())}
+        return {n for n in names if all(read[key](analyses[n]) == value for key, value in wanted.items())}
 
     assert {"skip-2-dropout", "skip-2-pre-dropout"} <= set(found["words"]) < set(names)  # type: ignore[call-overload]
     assert found["count"] == f"{len(found['words'])} of {len(names)} entries"  # type: ignore[arg-type]
