@@ -22,7 +22,7 @@ what the run was trained on. The options of a run's task are listed by: transfor
 EXAMPLES = [
     "transformula evaluate runs/demo",
     "transformula evaluate runs/demo --data other.txt --json",
-    "transformula evaluate runs/translator --data test.{de,en} --beam 5 --output written.en",
+    "transformula evaluate runs/translator --data 'test.{de,en}' --beam 5 --output written.en",
     "transformula evaluate runs/translator --help",
 ]
 

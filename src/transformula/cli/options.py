@@ -56,6 +56,8 @@ class Parser(argparse.ArgumentParser):
         self.model_options = False
 
     def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments") and "--data" in self._option_string_actions:
+            message += " (a shell takes braces apart: quote them, as in --data 'train.{de,en}')"
         raise InputError(f"{message}; see: {self.prog} --help")
 
     def add_model_options(self) -> None:

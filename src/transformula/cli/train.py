@@ -19,11 +19,11 @@ and the complete configuration. Ctrl-C finishes the step, saves, and says how to
 EXAMPLES = [
     'transformula train "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)" --minutes 4',
     "transformula train model.yaml --data shakespeare.txt --depth 4 --width 128 --heads 4 --context 64 --batch 12",
-    "transformula train translator --task translation --data train.{de,en} --validation val.{de,en} --epochs 10",
+    "transformula train translator --task translation --data 'train.{de,en}' --validation 'val.{de,en}' --epochs 10",
     "transformula train --task translation --help",
     "transformula train --resume runs/first --steps 4000",
     "transformula train --init-from runs/first --data other.txt",
-    "transformula train translator --task translation --data train.{de,en} --init-from runs/span",
+    "transformula train translator --task translation --data 'train.{de,en}' --init-from runs/span",
 ]
 
 

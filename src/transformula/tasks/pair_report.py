@@ -76,7 +76,7 @@ def rows_to_score(
         if lost:
             raise ConfigError([f"{key}: is said of --data, and no rows are named there" for key in lost])
         if rows is None:
-            raise trained.unknown("--data ROWS, for instance test.{de,en}")
+            raise trained.unknown("--data ROWS, for instance 'test.{de,en}'")
         return rows.test, [str(row["target"]) for row in rows.training]
     known = {key: trained.recorded[key] for key in COLUMNS if key in trained.recorded}
     notes: list[str] = []
