@@ -18,6 +18,7 @@ from transformula.language.families import as_encoder_decoder
 from transformula.language.graph import Architecture
 from transformula.language.model_file import ModelText, StackText
 from transformula.language.source import Source
+from transformula.model.init import read_rules
 from transformula.words import vocabulary
 
 WITHOUT_SKIPS = ("no-skip", "stacked-blocks")
@@ -124,3 +125,11 @@ def test_one_table_of_words(name: str) -> None:
         assert name == "albert" and "types" in str(error)
         return
     assert tables(reduced(made)) == {"words"}
+
+
+@pytest.mark.parametrize("name", ["deepnorm", "gpt2", "sub-ln", "t-fixup"])
+def test_initial_values_of_the_new_attention_are_those_of_the_old(name: str) -> None:
+    rules = read_rules(made(small(name, "decoder"), randomly=False))
+    new = {key: value for key, value in rules.items() if ".cross_" in key}
+    assert new and new == {key: rules[key.replace("cross_", "")] for key in new}
+    assert sum("attention" in key and key.startswith("decoder") for key in rules) == 2 * len(new)
