@@ -133,9 +133,9 @@ def test_baselines(name):
 
 def test_what_is_refused():
     read = tasks.get("copy").settings.read
-    with pytest.raises(ConfigError, match="shortest: 3 is more than longest, 2"):
+    with pytest.raises(ConfigError, match="longest: must be at least shortest, which is 3"):
         read({"shortest": 3, "longest": 2})
-    with pytest.raises(ConfigError, match="symbols: rows have up to 30 pairs"):
+    with pytest.raises(ConfigError, match="symbols: rows that measure have up to 30 pairs"):
         tasks.get("recall").settings.read({"longest": 25})
     with pytest.raises(ConfigError, match="unknown key"):
         read({"data": "x.tsv"})

@@ -16,7 +16,7 @@ from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 from torch import nn
 
 from ..data.drawn_rows import DrawnRows
@@ -25,6 +25,7 @@ from ..data.pair_settings import BatchSettings
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.records import Record
 from ..errors import ConfigError
+from ..settings import Settings
 from .base import Progress, Scores
 from .pairs import GREEDY, Pairs, Side
 from .scores.baselines import constant, copy
@@ -40,7 +41,7 @@ FURTHER = 5
 ROWS_BEYOND = 100
 
 
-class GeneratedSettings(BatchSettings):
+class RuleSettings(Settings):
     """Which rows a rule makes."""
 
     shortest: int = Field(1, ge=1, description="shortest length of a row")
@@ -51,17 +52,23 @@ class GeneratedSettings(BatchSettings):
     tokenizer: str = Field(
         "auto", min_length=1, description="auto: a token for each character; or a folder that holds one"
     )
-    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target spread over all tokens")
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.shortest > self.longest:
-            raise ValueError(f"shortest: {self.shortest} is more than longest, {self.longest}")
-        return self
+    @field_validator("longest")
+    @classmethod
+    def _ordered(cls, value: int, info: ValidationInfo) -> int:
+        if value < info.data.get("shortest", 1):
+            raise ValueError(f"must be at least shortest, which is {info.data['shortest']}")
+        return value
+
+
+class GeneratedSettings(BatchSettings, RuleSettings):
+    """The same, and how the rows become batches."""
+
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each target spread over all tokens")
 
 
 class SymbolSettings(GeneratedSettings):
-    """The same, of rows of symbols."""
+    """Of rows of symbols."""
 
     symbols: int = Field(
         26, ge=2, le=len(SYMBOLS), description="different symbols: small letters, then capital ones, then digits"

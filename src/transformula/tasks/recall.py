@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 from string import digits
-from typing import Any, Self
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from ..data.records import Record
 from .base import task
@@ -25,14 +25,16 @@ class RecallSettings(SymbolSettings):
 
     symbols: int = Field(26, ge=2, le=len(LETTERS), description="different keys: small letters, then capital ones")
 
-    @model_validator(mode="after")
-    def _enough(self) -> Self:
-        if self.longest + FURTHER > self.symbols:
+    @field_validator("symbols")
+    @classmethod
+    def _enough(cls, value: int, info: ValidationInfo) -> int:
+        most = info.data.get("longest", 1) + FURTHER
+        if most > value:
             raise ValueError(
-                f"symbols: rows have up to {self.longest + FURTHER} pairs ({FURTHER} more than --longest) of different"
-                f" keys, and there are {self.symbols} keys; take more, or a smaller --longest"
+                f"rows that measure have up to {most} pairs ({FURTHER} more than --longest), all of different keys; take"
+                f" {most} keys, or a smaller --longest"
             )
-        return self
+        return value
 
 
 @task("recall")
