@@ -31,8 +31,8 @@ class RecallSettings(SymbolSettings):
         most = info.data.get("longest", 1) + FURTHER
         if most > value:
             raise ValueError(
-                f"rows that measure have up to {most} pairs ({FURTHER} more than --longest), all of different keys; take"
-                f" {most} keys, or a smaller --longest"
+                f"rows that measure have up to {most} pairs ({FURTHER} more than --longest), all of different keys;"
+                f" take {most} keys, or a smaller --longest"
             )
         return value
 
