@@ -181,6 +181,9 @@ def test_other_rows(work: Path) -> None:
     (work / "rows.tsv").write_text(rows)
     named = {"data": "rows.tsv", "source": "german", "target": "english", "overlap": "keep"}
     assert evaluate("run", **named).data["examples"] == 2  # type: ignore[arg-type]
+    (work / "gaps.tsv").write_text(rows + "3\t\tthree\n")
+    gaps = evaluate("run", **{**named, "data": "gaps.tsv"})  # type: ignore[arg-type]
+    assert gaps.data["examples"] == 2 and "note: data: 2 rows; of others a side is empty" in repr(gaps)
     with pytest.raises(ConfigError, match="source: the rows of rows.tsv have the columns id, german, english"):
         evaluate("run", data="rows.tsv")
     known = {"data": "train.{de,en}"}

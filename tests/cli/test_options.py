@@ -91,3 +91,10 @@ def test_arguments_may_stand_after_options() -> None:
     made.add_settings("things", Sample)
     given = made.parse(["a", "--steps", "3", "b", "c"])
     assert (given["run"], given["prompts"], given.of(Sample)) == ("a", ["b", "c"], {"steps": "3"})
+
+
+def test_braces_that_a_shell_took_apart() -> None:
+    made = Parser("test", "", [])
+    made.add_argument("--data")
+    with pytest.raises(InputError, match=r"unrecognized arguments: a\.en .*quote them"):
+        made.parse(["--data", "a.de", "a.en"])

@@ -44,25 +44,28 @@ class PairReport(Report):
 
     how      the search, in words
     written  what was written for each row
+    notes    what is to be known of the rows
     """
 
     scores: ScoreReport
     examples: Any
     how: str
     written: Sequence[str]
+    notes: Sequence[str] = ()
 
     @property
     def data(self) -> dict[str, Any]:
-        return {**self.scores.data, "search": self.how, "examples_shown": self.examples.data}
+        return {**self.scores.data, "search": self.how, "notes": list(self.notes), "examples_shown": self.examples.data}
 
     def __repr__(self) -> str:
-        return f"{self.scores}\nsearch: {self.how}\n\n{self.examples}"
+        notes = "".join(f"\nnote: {note}" for note in self.notes)
+        return f"{self.scores}\nsearch: {self.how}{notes}\n\n{self.examples}"
 
 
 def rows_to_score(
     task: type[Pairs], trained: Trained, data: Rows, given: Mapping[str, Any]
-) -> tuple[Sequence[Record], Sequence[str]]:
-    """The rows to be scored, and the targets that were learned from, as far as the run is known.
+) -> tuple[Sequence[Record], Sequence[str], list[str]]:
+    """The rows to be scored, the targets that were learned from, as far as the run is known, and notes on the rows.
 
     Raises InputError: a model alone, and no rows named; columns of rows that are not named. DataError: rows of `data`
     that were learned from.
@@ -77,18 +80,20 @@ def rows_to_score(
             raise ConfigError([f"{key}: is said of --data, and no rows are named there" for key in lost])
         if rows is None:
             raise trained.unknown("--data ROWS, for instance 'test.{de,en}'")
-        return rows.test, [str(row["target"]) for row in rows.training]
+        split = "test" if trained.recorded.get("test") else "validation"
+        notes = [note for note in rows.notes if note.startswith(f"{split}: ")]
+        return rows.test, [str(row["target"]) for row in rows.training], notes
     known = {key: trained.recorded[key] for key in COLUMNS if key in trained.recorded}
-    notes: list[str] = []
+    notes = []
     records = read_rows(data, PairSettings.read({**known, **typed}), task.pictures, "data", notes)
     if rows is None:
-        return records, []
+        return records, [], notes
     overlap = find_overlap(rows.training, records, "--data", ("source", "target"))
     if overlap.rows and PairEvaluation.read(given).overlap == "refuse":
         raise DataError(
             f"{overlap}\nscores on rows that were learned from say nothing; if that is meant: --overlap keep"
         )
-    return records, [str(row["target"]) for row in rows.training]
+    return records, [str(row["target"]) for row in rows.training], notes
 
 
 def scored(
@@ -99,6 +104,7 @@ def scored(
     targets: Sequence[str] = (),
     search: SearchSettings | None = None,
     progress: Callable[[int, int], None] | None = None,
+    notes: Sequence[str] = (),
 ) -> PairReport:
     """Write the targets of rows and score them beside the baselines.
 
@@ -111,7 +117,7 @@ def scored(
     scores = report(task.measure, texts, asked, task.baseline_texts(records, targets))
     shown = [s if isinstance(s, str) else row.place for s, row in zip(sources, records, strict=True)]
     examples = best_and_worst(scores.measured[0], texts, asked, shown)
-    return PairReport(scores, examples, how_of(settings, writing, len(models)), texts)
+    return PairReport(scores, examples, how_of(settings, writing, len(models)), texts, notes)
 
 
 def how_of(settings: SearchSettings, writing: Writing, models: int = 1) -> str:

@@ -376,8 +376,8 @@ class Pairs(Task):
             raise ConfigError("n_best: what is scored is the best of each search; leave it out")
         asked = cls.evaluation.read(given)
         search = SearchSettings.read({key: getattr(asked, key) for key in SearchSettings.model_fields})
-        records, targets = rows_to_score(cls, trained, data, given)
-        return scored(cls, trained.modules, Writing.load(trained.folder), records, targets, search, progress)
+        records, targets, notes = rows_to_score(cls, trained, data, given)
+        return scored(cls, trained.modules, Writing.load(trained.folder), records, targets, search, progress, notes)
 
     def preview(self) -> PairsPreview:
         """What the rows hold: printed before training."""
