@@ -1,0 +1,32 @@
+"""The recipes of rules: each is a run's configuration that is accepted as it stands; one of them is trained."""
+
+from pathlib import Path
+
+import pytest
+
+from transformula.api.reading import check_model
+from transformula.api.run import inputs_of, read_config, resolve, train
+from transformula.tasks.base import tasks
+
+FOLDER = Path(__file__).parents[2] / "recipes" / "algorithmic"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_recipe_is_a_run_of_its_task(path):
+    config = read_config(path)
+    name = config.pop("task")
+    assert name == path.stem
+    text, data, _ = resolve(config.pop("model"), config, str(path), name)
+    read = check_model(text)
+    kind = tasks.get(name)
+    kind.check(read)
+    few = data.model_copy(update={"rows": 200, "validation_rows": 20, "test_rows": 20})
+    stated = {key: read.numbers[key] for key in ("vocab", "context") if key in text.numbers}
+    made = kind.make(few, stated, inputs=inputs_of(read))
+    assert made.numbers["vocab"] == made.writing.target.vocab  # no id is left unused
+
+
+@pytest.mark.slow
+def test_keys_are_found_again(tmp_path):
+    run = train(config=FOLDER / "recall.yaml", steps=400, rows=20_000, out=str(tmp_path / "recall"), quiet=True)
+    assert run.scores["exact_match"] > 98
