@@ -40,6 +40,7 @@ ONE, MEMORY, MLP = "x = x + attention(norm(x))", "x = x + attention(norm(x), mem
          "y = y + attention(norm(y), memory); x = y + mlp(norm(y))"),
         ("x = norm(x); y = x + attention(x); x = y + mlp(norm(y))", "x = norm(x); y = x + attention(x); "
          "y = norm(y); y = y + attention(y, memory); x = y + mlp(norm(y))"),
+        (f"x = mix(x[:]); {ONE}; {MLP}", f"x = mix(x[:]); {ONE}; {MEMORY}; {MLP}"),
         # joined in a later line, by gates that have matrices too
         (f"f = attention(norm(x)); g = sigmoid(linear(x, width)); x = g * f + (1 - g) * x; {MLP}",
          "f = attention(norm(x)); g = sigmoid(linear(x, width)); x = g * f + (1 - g) * x; "

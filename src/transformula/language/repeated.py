@@ -113,6 +113,10 @@ class Layer:
         names = names_in(self.lines[at].value, self.book.attends)
         return [name for name in names if name in self.streams and name not in inner]
 
+    def joins(self, line: Line) -> bool:
+        """Whether a line adds to what it sets: `x = x + ...`."""
+        return line.name in names_in(line.value, self.book.attends)
+
     def works(self, at: int) -> bool:
         """Whether a line has a sublayer that does not attend."""
         return any(self.book.works(c) and not self.book.attends(c) for c in calls_in(self.lines[at].value))
@@ -281,7 +285,8 @@ class Layer:
     def copy(self, at: int, last: int) -> list[Line]:
         """The sublayer of line `at`, which joins the stream in line `last`, once more over the memory. Raises Unfit."""
         renamed = self.streams_left(at, last)
-        anchors = {*renamed, *(self.lines[i].name for i in range(at, last + 1) if self.lines[i].name in self.trunk)}
+        streams = {*self.trunk, *(line.name for line in self.lines[at : last + 1] if self.joins(line))}
+        anchors = {*renamed, *(line.name for line in self.lines[at : last + 1] if line.name in streams)}
         norms = [i for i in map(lambda name: self.norm_of(name, at), sorted(anchors)) if i is not None]
         joined = [self.copied(self.lines[i].value, [i]) for i in range(at, last + 1)]
         names = {name for value in joined for name in names_in(value)} - anchors
@@ -290,7 +295,7 @@ class Layer:
             if self.lines[i].name not in anchors and self.reads(i, anchors)
         ]  # fmt: skip
         group = [*before, *range(at, last + 1)]
-        local = {self.lines[i].name for i in group} - {*renamed.values(), *self.trunk}
+        local = {self.lines[i].name for i in group} - {*renamed.values(), *streams}
         again = {name: fresh(f"{name}_memory", self.free()) for name in sorted(local) if self.read_after(name, last)}
         self.streams |= set(again.values())
         made: list[Line] = []
@@ -309,7 +314,7 @@ class Layer:
             if any(isinstance(n, Tap) and n.call in self.attending(at) for n in walk(value)):
                 value = relabelled(value, {word: f"cross_{word}" for word in self.attending(at)})
             made.append(made_line(name, value))
-        left = {*renamed.values(), *self.trunk, *(n for n in local if n in self.history)}
+        left = {*renamed.values(), *streams, *(n for n in local if n in self.history)}
         kept: list[Line] = []
         for line in reversed(made):  # what only the rest of the layer reads is made once
             if line.name in left or not kept or any(line.name in names_in(other.value) for other in kept):
