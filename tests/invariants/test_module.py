@@ -31,15 +31,16 @@ from transformula.words import vocabulary
 
 STRUCTURES = ["pre-norm", "skip-2", "unet", "attention-residuals", "value-residual", "gemma3", "hyper-connections"]
 """Entries that differ in structure: one stream, norms on it, history, lists of history, taps, rotary and windows,
-several streams. In `MORE`, besides wirings: several stacks, shared layers, experts, scores as values and as formulas,
-convolutions and recurrences, images."""
+several streams."""
 
 MORE = [
-    "no-skip", "post-norm", "sandwich", "normformer", "deepnorm", "mix-ln", "residual", "b2t", "hybridnorm", "dyt",
-    "rezero", "highway", "gtrxl", "laurel", "orthogonal", "sandwich-order", "reversible", "dlcl", "denseformer", "gpt2",
-    "mhc", "frac-connections", "mudd", "vaswani", "transparent-attention", "albert", "mixtral", "t5", "mpt", "xlnet",
-    "realformer", "retnet", "conformer", "residual-lstm", "linear-transformer", "vit", "clip",
+    "highway", "gtrxl", "orthogonal", "dyt", "mhc", "mudd", "vaswani", "transparent-attention", "albert", "mixtral",
+    "t5", "mpt", "xlnet", "realformer", "retnet", "conformer", "residual-lstm", "linear-transformer", "vit", "clip",
 ]  # fmt: skip
+"""One of every further structure: gates, dot products, functions for norms, doubly stochastic and dynamic mixtures,
+several stacks and their history, shared layers, experts, scores as values, as formulas, of inputs and carried,
+recurrences, convolutions, images, several outputs. Other entries put the same sums and norms in other places: that they
+are traced whole, forward and backward, is held of every one; kernels are made from what is traced."""
 
 
 @pytest.mark.parametrize("name", gallery.names())
@@ -113,15 +114,19 @@ def test_initial_values_are_finite_and_repeat(name: str) -> None:
         assert finite(model(**single(inputs(name))))
 
 
-def compiled_equals_eager(name: str, backend: str, backward: bool) -> None:
+def compiled_equals_eager(name: str, backend: str, forward: bool = False, backward: bool = False) -> None:
+    """Compiled, without gradients (`forward`) and with them (`backward`), an entry gives what it gives as it is."""
     model, given = built(name, deep=False), inputs(name)
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend=backend)
     try:
-        with torch.no_grad():
-            close(compiled(**given), model(**given))
+        if forward:
+            with torch.no_grad():
+                close(compiled(**given), model(**given))
         if backward:
-            wanted, made = loss_of(model(**given)), loss_of(compiled(**given))
+            expected_output, output = model(**given), compiled(**given)
+            close(output, expected_output)
+            wanted, made = loss_of(expected_output), loss_of(output)
             # of equal streams (layer 1) only how much is read counts, of which the norm that comes next leaves its eps
             named = [(key, p) for key, p in model.named_parameters() if not key.startswith("layers.1.read.")]
             parameters = [p for key, p in named if not without_effect(name, key, model)]
@@ -138,21 +143,25 @@ def compiled_equals_eager(name: str, backend: str, backward: bool) -> None:
 @pytest.mark.parametrize("name", [*STRUCTURES, *MORE])
 def test_compiles_without_breaks(name: str) -> None:
     """One of each structure; all entries, and their gradients, are in the slow set."""
-    compiled_equals_eager(name, "aot_eager", backward=False)
+    compiled_equals_eager(name, "aot_eager", forward=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", gallery.names())
 def test_compiles_without_breaks_backward_too(name: str) -> None:
-    compiled_equals_eager(name, "aot_eager", backward=True)
+    compiled_equals_eager(name, "aot_eager", forward=name not in (*STRUCTURES, *MORE), backward=True)
 
 
-@pytest.mark.parametrize("name", ["pre-norm", "unet", "hyper-connections"])
+EVERY_DAY = ["pre-norm", "unet", "hyper-connections"]
+"""Entries that inductor compiles in the everyday run."""
+
+
+@pytest.mark.parametrize("name", EVERY_DAY)
 def test_inductor(name: str) -> None:
-    compiled_equals_eager(name, "inductor", backward=False)
+    compiled_equals_eager(name, "inductor", forward=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*STRUCTURES, *MORE])
 def test_inductor_backward_too(name: str) -> None:
-    compiled_equals_eager(name, "inductor", backward=True)
+    compiled_equals_eager(name, "inductor", forward=name not in EVERY_DAY, backward=True)
