@@ -135,6 +135,18 @@ def test_learned_positions(work: Path) -> None:
         run.model.write("eins", max_length=100)
 
 
+def test_a_decoder_alone(work: Path) -> None:
+    formula = "x = x + attention(norm(x), rotary=100); x = x + mlp(norm(x))"
+    sizes = {"before": "x = embed.words(tokens)", "after": "x = norm(x)", "depth": 1, "width": 32, "heads": 2}
+    model = translator(work, "alone", formula, steps=3, **sizes).model
+    together = model.write(SOURCES, scores=True, beam=2, max_length=6)
+    alone = [model.write(source, scores=True, beam=2, max_length=6) for source in SOURCES]
+    assert all(near(one, other) for one, other in zip(together, alone, strict=True))
+    assert evaluate("alone", max_length=3, beam=1).data["examples"] == 40
+    with pytest.raises(InputError, match="given `tokens`, and the first model `source`"):
+        translator(work, "joined", steps=1, tokenizer="alone/best").model.write("eins", models=[model])
+
+
 def test_models_that_write_no_targets(work: Path) -> None:
     with pytest.raises(InputError, match="`generate`"):
         Model("pre-norm", depth=1, width=8, heads=1, vocab=9, context=8).write("eins")

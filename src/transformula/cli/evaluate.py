@@ -71,24 +71,25 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def task_asked(arguments: Sequence[str]) -> str:
-    """The task of the run that is named, whose options are asked for; the usual one where none is, or there is none."""
+    """The task of the run that is named, whose options are asked for; the usual one where none is named.
+
+    Raises CheckpointError where no argument is a run.
+    """
     from ..api.run import TASK
 
     before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    before.add_argument("--use", action="append", default=[])
+    for option in ("--use", "--data", "--with", "--output", "--device", "--threads"):
+        before.add_argument(option, action="append", default=[])
     try:
         known, rest = before.parse_known_args([a for a in arguments if a not in ("-h", "--help")])
     except argparse.ArgumentError:
         return TASK  # said in full by the parser that knows all options
+    named = [argument for argument in rest if not argument.startswith("-")]  # the run, and values of its task's options
+    if not named:
+        return TASK
     from ..api.evaluation import task_of
     from ..api.reading import import_packages
 
-    for argument in rest:
-        try:
-            task = task_of(argument) if Path(argument).is_dir() else None
-        except InputError:
-            continue  # a folder of data; or a run that is said to be none by what reads it
-        if task is not None:
-            import_packages(known.use)
-            return task
-    return TASK
+    run = next((argument for argument in named if Path(argument).is_dir()), named[0])
+    import_packages(known.use)
+    return task_of(run) or TASK
