@@ -293,8 +293,11 @@ def read_stated(stated: str, source: str) -> str | ModelText:
     return stated
 
 
-def read_config(path: str | Path) -> dict[str, Any]:
-    """A run's configuration, as keys and values. Raises ConfigError."""
+def read_config(path: str | Path, recipe: bool = False) -> dict[str, Any]:
+    """A run's configuration, as keys and values. Raises ConfigError.
+
+    recipe  with what a recipe claims, which is nothing of a run's
+    """
     import yaml
 
     path = Path(path) / "config.yaml" if Path(path).is_dir() else Path(path)
@@ -313,7 +316,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
     if isinstance(read.get("model"), str):
         read["model"] = read_stated(read["model"], str(path))
     # What a run left empty it derived; it is derived again.
-    return {key: value for key, value in read.items() if value is not None and key != "out"}
+    without = ("out",) if recipe else ("out", "recipe")
+    return {key: value for key, value in read.items() if value is not None and key not in without}
 
 
 def check_use(stated: Any, use: Sequence[str]) -> None:

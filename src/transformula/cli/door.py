@@ -16,6 +16,7 @@ VERBS = {
     "summarise": "write a short text for a text",
     "caption": "write a text for a picture",
     "evaluate": "score a trained model on what its run has held back, or on other data",
+    "reproduce": "train and score as a recipe says, and hold its claim against what is found",
     "explain": "what a formula says: what each line reads, skips, gain, warnings",
     "summary": "shapes, parameters, FLOPs and memory, line by line",
     "gallery": "wirings and whole models by name: list, search, show, draw, diff, the nearest to yours",
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def dispatch(arguments: list[str]) -> int:
     """Find the verb and run it."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(HELP.format(verbs="\n".join(f"  {v:<10} {what}" for v, what in VERBS.items()), codes=EXIT_CODES))
+        print(HELP.format(verbs="\n".join(f"  {v:<11} {what}" for v, what in VERBS.items()), codes=EXIT_CODES))
         return 0 if arguments else 2
     if arguments[0] == "--version":
         from .. import __version__

@@ -1,0 +1,81 @@
+"""Recipes: what they claim, where their data lie, that a run which was begun goes on."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from transformula.api.recipe import files_of, hash_of, is_file, placed, read_recipe, reproduce
+from transformula.errors import ConfigError, DataError
+
+LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "text.txt").write_text("to be or not to be\n" * 60)
+    plain = {
+        "recipe": {
+            "about": "a text that repeats itself", "score": "loss", "at_most": 2.9, "found": [2.5],
+            "data_hash": hash_of({"data": "data/text.txt"}), "evaluate": {"stride": 4},
+        },
+        "model": LAYER, "data": "text.txt", "tokenizer": "characters", "depth": 1, "width": 8, "heads": 2,
+        "context": 8, "steps": 6, "precision": "float32", "batch": 2,
+    }  # fmt: skip
+    path = tmp_path / "again.yaml"
+    path.write_text(yaml.safe_dump(plain))
+    return path
+
+
+def test_a_recipe_is_made_again(recipe: Path) -> None:
+    found = reproduce(recipe, root="data", quiet=True)
+    assert found.folder == Path("runs/again") and found.holds == (found.value <= 2.9)
+    assert "loss of at most 2.9 (found before: 2.5)" in repr(found) and found.data["score"] == found.value
+    again = reproduce(recipe, root="data", quiet=True)
+    assert again.value == found.value and again.folder == found.folder
+    other = reproduce(recipe, root="data", quiet=True, seed=2)
+    assert other.folder == Path("runs/again-seed-2") and other.value != found.value
+
+
+def test_other_data_are_refused_before_training(recipe: Path) -> None:
+    (recipe.parent / "data" / "text.txt").write_text("to be or not\n" * 60)
+    with pytest.raises(DataError, match=r"again\.yaml: the data \(text\.txt\) are not those of the recipe"):
+        reproduce(recipe, root="data", quiet=True)
+    with pytest.raises(DataError, match="say where the data lie: --root"):
+        reproduce(recipe, quiet=True)
+    assert not Path("runs").exists()
+
+
+def test_what_is_no_recipe(recipe: Path) -> None:
+    plain = yaml.safe_load(recipe.read_text())
+    claimed = plain.pop("recipe")
+    recipe.write_text(yaml.safe_dump(plain))
+    with pytest.raises(ConfigError, match="recipe: the key is missing"):
+        read_recipe(recipe)
+    for wrong, said in (
+        ({"at_least": 3}, "give one of them"), ({"at_most": None}, "give one of them"), ({"scor": 1}, "unknown key")
+    ):  # fmt: skip
+        recipe.write_text(yaml.safe_dump({**plain, "recipe": {**claimed, **wrong}}))
+        with pytest.raises(ConfigError, match=said):
+            read_recipe(recipe)
+    recipe.write_text(yaml.safe_dump({**plain, "recipe": {**claimed, "score": "los", "data_hash": None}}))
+    with pytest.raises(ConfigError, match="score: 'los' was not found; did you mean loss"):
+        reproduce(recipe, root="data", quiet=True)
+
+
+def test_names_of_data(tmp_path: Path) -> None:
+    assert [is_file(n) for n in ("train.{de,en}", "a/b", "rows.tsv", "texts/*.md")] == [True] * 4
+    assert not any(is_file(name) for name in ("cldr-dates:en-de", "python-docs", "hub:some/name", "digits"))
+    assert placed(["a.txt", "python-docs"], "root") == ["root/a.txt", "python-docs"]
+    assert list(files_of("x/train.{de,en}")) == [Path("x/train.de"), Path("x/train.en")]
+    for name in ("b.txt", "a.txt"):
+        (tmp_path / name).write_text(name)
+    assert (
+        [p.name for p in files_of(str(tmp_path))]
+        == [p.name for p in files_of(f"{tmp_path}/*.txt")]
+        == ["a.txt", "b.txt"]
+    )
+    one = hash_of({"data": str(tmp_path / "a.txt")})
+    assert one == hash_of({"data": [f"{tmp_path}/a.*"]}) != hash_of({"data": str(tmp_path / "b.txt")})
