@@ -20,12 +20,24 @@ if TYPE_CHECKING:
     from .api.model import explain as explain
     from .api.model import nearest as nearest
     from .api.model import summary as summary
+    from .api.recipe import reproduce as reproduce
     from .api.run import Run as Run
     from .api.run import train as train
     from .errors import TransformulaError as TransformulaError
 
 __version__ = "0.1.0"
-__all__ = ["Model", "Run", "TransformulaError", "evaluate", "explain", "gallery", "nearest", "summary", "train"]
+__all__ = [
+    "Model",
+    "Run",
+    "TransformulaError",
+    "evaluate",
+    "explain",
+    "gallery",
+    "nearest",
+    "reproduce",
+    "summary",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

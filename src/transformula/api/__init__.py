@@ -11,6 +11,7 @@ HOMES = {
     "evaluate": "evaluation",
     "explain": "model",
     "nearest": "model",
+    "reproduce": "recipe",
     "summary": "model",
     "train": "run",
 }
