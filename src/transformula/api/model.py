@@ -66,6 +66,7 @@ class Model:
 
         Model("pre-norm", depth=12, width=768, heads=12)          # from the gallery
         Model("x = x + attention(norm(x))", after="x = norm(x)")  # a formula: the layer
+        Model("post-norm", family="encoder-decoder")              # turned into two stacks; or family="encoder"
         Model.from_file("gpt2.yaml")
         Model.from_folder("runs/first")                           # trained
 
