@@ -30,6 +30,7 @@ MODEL_OPTIONS = {
     "policy": "hook that runs the layers: layerdrop(p=0.2), halt(p)",
     "carry": "how many positions of the segments before are seen in training",
     "schedule": "the model's own learning rate, where --lr-schedule is not given",
+    "family": "what a text of one stack is turned into: encoder, encoder-decoder",
     "depth": "layers",
     "width": "channels of the residual stream",
     "heads": "heads of attention",
