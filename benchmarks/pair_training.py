@@ -165,7 +165,7 @@ def main() -> None:
         return task.units(batch)
 
     def peer_step(step: int) -> int:
-        batch = task._batch(task.training, unordered[step % len(unordered)])
+        batch = task.training.batch(unordered[step % len(unordered)])
         source, tokens, real = batch.inputs["source"], batch.inputs["tokens"], batch.targets >= 0
         lengths = batch.lengths.get("source", torch.full((len(source),), source.shape[1]))
         seen = torch.arange(source.shape[1])[None, None] < lengths[:, None, None]

@@ -244,7 +244,7 @@ def test_several_references(folder: Path) -> None:
     )  # fmt: skip
     record = task.training.records[0]
     assert str(record["source"]).startswith("a b. c d ") and str(record["target"]).startswith("e ")
-    scores = task.score_rows([model_for(task, folder)], task.limited, task.validation.records[:2], ["e", "e"])
+    scores = task.score_rows([model_for(task, folder)], task.limited, task.validation.records[:2], task.training.records)
     assert "nrefs:2" in scores.scores.rows[0].signature
     assert {"lead-1", "constant"} == set(scores.scores.rows[0].baselines)
 
@@ -327,3 +327,11 @@ def test_every_setting_is_read(folder: Path) -> None:
     task.preview()
     assert task.written_rows
     assert READ == set(PairSettings.model_fields)
+
+
+def test_a_side_that_batches_have_not(folder: Path) -> None:
+    made(folder, batch_side="source")
+    for side in ("source", "target"):
+        with pytest.raises(ConfigError, match=f"batch_side: a decoder alone reads {side} and all else as one text"):
+            made(folder, inputs=("tokens",), batch_side=side)
+    made(folder, inputs=("tokens",), batch_side="all")

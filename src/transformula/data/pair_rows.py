@@ -110,6 +110,11 @@ def columns(given: Rows, settings: PairSettings) -> dict[str, str | int]:
     return dict(found)
 
 
+def texts_of(records: Sequence[Record], side: str) -> list[str]:
+    """The texts of one side."""
+    return [str(row[side]) for row in records]
+
+
 def references_of(records: Sequence[Record]) -> list[list[str]]:
     """What a score takes for right: the references of each row, or its target."""
     return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..data.pair_rows import texts_of
 from ..data.records import Record
 from .base import task
 from .pairs import Pairs
@@ -27,5 +28,6 @@ class Captioning(Pairs):
         return captioning(predictions, references)
 
     @classmethod
-    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
+    def baseline_texts(cls, records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
+        targets = texts_of(learned, "target")
         return {"constant": constant(targets, len(records))} if targets else {}

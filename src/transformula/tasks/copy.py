@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from ..data.pair_rows import texts_of
 from ..data.records import Record
 from .base import task
 from .generated_pairs import GeneratedPairs, SymbolSettings
@@ -21,5 +22,6 @@ class Copy(GeneratedPairs):
         return source, source
 
     @classmethod
-    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
+    def baseline_texts(cls, records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
+        targets = texts_of(learned, "target")
         return {"constant": constant(targets, len(records))} if targets else {}

@@ -15,19 +15,19 @@ from random import Random
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 from torch import nn
 
 from ..data.drawn_rows import DrawnRows
-from ..data.pair_rows import PairRows, references_of
+from ..data.pair_rows import PairRows, references_of, texts_of
 from ..data.pair_settings import BatchSettings
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.records import Record
 from ..errors import ConfigError
 from ..settings import Settings
 from .base import Progress, Scores
-from .pairs import GREEDY, Pairs, Side
+from .pair_batches import Side
+from .pairs import GREEDY, Pairs
 from .scores.baselines import constant, copy
 from .scores.measured import Measured, References
 from .scores.report import algorithmic
@@ -85,6 +85,7 @@ class GeneratedPairs(Pairs):
     chosen: Any
     measures = ("loss", "perplexity", "exact_match", "beyond")
     higher = frozenset(("exact_match", "beyond"))
+    shorter = f"say a smaller --longest (rows that are {FURTHER} longer than those learned from are measured, too)"
 
     @classmethod
     @abstractmethod
@@ -149,28 +150,17 @@ class GeneratedPairs(Pairs):
 
     def __init__(self, rows: PairRows, writing: Writing, settings: Any, *others: Any) -> None:
         super().__init__(rows, writing, settings, *others)
-        self.tested = self._encoded(self.drawn(settings).beyond(ROWS_BEYOND, FURTHER))
+        self.tested = Side.of(self.drawn(settings).beyond(ROWS_BEYOND, FURTHER), writing)
+
+    @property
+    def sides(self) -> list[Side]:
+        return [*super().sides, self.tested]
 
     def _learned(self, records: Sequence[Record]) -> Side:
-        return self._encoded(records)
+        return Side.of(records, self.writing)
 
     def _measured(self, records: Sequence[Record]) -> Side:
-        return self._encoded(records)
-
-    def _limit(self, context: Any) -> None:
-        """The number `context` where the model states none: the longest row of all, those beyond among them."""
-        longest = 0
-        for side in (self.training, self.validation, self.tested):
-            assert side.sources is not None
-            both = (side.sources.lengths, side.targets.lengths)
-            each = both[0] + both[1] if self.writing.input == "tokens" else np.maximum(*both)
-            longest = max(longest, int(each.max()))
-        if context is not None and longest > int(context):
-            raise ConfigError(
-                f"context: the model says {context}, and the longest row has {longest} tokens (rows that are {FURTHER}"
-                " longer than those learned from are measured, too); write a larger context, or a smaller --longest"
-            )
-        self.numbers["context"] = longest if context is None else int(context)
+        return Side.of(records, self.writing)
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the validation rows.
@@ -203,8 +193,8 @@ class GeneratedPairs(Pairs):
         return algorithmic(predictions, references)
 
     @classmethod
-    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
-        found = {"copy": copy([str(row["source"]) for row in records])}
+    def baseline_texts(cls, records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
+        found, targets = {"copy": copy(texts_of(records, "source"))}, texts_of(learned, "target")
         return {**found, "constant": constant(targets, len(records))} if targets else found
 
     def describe(self) -> dict[str, Any]:

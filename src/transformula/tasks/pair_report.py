@@ -64,8 +64,8 @@ class PairReport(Report):
 
 def rows_to_score(
     task: type[Pairs], trained: Trained, data: Rows, given: Mapping[str, Any]
-) -> tuple[Sequence[Record], Sequence[str], list[str]]:
-    """The rows to be scored, the targets that were learned from, as far as the run is known, and notes on the rows.
+) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
+    """The rows to be scored, those that were learned from, as far as the run is known, and notes on the rows.
 
     Raises InputError: a model alone, and no rows named; columns of rows that are not named. DataError: rows of `data`
     that were learned from.
@@ -82,7 +82,7 @@ def rows_to_score(
             raise trained.unknown("--data ROWS, for instance 'test.{de,en}'")
         split = "test" if trained.recorded.get("test") else "validation"
         notes = [note for note in rows.notes if note.startswith(f"{split}: ")]
-        return rows.test, [str(row["target"]) for row in rows.training], notes
+        return rows.test, rows.training, notes
     known = {key: trained.recorded[key] for key in COLUMNS if key in trained.recorded}
     notes = []
     records = read_rows(data, PairSettings.read({**known, **typed}), task.pictures, "data", notes)
@@ -93,7 +93,7 @@ def rows_to_score(
         raise DataError(
             f"{overlap}\nscores on rows that were learned from say nothing; if that is meant: --overlap keep"
         )
-    return records, [str(row["target"]) for row in rows.training], notes
+    return records, rows.training, notes
 
 
 def scored(
@@ -101,20 +101,20 @@ def scored(
     models: Sequence[Any],
     writing: Writing,
     records: Sequence[Record],
-    targets: Sequence[str] = (),
+    learned: Sequence[Record] = (),
     search: SearchSettings | None = None,
     progress: Callable[[int, int], None] | None = None,
     notes: Sequence[str] = (),
 ) -> PairReport:
     """Write the targets of rows and score them beside the baselines.
 
-    targets  those that were learned from, for baselines that need them
+    learned  the rows that were learned from, for baselines that need them
     """
     settings = search or SearchSettings()
     sources: list[Value] = [row["source"] for row in records]
     found = writing.write(models, sources, settings, progress=progress)
     texts, asked = [one[0].text for one in found], references_of(records)
-    scores = report(task.measure, texts, asked, task.baseline_texts(records, targets))
+    scores = report(task.measure, texts, asked, task.baseline_texts(records, learned))
     shown = [s if isinstance(s, str) else row.place for s, row in zip(sources, records, strict=True)]
     examples = best_and_worst(scores.measured[0], texts, asked, shown)
     return PairReport(scores, examples, how_of(settings, writing, len(models)), texts, notes)

@@ -13,7 +13,7 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,12 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..data.buckets import Buckets
-from ..data.encoded import Encoded, padded
 from ..data.pair_rows import PairRows, described, fitting, read_pairs, references_of
 from ..data.pair_settings import PairSettings, Rows
 from ..data.pair_tokenizers import pair_tokenizers
-from ..data.pairs import RecordsPreview, preview_records
+from ..data.pairs import preview_records
 from ..data.records import Record, Value
 from ..errors import ConfigError, InputError
 from ..generation.settings import SearchSettings
@@ -35,9 +33,11 @@ from ..language.graph import Architecture
 from .base import Batch, Progress, Scores, Task
 from .evaluation import Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
+from .pair_batches import Side
+from .pair_preview import PairsPreview
 from .pair_report import PairEvaluation, PairReport, rows_to_score, scored
 from .scores.measured import Measured, References
-from .writing import Writing, as_numbers, end_of
+from .writing import Writing
 
 GREEDY = SearchSettings(beam=1, alpha=0.0)
 """How validation rows are written while training."""
@@ -46,23 +46,12 @@ SHOWN = 5
 """Rows that are written to be looked at."""
 
 
-@dataclass(frozen=True)
-class Side:
-    """A split, encoded: sources (none for pictures) and targets with their ends, and its records."""
-
-    records: Sequence[Record]
-    sources: Encoded | None
-    targets: Encoded
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-
 class Pairs(Task):
     """A model learns to write targets for sources.
 
     usual     the built-in rows that are taken where none are named
     pictures  the source is a picture
+    shorter   how rows are made shorter, for an error
 
     rows      what was read
     writing   how the model is asked
@@ -76,6 +65,7 @@ class Pairs(Task):
     measures: ClassVar[tuple[str, ...]] = ("loss", "perplexity")
     usual: ClassVar[str]
     pictures: ClassVar[bool] = False
+    shorter: ClassVar[str] = "limit the rows with --max-source and --max-target"
 
     def __init__(
         self,
@@ -91,7 +81,7 @@ class Pairs(Task):
         self.seed, self.about, self.notes = seed, about, list(rows.notes)
         self.training = self._learned(rows.training)
         self.validation = self._measured(rows.validation)
-        self.buckets = self._buckets(self.training, accumulate, seed, "the training rows")
+        self.buckets = self.training.buckets(settings, accumulate, seed, "the training rows")
 
     @classmethod
     def make(
@@ -123,19 +113,18 @@ class Pairs(Task):
         task._limit(numbers.get("context"))
         return task
 
+    @property
+    def sides(self) -> list[Side]:
+        """All rows that the model reads, in training and in evaluations."""
+        return [self.training, self.validation]
+
     def _limit(self, context: Any) -> None:
         """The number `context` where the model states none: the longest row of all."""
-        alone = self.writing.input == "tokens"
-        longest = 0
-        for side in (self.training, self.validation):
-            each = side.targets.lengths + (side.sources.lengths if alone and side.sources is not None else 0)
-            longest = max(longest, int(each.max()))
-            if not alone and side.sources is not None:
-                longest = max(longest, int(side.sources.lengths.max()))
+        longest = max(side.longest for side in self.sides)
         if context is not None and longest > int(context):
             raise ConfigError(
                 f"context: the model says {context}, and the longest row has {longest} tokens; write a larger context,"
-                " or limit the rows with --max-source and --max-target"
+                f" or {self.shorter}"
             )
         self.numbers["context"] = longest if context is None else int(context)
 
@@ -164,70 +153,24 @@ class Pairs(Task):
 
     def _learned(self, records: Sequence[Record]) -> Side:
         """Training rows, encoded; those that are too long are left out, cut or refused."""
-        side = self._encoded(records)
-        most = {"source": self.chosen.max_source, "target": self.chosen.max_target}
-        lengths = {} if side.sources is None else {"source": side.sources.lengths}
-        lengths["target"] = side.targets.lengths
-        fits, note = fitting(lengths, most, self.chosen.too_long, records, "training")
+        side, chosen = Side.of(records, self.writing), self.chosen
+        most = {"source": chosen.max_source, "target": chosen.max_target}
+        fits, note = fitting(side.lengths, most, chosen.too_long, records, "training")
         if note:
             self.notes.append(note)
-        if self.chosen.too_long == "cut":
-            return self._encoded(records, self.chosen.max_source, self.chosen.max_target)
-        if fits.all():
-            return side
-        return self._encoded([record for record, fit in zip(records, fits, strict=True) if fit])
+        if chosen.too_long == "cut":
+            return Side.of(records, self.writing, chosen.max_source, chosen.max_target)
+        kept = [record for record, fit in zip(records, fits, strict=True) if fit]
+        return side if fits.all() else Side.of(kept, self.writing)
 
     def _measured(self, records: Sequence[Record]) -> Side:
         """Rows that measure: no row is left out and no target is cut, so that scores are those of all the data."""
-        return self._encoded(records, self.chosen.max_source, None)
-
-    def _encoded(self, records: Sequence[Record], source: int | None = None, target: int | None = None) -> Side:
-        writing = self.writing
-        sources = None
-        if not self.pictures:
-            assert writing.source is not None
-            texts = writing.source.encode_many([str(row["source"]) for row in records])
-            sources = Encoded(_ended(texts, end_of(writing.source), source))
-        ids = writing.target.encode_many([str(row["target"]) for row in records])
-        return Side(records, sources, Encoded(_ended(ids, writing.end, target)))
-
-    def _buckets(self, side: Side, accumulate: int, seed: int, name: str, budget: int | None = None) -> Buckets:
-        targets = side.targets.lengths
-        if side.sources is None:
-            lengths = {"target": targets}
-        elif self.writing.input == "tokens":
-            lengths = {"source": side.sources.lengths + targets}
-        else:
-            lengths = {"source": side.sources.lengths, "target": targets}
-        counted = self.chosen.batch_side if self.chosen.batch_side in (*lengths, "longest", "all") else "longest"
-        budget = budget or self.chosen.batch_tokens
-        return Buckets(lengths, budget, counted, self.chosen.batch_counted, accumulate, seed, name)
-
-    def _batch(self, side: Side, rows: np.ndarray) -> Batch:
-        """Rows as tensors: what the model reads, and the target one further."""
-        targets = [side.targets[row] for row in rows]
-        end = self.writing.end
-        if self.writing.input == "tokens":
-            assert side.sources is not None
-            whole = [np.concatenate([side.sources[row], t]) for row, t in zip(rows, targets, strict=True)]
-            asked = padded([one[1:] for one in whole], IGNORED)
-            for place, row in enumerate(rows):
-                asked[place, : len(side.sources[row]) - 1] = IGNORED
-            tokens = [one[:-1] for one in whole]
-            return Batch({"tokens": padded(tokens)}, asked, _lengths({"tokens": tokens}))
-        tokens = [np.concatenate([[end], one[:-1]]) for one in targets]
-        asked = padded(targets, IGNORED)
-        if side.sources is None:
-            images = torch.stack([as_numbers(side.records[row]["source"]) for row in rows])
-            return Batch({"image": images, "tokens": padded(tokens)}, asked, _lengths({"tokens": tokens}))
-        sources = [side.sources[row] for row in rows]
-        given = {"source": padded(sources), "tokens": padded(tokens)}
-        return Batch(given, asked, _lengths({"source": sources, "tokens": tokens}))
+        return Side.of(records, self.writing, self.chosen.max_source)
 
     # What the trainer asks for.
 
     def batch(self, step: int, micro: int = 0) -> Batch:
-        return self._batch(self.training, self.buckets.rows(step, micro))
+        return self.training.batch(self.buckets.rows(step, micro))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return smoothed_cross_entropy(model(**batch.given), batch.targets, self.chosen.label_smoothing)
@@ -277,12 +220,13 @@ class Pairs(Task):
     def _nats(self, model: nn.Module, side: Side, progress: Progress | None, whole: int) -> tuple[float, int]:
         """-log P of all targets, summed; and how many tokens they have."""
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        longest = int(side.targets.lengths.max()) + int(0 if side.sources is None else side.sources.lengths.max())
-        buckets = self._buckets(side, 1, 0, "the rows that measure", max(self.chosen.batch_tokens, longest))
+        # room for the longest row, however long, on all sides together
+        least = sum(int(each.max()) for each in side.read.values())
+        buckets = side.buckets(self.chosen, 1, 0, "the rows that measure", least)
         nats, tokens, done = 0.0, 0, 0
         with torch.no_grad():
             for rows in buckets.epoch():
-                batch = self._batch(side, rows).to(device)
+                batch = side.batch(rows).to(device)
                 logits = model(**batch.given).flatten(0, 1).float()
                 each = F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=IGNORED)
                 nats += float(each.double().sum())
@@ -322,8 +266,8 @@ class Pairs(Task):
         """What scores targets, the headline first."""
 
     @classmethod
-    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
-        """What trivial models write for these rows, by name; `targets` are those that were learned from, if known."""
+    def baseline_texts(cls, records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
+        """What trivial models write for these rows, by name; `learned` are the rows of training, none if not known."""
         return {}
 
     def baselines(self) -> dict[str, float]:
@@ -331,7 +275,7 @@ class Pairs(Task):
             return {}
         records = [self.validation.records[row] for row in self.written_rows]
         asked = references_of(records)
-        texts = self.baseline_texts(records, [str(row["target"]) for row in self.training.records])
+        texts = self.baseline_texts(records, self.training.records)
         return {name: next(iter(self.measure(written, asked))).score for name, written in texts.items()}
 
     def verdict(self, scores: Mapping[str, float]) -> str:
@@ -360,12 +304,12 @@ class Pairs(Task):
         models: Sequence[Any],
         writing: Writing,
         records: Sequence[Record],
-        targets: Sequence[str] = (),
+        learned: Sequence[Record] = (),
         search: SearchSettings | None = None,
         progress: Progress | None = None,
     ) -> PairReport:
         """Write the targets of rows and score them beside the baselines; see `pair_report.scored`."""
-        return scored(cls, models, writing, records, targets, search, progress)
+        return scored(cls, models, writing, records, learned, search, progress)
 
     @classmethod
     def report(
@@ -376,8 +320,8 @@ class Pairs(Task):
             raise ConfigError("n_best: what is scored is the best of each search; leave it out")
         asked = cls.evaluation.read(given)
         search = SearchSettings.read({key: getattr(asked, key) for key in SearchSettings.model_fields})
-        records, targets, notes = rows_to_score(cls, trained, data, given)
-        return scored(cls, trained.modules, Writing.load(trained.folder), records, targets, search, progress, notes)
+        records, learned, notes = rows_to_score(cls, trained, data, given)
+        return scored(cls, trained.modules, Writing.load(trained.folder), records, learned, search, progress, notes)
 
     def preview(self) -> PairsPreview:
         """What the rows hold: printed before training."""
@@ -408,46 +352,6 @@ class Pairs(Task):
             **described(self.chosen),
             **json.loads(json.dumps(self.numbers)),
         }
-
-
-class PairsPreview:
-    """What rows hold and how they are batched: its `repr` is for people, `.data` for programs."""
-
-    def __init__(self, task: Pairs, records: RecordsPreview) -> None:
-        fill = task.buckets.fill()
-        self.records, self.fill, self.task = records, fill, task
-        self.data: dict[str, Any] = {
-            "data": task.rows.name,
-            "training_rows": len(task.training),
-            "validation_rows": len(task.validation),
-            "tokenizer": task.about,
-            "batches": str(fill),
-            **records.data,
-        }
-
-    def __repr__(self) -> str:
-        task, chosen = self.task, self.task.chosen
-        rows = [
-            ("data", f"{task.rows.name}: {len(task.training):,} rows to train, {len(task.validation):,} to validate"),
-            ("tokenizer", task.about),
-            ("batches", f"{chosen.batch_tokens:,} {chosen.batch_counted} tokens ({chosen.batch_side}): {self.fill}"),
-        ]
-        return "\n".join([*(f"{name:<12}{text}" for name, text in rows), repr(self.records)])
-
-
-def _ended(rows: Sequence[np.ndarray], end: int, most: int | None = None) -> list[np.ndarray]:
-    """Each row with its end, cut to `most` tokens."""
-    return [np.append(row if most is None else row[: most - 1], end) for row in rows]
-
-
-def _lengths(rows: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Tensor]:
-    """Real positions by input, where rows differ."""
-    found = {}
-    for name, each in rows.items():
-        sizes = [len(row) for row in each]
-        if min(sizes) < max(sizes):
-            found[name] = torch.tensor(sizes)
-    return found
 
 
 def key_of(measured: Measured) -> str:

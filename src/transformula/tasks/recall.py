@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from ..data.pair_rows import texts_of
 from ..data.records import Record
 from .base import task
 from .generated_pairs import FURTHER, SYMBOLS, GeneratedPairs, SymbolSettings
@@ -55,6 +56,7 @@ class Recall(GeneratedPairs):
         return LETTERS[: settings.symbols] + digits + "?"
 
     @classmethod
-    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
+    def baseline_texts(cls, records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
         found = {"last value": [str(row["source"])[-3] for row in records]}
+        targets = texts_of(learned, "target")
         return {**found, "constant": constant(targets, len(records))} if targets else found

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal
 
 from pydantic import Field
 
+from ..data.pair_rows import texts_of
 from ..data.pair_settings import PairSettings
 from ..data.records import Record
+from ..errors import InputError
 from .base import task
 from .pairs import Pairs
-from .scores.baselines import constant, lead
+from .scores.baselines import constant, function_name, lead
 from .scores.measured import Measured, References
 from .scores.report import summarisation
 
@@ -38,6 +41,9 @@ class Summarisation(Pairs):
         return summarisation(predictions, references)
 
     @classmethod
-    def baseline_texts(cls, records: Sequence[Record], targets: Sequence[str]) -> dict[str, list[str]]:
-        found = {"lead-1": lead([str(row["source"]) for row in records])}
+    def baseline_texts(cls, records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
+        sources, targets = texts_of(records, "source"), texts_of(learned, "target")
+        found = {"lead-1": lead(sources)}
+        with suppress(InputError):  # of texts that are no functions
+            found["function's name"] = function_name(sources)
         return {**found, "constant": constant(targets, len(records))} if targets else found
