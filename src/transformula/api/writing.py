@@ -53,20 +53,25 @@ def write(
 
 def stream(
     model: Model,
-    arriving: Iterable[Sequence[str | Value]],
+    arriving: Iterable[Sequence[str]],
     settings: SearchSettings,
     *,
     prefix: str | None = None,
     modules: Sequence[nn.Module] | None = None,
-) -> Iterator[list[list[Written]]]:
-    """The targets of sources that come in pieces, in order, a piece at a time; later ones are not waited for."""
+) -> Iterator[list[tuple[str, list[Written]]]]:
+    """Sources that come in pieces, each with its targets, in order, a few at a time: later ones are not waited for.
+
+    arriving  texts, or the names of pictures
+    modules   several that write together; by default the model's alone
+    """
     writing = writing_of(model)
     size = FIRST
     for piece in arriving:
         first = 0
         while some := piece[first : first + size]:
             begun = None if prefix is None else [prefix] * len(some)
-            yield writing.write(modules or [model.module], opened(writing, some), settings, prefixes=begun)
+            found = writing.write(modules or [model.module], opened(writing, some), settings, prefixes=begun)
+            yield list(zip(some, found, strict=True))
             first, size = first + size, min(2 * size, MOST)
 
 

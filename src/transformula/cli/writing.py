@@ -53,15 +53,13 @@ def write(verb: str, what: str, examples: Sequence[str], thing: str, arguments: 
     model = Model.from_folder(given["run"], device=given["device"], use=given["use"])
     refuse_other_models(verb, given["run"], model)
     modules = together(model, given["others"], device=given["device"], use=given["use"])
-    named_here: list[str] = []  # sources whose targets are not written yet
     pieces, count = arriving(given, thing)
     show = count is not None and (given["output"] is not None or not sys.stdout.isatty())
     sink = Sink(given["output"])
     number = 0
     with counting(f"{verb}: sources", show) as progress:
-        for found in stream(model, remembered(pieces, named_here), settings, prefix=given["prefix"], modules=modules):
-            sources, named_here[: len(found)] = named_here[: len(found)], []
-            for source, best in zip(sources, found, strict=True):
+        for found in stream(model, pieces, settings, prefix=given["prefix"], modules=modules):
+            for source, best in found:
                 number += 1
                 sink.add(rows(number, source, best, given, thing, settings.n_best > 1))
             sink.flush()
@@ -93,13 +91,6 @@ def refuse_other_models(verb: str, run: str, model: Model) -> None:
     right = verb_of(model.writing)
     if right != verb:
         raise InputError(f"{run}: was trained for {model.writing.task}: transformula {right} {run}")
-
-
-def remembered(pieces: Iterable[list[str]], kept: list[str]) -> Iterator[list[str]]:
-    """The pieces, each noted in `kept` when it is asked for."""
-    for piece in pieces:
-        kept += piece
-        yield piece
 
 
 def arriving(given: Given, thing: str) -> tuple[Iterable[list[str]], int | None]:
