@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..data.buckets import BOTH, LONGEST, Buckets
 from ..data.encoded import Encoded, padded
-from ..data.pair_settings import PairSettings
+from ..data.pair_settings import BatchSettings
 from ..data.records import Record
 from ..errors import ConfigError
 from .base import Batch
@@ -67,7 +67,7 @@ class Side:
         """The most positions of any sequence."""
         return max(int(each.max()) for each in self.read.values())
 
-    def buckets(self, settings: PairSettings, accumulate: int, seed: int, name: str, least: int = 0) -> Buckets:
+    def buckets(self, settings: BatchSettings, accumulate: int, seed: int, name: str, least: int = 0) -> Buckets:
         """Batches of rows of like lengths, as the settings say, of `least` tokens at least.
 
         Raises ConfigError for a side that a batch of these has not.

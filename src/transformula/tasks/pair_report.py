@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -14,13 +14,11 @@ from ..data.pairs import find_overlap
 from ..data.records import Record, Value
 from ..errors import ConfigError, DataError
 from ..generation.settings import SearchSettings
+from ..settings import Settings
 from .evaluation import Report, Trained
 from .scores.examples import best_and_worst
-from .scores.report import ScoreReport, report
+from .scores.report import Measure, ScoreReport, report
 from .writing import Writing
-
-if TYPE_CHECKING:
-    from .pairs import Pairs
 
 
 class PairEvaluation(SearchSettings):
@@ -34,6 +32,9 @@ class PairEvaluation(SearchSettings):
         "refuse", description="rows of --data that were learned from: an error, or scored all the same"
     )
 
+
+Baselines = Callable[[Sequence[Record], Sequence[Record]], Mapping[str, Sequence[str]]]
+"""Rows, and those that were learned from -> what trivial models write for the former, by name."""
 
 COLUMNS = ("source", "target", "references", "join")
 
@@ -63,9 +64,17 @@ class PairReport(Report):
 
 
 def rows_to_score(
-    task: type[Pairs], trained: Trained, data: Rows, given: Mapping[str, Any]
+    read: Callable[[Any], PairRows],
+    kind: type[Settings],
+    pictures: bool,
+    trained: Trained,
+    data: Rows,
+    given: Mapping[str, Any],
 ) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
     """The rows to be scored, those that were learned from, as far as the run is known, and notes on the rows.
+
+    read, kind  the task's rows, from its settings; and these
+    pictures    sources are pictures
 
     Raises InputError: a model alone, and no rows named; columns of rows that are not named. DataError: rows of `data`
     that were learned from.
@@ -73,7 +82,7 @@ def rows_to_score(
     typed = {key: value for key, value in given.items() if key in COLUMNS and value is not None}
     rows: PairRows | None = None
     if trained.recorded:
-        rows = task.read(task.settings.read(trained.settings_of(task.settings)))
+        rows = read(kind.read(trained.settings_of(kind)))
     if data is None:
         lost = [key for key in (*typed, "overlap") if key in given]
         if lost:
@@ -85,7 +94,7 @@ def rows_to_score(
         return rows.test, rows.training, notes
     known = {key: trained.recorded[key] for key in COLUMNS if key in trained.recorded}
     notes = []
-    records = read_rows(data, PairSettings.read({**known, **typed}), task.pictures, "data", notes)
+    records = read_rows(data, PairSettings.read({**known, **typed}), pictures, "data", notes)
     if rows is None:
         return records, [], notes
     overlap = find_overlap(rows.training, records, "--data", ("source", "target"))
@@ -97,7 +106,8 @@ def rows_to_score(
 
 
 def scored(
-    task: type[Pairs],
+    measure: Measure,
+    baselines: Baselines,
     models: Sequence[Any],
     writing: Writing,
     records: Sequence[Record],
@@ -108,13 +118,15 @@ def scored(
 ) -> PairReport:
     """Write the targets of rows and score them beside the baselines.
 
-    learned  the rows that were learned from, for baselines that need them
+    measure    what scores texts, the headline first
+    baselines  what trivial models write for the rows, by name
+    learned    the rows that were learned from, for baselines that need them
     """
     settings = search or SearchSettings()
     sources: list[Value] = [row["source"] for row in records]
     found = writing.write(models, sources, settings, progress=progress)
     texts, asked = [one[0].text for one in found], references_of(records)
-    scores = report(task.measure, texts, asked, task.baseline_texts(records, learned))
+    scores = report(measure, texts, asked, baselines(records, learned))
     shown = [s if isinstance(s, str) else row.place for s, row in zip(sources, records, strict=True)]
     examples = best_and_worst(scores.measured[0], texts, asked, shown)
     return PairReport(scores, examples, how_of(settings, writing, len(models)), texts, notes)

@@ -309,7 +309,7 @@ class Pairs(Task):
         progress: Progress | None = None,
     ) -> PairReport:
         """Write the targets of rows and score them beside the baselines; see `pair_report.scored`."""
-        return scored(cls, models, writing, records, learned, search, progress)
+        return scored(cls.measure, cls.baseline_texts, models, writing, records, learned, search, progress)
 
     @classmethod
     def report(
@@ -320,15 +320,26 @@ class Pairs(Task):
             raise ConfigError("n_best: what is scored is the best of each search; leave it out")
         asked = cls.evaluation.read(given)
         search = SearchSettings.read({key: getattr(asked, key) for key in SearchSettings.model_fields})
-        records, learned, notes = rows_to_score(cls, trained, data, given)
-        return scored(cls, trained.modules, Writing.load(trained.folder), records, learned, search, progress, notes)
+        records, learned, notes = rows_to_score(cls.read, cls.settings, cls.pictures, trained, data, given)
+        writing = Writing.load(trained.folder)
+        return scored(
+            cls.measure, cls.baseline_texts, trained.modules, writing, records, learned, search, progress, notes
+        )
 
     def preview(self) -> PairsPreview:
         """What the rows hold: printed before training."""
         tokenizers = {"target": self.writing.target}
         if self.writing.source is not None:
             tokenizers = {"source": self.writing.source, **tokenizers}
-        return PairsPreview(self, preview_records(self.rows.training, tokenizers, self.notes))
+        return PairsPreview(
+            self.rows.name,
+            len(self.training),
+            len(self.validation),
+            self.about,
+            self.chosen,
+            self.buckets.fill(),
+            preview_records(self.rows.training, tokenizers, self.notes),
+        )
 
     def save(self, folder: Path) -> None:
         self.limited.save(folder)
