@@ -5,7 +5,8 @@ import torch
 
 from transformula.data.held_out import split_records
 from transformula.data.pairs import find_overlap
-from transformula.data.records import Record, read_records
+from transformula.data.record import Record
+from transformula.data.records import read_records
 from transformula.errors import DataError
 
 

@@ -13,7 +13,7 @@ from transformula.data.pairs import (
     unknown_signs,
     without_overlap,
 )
-from transformula.data.records import Record
+from transformula.data.record import Record
 from transformula.errors import ConfigError, DataError
 from transformula.tokenizers.base import tokenizers
 

@@ -13,7 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-from transformula.data.records import lines_of, read_records, record_format
+from transformula.data.lines import lines_of
+from transformula.data.record_format import record_format
+from transformula.data.records import read_records
 from transformula.errors import ConfigError, DataError, MissingExtra
 
 

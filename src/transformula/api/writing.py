@@ -11,7 +11,7 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from ..data.records import Value
+    from ..data.record import Value
     from ..generation.settings import SearchSettings
     from ..tasks.writing import Writing, Written
     from .model import Model

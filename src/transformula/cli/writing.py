@@ -109,8 +109,8 @@ def arriving(given: Given, thing: str) -> tuple[Iterable[list[str]], int | None]
 
 def of_file(path: Path, column: str | None, thing: str) -> list[str]:
     """The sources in a file: its lines, or one column of its rows. Read whole, so that a mistake is seen at once."""
-    from ..data.lines import arriving_lines
-    from ..data.records import columns_of, opened, read_records
+    from ..data.lines import arriving_lines, opened
+    from ..data.records import columns_of, read_records
 
     if is_lines(path):
         with opened(path) as file:
@@ -129,7 +129,7 @@ def of_file(path: Path, column: str | None, thing: str) -> list[str]:
 def is_lines(path: Path) -> bool:
     """Whether a file is read line by line: its name says no format with columns."""
     from ..data.format import extension
-    from ..data.records import record_formats
+    from ..data.record_format import record_formats
 
     return extension(path) not in record_formats
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 
 from ..errors import DataError
-from .records import Record
+from .record import Record
 
 SHARE = 0.05
 """The share of all content that is validation's; as much again is the test's."""

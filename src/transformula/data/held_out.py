@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from ..errors import DataError
 from .pairs import row_digest
-from .records import Record
+from .record import Record
 from .splits import FRACTION
 
 

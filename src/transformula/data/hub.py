@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..errors import DataError
 from ..extras import need
-from .records import Row
+from .record_format import Row
 
 
 def read_hub(name: str) -> Iterator[Row]:

@@ -1,16 +1,90 @@
-"""Lines of UTF-8 in the pieces in which they come: a pipe's first lines are there before its last ones are written."""
+"""Lines of UTF-8: of a file, one by one, or of a pipe, in the pieces in which they come. A line ends at \\n, or at
+\\r\\n, and nowhere else; a byte-order mark is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
-from ..errors import DataError
-from .records import unpacked, whole_line
+from ..errors import DataError, did_you_mean, nearest
 
 PIECE = 1 << 16
 """Bytes that are read at once, at most."""
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """A file of bytes, unpacked where its name ends in .gz. Raises DataError where it cannot be opened."""
+    try:
+        file: Any = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
+    except FileNotFoundError:
+        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = did_you_mean(nearest(path.name, beside))
+        raise DataError(f"there is no such file;{near or ' see its folder'}", path=path) from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", path=path) from None
+    with file:
+        yield cast(BinaryIO, file)
+
+
+def unpacked(read: Callable[[], bytes], path: Path, line: int) -> bytes:
+    """What `read` gives. Raises DataError where a gzip file is cut or damaged."""
+    try:
+        return read()
+    except (EOFError, zlib.error, OSError) as error:
+        raise DataError(
+            f"cannot be read on from here ({error}): the file is cut or damaged; copy it again", path=path, line=line
+        ) from None
+
+
+def whole_line(raw: bytes, number: int, at: int, path: Path) -> str:
+    """The text of a line, without its end and, in the first, without a byte-order mark.
+
+    number, at  of the line from 1, and of its first byte from 0
+
+    Raises DataError where it is no UTF-8.
+    """
+    if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise DataError(f"is in UTF-16; convert it with: iconv -f UTF-16 -t UTF-8 {path.name} > NEW", path=path, line=1)
+    if b"\0" in raw:
+        raise DataError(f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8", path=path, line=number)
+    try:
+        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        start = error.start + (3 if number == 1 and raw.startswith(b"\xef\xbb\xbf") else 0)
+        around = raw[max(0, start - 30) : start + 30].strip().decode("utf-8", "backslashreplace")
+        raise DataError(
+            f"is not UTF-8: byte {at + start} of the file is 0x{raw[start]:02x}; if it is text in another"
+            f" encoding, convert it with: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW: {shown(around)}",
+            path=path,
+            line=number,
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """(number, text) of the lines of a UTF-8 file, read one by one. A line ends at \\n, or at \\r\\n, and nowhere else.
+
+    A byte-order mark is left out. Raises DataError with the line and its bytes where it is no UTF-8.
+    """
+    at = number = 0
+    with opened(path) as file:
+        while raw := unpacked(file.readline, path, number + 1):
+            number += 1
+            yield number, whole_line(raw, number, at, path)
+            at += len(raw)
+    if number == 0:
+        raise DataError("is empty; expected rows", path=path)
+
+
+def shown(text: str, most: int = 100) -> str:
+    """A line as it is shown in an error: signs that do not print are escaped, the end of a long one is left out."""
+    short = repr(text[:most])
+    return short if len(text) <= most else short[:-1] + "..." + short[-1]
 
 
 def arriving_lines(file: BinaryIO, path: Path) -> Iterator[list[str]]:

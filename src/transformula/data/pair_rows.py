@@ -12,7 +12,8 @@ from ..errors import ConfigError, DataError, did_you_mean, nearest
 from .held_out import split_records
 from .pair_settings import PairSettings, Rows
 from .pairs import find_overlap, without_overlap
-from .records import Record, columns_of, read_records
+from .record import Record
+from .records import columns_of, read_records
 from .working import working
 
 APART = "\x1f"

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..errors import ConfigError, DataError, InputError
 from ..tokenizers.base import Tokenizer
-from .records import Record, Value
+from .record import Record, Value
 
 SHOWN = 10
 """Rows of an overlap that are listed."""

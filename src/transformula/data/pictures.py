@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
-from .records import Lazy, Options, lines_of, opened, record_formats, unpacked
+from .lines import lines_of, opened, unpacked
+from .record import Lazy
+from .record_format import Options, record_formats
 
 CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
 """What a file of captions is called in a folder of pictures."""

@@ -7,122 +7,33 @@
     hub:NAME, hub:NAME:SPLIT, hub:NAME:CONFIG:SPLIT   a data set of the Hugging Face hub, streamed
     python-summaries, cldr-dates:en-de             built-in pairs, see `pair_set`
 
-Adding a format of files is one file in `record_formats/`:
-
-    @record_format("rows")
-    def read_rows(path: Path, options: Options) -> Iterator[Row]:
-        for line, text in lines_of(path):
-            yield line, {"text": text}
+Adding a format of files: see `record_format`.
 """
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
-from ..registry import Registry
 from .format import extension, whole_characters
+from .hub import read_hub
+from .lines import lines_of, shown
 from .pair_set import is_pair_set, pair_sets
-
-Value = str | Tensor
-"""What a field holds: a text, or a picture (channels, height, width) uint8."""
-
-Row = tuple[int, Mapping[str, Any]]
-"""Its line (or number), its values by column."""
+from .pictures import captions_of, idx_values, is_idx, picture
+from .record import Lazy, Record, Value
+from .record_format import Options, record_formats
 
 Source = str | Path | Mapping[str, str | Path]
 
 EMPTY = ("drop", "keep", "refuse")
-
-
-@dataclass(frozen=True)
-class Options:
-    """How rows are read. None: as is usual for the format.
-
-    columns   those that are asked for, by name or number; none: all
-    form      the format of a file, by its extension: "tsv"; usual is what the file's name ends in
-    header    the first row of a table names its columns; usual unless columns are asked for by number
-    quoted    fields of a table may stand in quotes; usual in csv, not in tsv
-    join      what a list of texts is joined by, for all fields or by field; usually a list is refused
-    channels  of pictures, 1 or 3; usually as many as a picture has
-    """
-
-    columns: tuple[str | int, ...] = ()
-    form: str | None = None
-    header: bool | None = None
-    quoted: bool | None = None
-    join: str | Mapping[str, str] | None = None
-    channels: int | None = None
-
-
-Reader = Callable[[Path, Options], Iterator[Row]]
-
-
-@dataclass(frozen=True)
-class RecordFormat:
-    """A reader, and which of `Options` mean something to it."""
-
-    read: Reader
-    takes: tuple[str, ...]
-
-
-record_formats: Registry[RecordFormat] = Registry("record format", "transformula.data.record_formats")
-"""Readers by extension, without its dot."""
-
-
-def record_format(name: str, takes: Sequence[str] = ()) -> Callable[[Reader], Reader]:
-    """Decorator that announces a reader for files of an extension."""
-
-    def announce(read: Reader) -> Reader:
-        record_formats.register(name)(RecordFormat(read, tuple(takes)))
-        return read
-
-    return announce
-
-
-class Lazy:
-    """A value that is made when it is asked for, e.g. a picture in a file."""
-
-    def load(self) -> Tensor:
-        """The picture. Raises DataError."""
-        raise NotImplementedError
-
-
-class Record(Mapping[str, Value]):
-    """Fields by name. A picture in a file is read each time it is asked for: a list of records holds only its name.
-
-    place  where it stands: "train.de:12"
-    group  records of one group, if it has a name, stay on one side of a split
-    """
-
-    __slots__ = ("_values", "group", "place")
-
-    def __init__(self, values: Mapping[str, Value | Lazy], place: str = "", group: str = "") -> None:
-        self._values, self.place, self.group = dict(values), place, group
-
-    def __getitem__(self, name: str) -> Value:
-        value = self._values[name]
-        return value.load() if isinstance(value, Lazy) else value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return f"Record({self._values!r}, {self.place!r})"
 
 
 @dataclass
@@ -270,8 +181,6 @@ def _part(
 
         return _Part(name, beside, lambda: _chosen(beside(), columns, images, options, Path()))
     if str(source).startswith("hub:"):
-        from .hub import read_hub
-
         named = str(source)
         _refuse(options, ("join", *(["channels"] if images else [])), named)
 
@@ -282,8 +191,6 @@ def _part(
         return _Part(named, streamed, lambda: _chosen(streamed(), columns, images, options, Path()))
     path = Path(source).expanduser()
     if path.is_dir():
-        from .pictures import captions_of
-
         path, named_image = captions_of(path, columns)
         images = images or ((named_image,) if columns is None or named_image in columns else ())
         if columns is not None and not images:
@@ -354,8 +261,6 @@ def _chosen(
     folder: Path,
 ) -> Iterator[tuple[str, dict[str, Value | Lazy]]]:
     """The fields asked for, as texts and pictures."""
-    from .pictures import picture
-
     for place, row in rows:
         asked = columns if columns is not None else {name: name for name in row}
         values: dict[str, Value | Lazy] = {}
@@ -419,7 +324,6 @@ def _text(value: Any, name: str, place: str, join: str | Mapping[str, str] | Non
 
 def _parallel(files: Mapping[str, Path], options: Options) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Rows of files that lie beside each other: line n of each is row n."""
-    from .pictures import idx_values, is_idx
 
     def values(path: Path) -> Iterator[tuple[int, Any]]:
         return idx_values(path, options.channels) if is_idx(path) else lines_of(path)
@@ -449,74 +353,3 @@ def _unequal(
         path=list(files.values())[at],
         line=number,
     )
-
-
-def shown(text: str, most: int = 100) -> str:
-    """A line as it is shown in an error: signs that do not print are escaped, the end of a long one is left out."""
-    short = repr(text[:most])
-    return short if len(text) <= most else short[:-1] + "..." + short[-1]
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file of bytes, unpacked where its name ends in .gz. Raises DataError where it cannot be opened."""
-    try:
-        file: Any = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
-    except FileNotFoundError:
-        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = did_you_mean(nearest(path.name, beside))
-        raise DataError(f"there is no such file;{near or ' see its folder'}", path=path) from None
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", path=path) from None
-    with file:
-        yield cast(BinaryIO, file)
-
-
-def unpacked(read: Callable[[], bytes], path: Path, line: int) -> bytes:
-    """What `read` gives. Raises DataError where a gzip file is cut or damaged."""
-    try:
-        return read()
-    except (EOFError, zlib.error, OSError) as error:
-        raise DataError(
-            f"cannot be read on from here ({error}): the file is cut or damaged; copy it again", path=path, line=line
-        ) from None
-
-
-def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """(number, text) of the lines of a UTF-8 file, read one by one. A line ends at \\n, or at \\r\\n, and nowhere else.
-
-    A byte-order mark is left out. Raises DataError with the line and its bytes where it is no UTF-8.
-    """
-    at = number = 0
-    with opened(path) as file:
-        while raw := unpacked(file.readline, path, number + 1):
-            number += 1
-            yield number, whole_line(raw, number, at, path)
-            at += len(raw)
-    if number == 0:
-        raise DataError("is empty; expected rows", path=path)
-
-
-def whole_line(raw: bytes, number: int, at: int, path: Path) -> str:
-    """The text of a line, without its end and, in the first, without a byte-order mark.
-
-    number, at  of the line from 1, and of its first byte from 0
-
-    Raises DataError where it is no UTF-8.
-    """
-    if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"is in UTF-16; convert it with: iconv -f UTF-16 -t UTF-8 {path.name} > NEW", path=path, line=1)
-    if b"\0" in raw:
-        raise DataError(f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8", path=path, line=number)
-    try:
-        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        start = error.start + (3 if number == 1 and raw.startswith(b"\xef\xbb\xbf") else 0)
-        around = raw[max(0, start - 30) : start + 30].strip().decode("utf-8", "backslashreplace")
-        raise DataError(
-            f"is not UTF-8: byte {at + start} of the file is 0x{raw[start]:02x}; if it is text in another"
-            f" encoding, convert it with: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW: {shown(around)}",
-            path=path,
-            line=number,
-        ) from None
-    return text.removesuffix("\n").removesuffix("\r")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from ..data.pair_rows import texts_of
-from ..data.records import Record
+from ..data.record import Record
 from .base import task
 from .generated_pairs import GeneratedPairs, SymbolSettings
 from .scores.baselines import constant

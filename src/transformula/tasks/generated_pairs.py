@@ -22,7 +22,7 @@ from ..data.drawn_rows import DrawnRows
 from ..data.pair_rows import PairRows, references_of, texts_of
 from ..data.pair_settings import BatchSettings
 from ..data.pair_tokenizers import pair_tokenizers
-from ..data.records import Record
+from ..data.record import Record
 from ..errors import ConfigError
 from ..settings import Settings
 from .base import Progress, Scores

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..data.buckets import BOTH, LONGEST, Buckets
 from ..data.encoded import Encoded, padded
 from ..data.pair_settings import BatchSettings
-from ..data.records import Record
+from ..data.record import Record
 from ..errors import ConfigError
 from .base import Batch
 from .label_smoothing import IGNORED

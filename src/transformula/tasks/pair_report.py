@@ -11,7 +11,7 @@ from pydantic import Field
 from ..data.pair_rows import PairRows, read_rows, references_of
 from ..data.pair_settings import PairSettings, Rows
 from ..data.pairs import find_overlap
-from ..data.records import Record, Value
+from ..data.record import Record, Value
 from ..errors import ConfigError, DataError
 from ..generation.settings import SearchSettings
 from ..settings import Settings

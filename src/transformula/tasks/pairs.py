@@ -26,7 +26,7 @@ from ..data.pair_rows import PairRows, described, fitting, read_pairs, reference
 from ..data.pair_settings import PairSettings, Rows
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.pairs import preview_records
-from ..data.records import Record, Value
+from ..data.record import Record, Value
 from ..errors import ConfigError, InputError
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, ValidationInfo, field_validator
 
 from ..data.pair_rows import texts_of
-from ..data.records import Record
+from ..data.record import Record
 from .base import task
 from .generated_pairs import FURTHER, SYMBOLS, GeneratedPairs, SymbolSettings
 from .scores.baselines import constant

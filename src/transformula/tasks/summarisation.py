@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ..data.pair_rows import texts_of
 from ..data.pair_settings import PairSettings
-from ..data.records import Record
+from ..data.record import Record
 from ..errors import InputError
 from .base import task
 from .pairs import Pairs

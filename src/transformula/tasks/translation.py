@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..data.pair_rows import texts_of
-from ..data.records import Record
+from ..data.record import Record
 from .base import task
 from .pairs import Pairs
 from .scores.baselines import copy, word_by_word

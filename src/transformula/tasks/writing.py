@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..data.records import Value, shown
+from ..data.lines import shown
+from ..data.record import Value
 from ..errors import CheckpointError, InputError
 from ..generation.beam import Hypothesis, search
 from ..generation.settings import SearchSettings

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ...errors import DataError
 from ..formats.json_rows import parsed
-from ..records import Options, Row, lines_of, record_format, shown
+from ..lines import lines_of, shown
+from ..record_format import Options, Row, record_format
 
 
 @record_format("jsonl", takes=("join",))

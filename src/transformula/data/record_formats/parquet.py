@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...extras import need
-from ..records import Options, Row, opened, record_format
+from ..lines import opened
+from ..record_format import Options, Row, record_format
 
 
 @record_format("parquet", takes=("join",))

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ..records import Options, Row, lines_of, record_format, shown
+from ..lines import lines_of, shown
+from ..record_format import Options, Row, record_format
 
 _LONGEST = 2**31 - 1
 
