@@ -295,10 +295,10 @@ def test_step_by_step(case: dict[str, Any], port: bool) -> None:
 
 def test_inputs_are_kept_a_number_a_position() -> None:
     module, (q, k, v), inputs = core(score="inputs", mask="same"), streams(), given()
-    state = module.start(2, 40, torch.float64, "cpu")
+    state = module.start(2, LENGTH, torch.float64, "cpu")
     module.step(q, k, v, state=state, at=at([0, 0]), **inputs)
     assert sorted(state.inputs) == ["document", "rank"]
-    assert all(kept.shape == (2, 1, 40, 1) and kept.dtype == torch.int64 for kept in state.inputs.values())
+    assert all(kept.shape == (2, 1, LENGTH, 1) and kept.dtype == torch.int64 for kept in state.inputs.values())
     select_rows(state, torch.tensor([1]))
     assert state.inputs["rank"].shape[0] == 1
 

@@ -271,10 +271,10 @@ def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettin
             return
         chosen = torch.tensor([text[1] for s in live for _, text in s.beam], device=device)[:, None]
         if rows != list(range(first)):
-            kept_rows = torch.tensor(rows, device=device)
+            kept_rows = torch.tensor(rows)
             for decoding in decodings:
                 decoding.select(kept_rows)
-            written = None if written is None else written[kept_rows]
+            written = None if written is None else written[kept_rows.to(device)]
         written = None if written is None else torch.cat((written, chosen), 1)
         now = [m.step(chosen, d)[:, -1] for m, d in zip(models, decodings, strict=True)]
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..words.memory import Memory
+from ..words.shared import Shared
 from ..words.word import At, Word
 
 
@@ -19,6 +21,7 @@ class Decoding:
     capacity  the most positions that there is room for
     states    for each section of the model, for each of its calls that look at the past, that call's own state
     fixed     what does not grow and is read at each step: an encoder's result, its real positions
+    shared    which rows stand over the same other sequence since a row was copied; None: each over its own
     """
 
     def __init__(
@@ -34,7 +37,10 @@ class Decoding:
         self.fixed = fixed
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.start: int | None = 0
+        self.shared: Shared | None = None
+        self._sizes = [0] * batch  # `lengths`, where no device need be waited for
         self._longest = 0
+        self._sequences = list(range(batch))
 
     def at(self, tokens: Tensor, new: Tensor | None) -> At:
         """Where a chunk (batch, length) stands. Raises InputError for another batch, and where there is no room."""
@@ -50,30 +56,53 @@ class Decoding:
                     f"this decoding has room for {self.capacity} positions; {real} are wanted: give model.start a "
                     "larger capacity"
                 )
-        return At(self.lengths, self.start, None if new is None else new.to(self.lengths.device))
+        new = None if new is None else new.to(self.lengths.device)
+        return At(self.lengths, self.start, new, shared=self.shared)
 
     def advance(self, length: int, new: Tensor | None) -> None:
         """A chunk was decoded: `new` positions of each row are real, or all."""
         if new is None:
             self.lengths = self.lengths + length
+            self._sizes = [size + length for size in self._sizes]
             self._longest += length
             self.start = None if self.start is None else self.start + length
         else:
             self.lengths = self.lengths + new.to(self.lengths.device)
+            self._sizes = [size + more for size, more in zip(self._sizes, new.tolist(), strict=True)]
             self._agree()
 
     def _agree(self) -> None:
-        found = self.lengths.tolist()
-        self._longest = max(found, default=0)
-        self.start = self._longest if len(set(found)) <= 1 else None
+        self._longest = max(self._sizes, default=0)
+        self.start = self._longest if len(set(self._sizes)) <= 1 else None
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows, in this order; one may stand twice. rows (batch,), whole."""
+        """Keep these rows, in this order; one may stand twice. rows (batch,), whole; those of a search are on the host,
+        so that no device need be waited for."""
+        chosen: list[int] = rows.tolist()
         rows = rows.to(self.lengths.device)
         self.lengths = self.lengths[rows]
-        self.fixed = [f[rows] if isinstance(f, Tensor) and f.shape[0] == self.batch else f for f in self.fixed]
-        self.batch = len(rows)
+        self._sizes = [self._sizes[row] for row in chosen]
         self._agree()
+        of_row = [self._sequences[row] for row in chosen]
+        if of_row != self._sequences:  # else each row's other sequence is what it was, whichever row came in its place
+            self.fixed = [f[rows] if isinstance(f, Tensor) and f.shape[0] == self.batch else f for f in self.fixed]
+        self.batch = len(chosen)
+        kept = self._share(of_row)
         for states, modules in zip(self.states, self._modules, strict=True):
             for place, module in enumerate(modules):
-                states[place] = module.reorder(states[place], rows)
+                if not isinstance(states[place], Memory):
+                    states[place] = module.reorder(states[place], rows)
+                elif kept is not None:
+                    states[place] = module.reorder(states[place], kept)
+
+    def _share(self, of_row: list[int]) -> Tensor | None:
+        """Note which sequence each row stands over, by their numbers so far; those that are kept, in their new order,
+        or None where they are as they were."""
+        before = max(self._sequences, default=-1) + 1
+        kept = list(dict.fromkeys(of_row))
+        number = {sequence: place for place, sequence in enumerate(kept)}
+        now = [number[sequence] for sequence in of_row]
+        if now != self._sequences:
+            self._sequences = now
+            self.shared = None if len(kept) == len(now) else Shared(now, self.lengths.device)
+        return None if kept == list(range(before)) else torch.tensor(kept, device=self.lengths.device)

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .core import Cache, Memory, attend, attend_memory, of_one_batch
+from .core import Cache, attend, of_one_batch
+from .memory import Memory, attend_memory, once
 from .rotary import rotate, rotation_tables, turned_channels
 from .scores import Formula, More
 from .word import Affine, At, GeneratorFor, Word, split, word
@@ -304,19 +305,25 @@ class Attention(WithFormulas):
             k = v = x
         elif v is None:
             v = k
+        dropout = self.dropout if self.training else 0
+        made: Tensor | None = None
+        if not self.causal:
+            q = self._one("query", x, at)
+            if state.keys is None:
+                own_k, own_v = self._one("key", once(k, at), None), self._one("value", once(v, at), None, False)
+                state.keep(own_k, own_v, real, at)
+            if not (self.special or self.cap or self.window or taps or scores is not None):
+                return self.output(state.attend(q, at, self.scale, dropout).transpose(1, 2).flatten(2))
+            k, v = state.of_rows(at)
+            q, k, v = of_one_batch(q, k, v)
         given = self.special or scores is not None or real is not None
         more = self.more(scores, real, inputs) if given else None
         common: dict[str, Any] = {"scale": self.scale, "cap": self.cap, "window": self.window, "more": more}
-        common["dropout"] = self.dropout if self.training else 0
+        common["dropout"] = dropout
         if self.causal:
             q, k, v = self._heads(x, k, v, at)
             y, made = state.attend(q, k, v, at, keep_scores="scores" in taps, **common)
         else:
-            q = self._one("query", x, at)
-            if state.keys is None:
-                q, k, v = of_one_batch(q, self._one("key", k, None), self._one("value", v, None, False))
-                state.keys, state.values = k, v
-            k, v = state.keys, state.values
             y, made = attend_memory(q, k, v, at, keep_scores="scores" in taps, **common)
         result = self.output(y.transpose(1, 2).flatten(2))
         return (result, *_chosen(taps, q, k, v, made)) if taps else result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -73,7 +72,8 @@ def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
     if old is None or old.shape[2] < end:
         room = 0 if old is None else old.shape[2]
         # padding of a chunk may stand past the capacity
-        room = max(end, min(capacity, max(2 * room, 64)))
+        # small at first: a search copies all room whenever its hypotheses change places
+        room = max(end, min(capacity, max(2 * room, 16)))
         # zeros: a weight of 0 times what a fresh buffer may hold must be 0
         grown = new.new_zeros(new.shape[0], new.shape[1], room, new.shape[3])
         if old is not None:
@@ -163,38 +163,6 @@ class Cache:
             return _whole(q, k, v, scale), None
         mask = at.mask(length, window, first)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=heads != kv_heads), None
-
-
-class Memory:
-    """Keys and values of another sequence, which decoding does not change: made at the first step and kept. Each
-    (batch, kv_heads, keys, size)."""
-
-    def __init__(self) -> None:
-        self.keys: Tensor | None = None
-        self.values: Tensor | None = None
-
-
-def attend_memory(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    at: At,
-    *,
-    scale: float,
-    cap: float = 0,
-    window: int = 0,
-    dropout: float = 0,
-    softmax: bool = True,
-    keep_scores: bool = False,
-    more: More | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """(result, scores or None) of a chunk's queries over another sequence."""
-    if more is None and not (cap or window or keep_scores) and softmax:
-        return attend(q, k, v, scale=scale, causal=False, dropout=dropout)
-    # keys of another sequence stand at 0, 1, ..., whatever is kept of the queries' own
-    grid = Grid(q.shape[2], k.shape[2], False, window, q.device, replace(at, first=0) if at.first else at)
-    settings: dict[str, Any] = {"scale": scale, "cap": cap, "softmax": softmax, "keep_scores": keep_scores}
-    return attend_more(q, k, v, more or NOTHING, grid, dropout=dropout, **settings)
 
 
 def _last(kept: Tensor | None, keep: int) -> Tensor | None:

@@ -64,6 +64,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName
 from ..language.vocabulary import WordRecord, record_from
+from .shared import Shared
 
 CLASSES: dict[str, type[Word]] = {}
 """The class of every word whose file was imported, by name."""
@@ -118,6 +119,7 @@ class At:
     first     the position of the first key that is kept: 0, but where states are carried across segments
     new       (batch,): how many positions of this chunk are real in each row (the rest, on the right, are padding), or
               None if all are
+    shared    which rows stand over the same other sequence; None: each over its own
 
     The queries of a chunk stand at lengths, lengths + 1, ...; the query at position i sees the keys j <= i. What
     padding writes into a state lies after every real position and is overwritten by the positions that come.
@@ -127,6 +129,7 @@ class At:
     start: int | None = None
     new: Tensor | None = None
     first: int = 0
+    shared: Shared | None = None
 
     @cached_property
     def longest(self) -> int:
