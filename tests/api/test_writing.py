@@ -169,6 +169,8 @@ def test_pictures(work: Path) -> None:
     Image.new("RGB", (16, 8)).save("wide.png")
     with pytest.raises(InputError, match="reads pictures of 3 x 8 x 8 .* has 3 x 8 x 16"):
         model.write("wide.png")
+    with pytest.raises(InputError, match="torch.uint8.; this one is float32 of the shape .3, 8, 8."):
+        model.write(tensor / 255)
     with pytest.raises(DataError, match="no such picture"):
         model.write("pictures/none.png")
     report = evaluate("seeing")

@@ -210,9 +210,14 @@ def positions_of(model: Any, name: str) -> int | None:
 
 
 def as_numbers(picture: Value) -> Tensor:
-    """(channels, height, width), 0 to 255 -> float32 from -1 to 1."""
+    """(channels, height, width) uint8 -> float32 from -1 to 1. Raises InputError for anything else."""
     if not isinstance(picture, Tensor):
         raise InputError("expected a picture, not a text")
+    if picture.dtype != torch.uint8 or picture.dim() != 3:
+        raise InputError(
+            "a picture is a tensor (channels, height, width) of whole numbers from 0 to 255 (torch.uint8); this one is"
+            f" {str(picture.dtype).removeprefix('torch.')} of the shape {tuple(picture.shape)}"
+        )
     return picture.float() / 127.5 - 1
 
 
