@@ -58,6 +58,23 @@ def test_a_beam_of_one_is_greedy(model: Model) -> None:
     assert model.write(SOURCES, beam=1) == [by_hand(model, source) for source in SOURCES]
 
 
+@pytest.mark.parametrize(("penalty", "alpha"), [("gnmt", 0.6), ("average", 1.0)])
+def test_scores_are_those_of_a_whole_pass(model: Model, penalty: str, alpha: float) -> None:
+    writing: Any = model.writing
+    for source in SOURCES:
+        found = model.write(source, scores=True, penalty=penalty, alpha=alpha)
+        ids = writing.target.encode(found.text)
+        assert len(ids) == found.tokens
+        given = {"source": torch.tensor([writing.source.encode(source) + [writing.end]])}
+        with torch.no_grad():
+            logits = model.module(**given, tokens=torch.tensor([[writing.end, *ids]]))[0]
+        asked = torch.tensor([*ids, writing.end])
+        total = float(logits.log_softmax(-1)[torch.arange(len(asked)), asked].sum())
+        length = len(asked)  # the end counts
+        divided = ((5 + length) / 6) ** alpha if penalty == "gnmt" else length**alpha
+        assert [found.log_probability, found.score] == pytest.approx([total, total / divided], abs=1e-4)
+
+
 def test_it_has_learned(model: Model) -> None:
     assert model.write("eins zwei drei") == "one two three"
     assert evaluate("run").data["scores"]["BLEU"]["score"] > 50
