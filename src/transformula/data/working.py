@@ -21,13 +21,24 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def counting(what: str, show: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, if that is a terminal and `show` says so: it is called with (done, in all)."""
+    """A bar on standard error, if that is a terminal and `show` says so: it is called with (done, in all).
+
+    It is drawn from the first call on, so that what is told before has the line to itself.
+    """
     if not show or not sys.stderr.isatty():
         yield lambda done, whole: None
         return
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        bar = shown.add_task(what, total=None)
-        yield lambda done, whole: shown.update(bar, completed=done, total=whole)
+    bar = Progress(console=Console(stderr=True), transient=True)
+    task = bar.add_task(what, total=None)
+
+    def told(done: int, whole: int) -> None:
+        bar.start()
+        bar.update(task, completed=done, total=whole)
+
+    try:
+        yield told
+    finally:
+        bar.stop()
