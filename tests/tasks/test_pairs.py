@@ -244,7 +244,8 @@ def test_several_references(folder: Path) -> None:
     )  # fmt: skip
     record = task.training.records[0]
     assert str(record["source"]).startswith("a b. c d ") and str(record["target"]).startswith("e ")
-    scores = task.score_rows([model_for(task, folder)], task.limited, task.validation.records[:2], task.training.records)
+    model, learned = model_for(task, folder), task.training.records
+    scores = task.score_rows([model], task.limited, task.validation.records[:2], learned)
     assert "nrefs:2" in scores.scores.rows[0].signature
     assert {"lead-1", "constant"} == set(scores.scores.rows[0].baselines)
 
