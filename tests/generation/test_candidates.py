@@ -11,7 +11,7 @@ from transformula.generation.candidates import best_continuations, best_tokens, 
 @pytest.mark.parametrize("vocab", [3, 6, 700, 1024, 5000, 5011])
 @pytest.mark.parametrize("count", [1, 2, 5, 16])
 def test_the_best_tokens_are_those_of_a_stable_sort(vocab: int, count: int) -> None:
-    ranking = torch.randn(4, vocab, generator=torch.Generator().manual_seed(vocab))
+    ranking = torch.randn(20, vocab, generator=torch.Generator().manual_seed(vocab))
     ranking[1, vocab // 2 :] = float("-inf")
     tokens, _ = best_tokens(ranking, count)
     whole = ranking.sort(dim=-1, descending=True, stable=True).indices[:, :count]
@@ -31,6 +31,9 @@ def test_equals_at_the_border_are_told_and_the_rule_takes_the_lowest(vocab: int)
     tokens, _ = best_tokens(ranking, 3, exact=True)
     assert tokens.tolist() == [[2, 5, 0], [1, 4, 7], [0, 1, 2]]
     assert best_tokens(ranking, 1)[0].tolist() == [[2], [1], [0]]
+    many = ranking.repeat(30, 1)
+    many[-1, -1] = 2.0
+    assert best_tokens(many, 1)[0].tolist() == ([[2], [1], [0]] * 30)[:-1] + [[vocab - 1]]
 
 
 def test_equal_sums_go_to_the_higher_slot_and_then_to_the_lower_token() -> None:

@@ -295,8 +295,9 @@ def continuations(
         if any(early):
             ranking = ranking.index_fill(1, stops, float("-inf")) if all(early) else _without(ranking, stops, early)
         if any(late):
-            only = torch.full_like(ranking, float("-inf")).index_copy(1, stops, ranking[:, stops])
-            ranking = torch.where(torch.tensor(late, device=device)[:, None], only, ranking)
+            rows = torch.tensor([row for row, is_late in enumerate(late) if is_late], device=device)
+            only = ranking.new_full((len(rows), ranking.shape[1]), float("-inf"))
+            ranking = ranking.index_copy(0, rows, only.index_copy(1, stops, ranking[rows][:, stops]))
     if written is not None:
         assert settings.block_ngrams is not None
         blocked = repeated(written, settings.block_ngrams, ranking.shape[1]).index_fill(1, stops, False)

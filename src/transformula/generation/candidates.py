@@ -62,7 +62,7 @@ def best_tokens(ranking: Tensor, count: int, exact: bool = False) -> tuple[Tenso
     if exact:
         return ranking.sort(dim=-1, descending=True, stable=True).indices[:, :count], surely
     if count == 1:
-        return ranking.argmax(-1, keepdim=True), surely  # the first of equals
+        return _first_best(ranking), surely
     values, tokens = _top(ranking, min(count + 1, vocab))
     if count < vocab:
         border = values[:, count]
@@ -70,6 +70,21 @@ def best_tokens(ranking: Tensor, count: int, exact: bool = False) -> tuple[Tenso
     tokens, order = tokens[:, :count].sort(dim=-1)
     order = values.gather(1, order).sort(dim=-1, descending=True, stable=True).indices
     return tokens.gather(1, order), surely
+
+
+def _first_best(ranking: Tensor) -> Tensor:
+    """`argmax`, the first of equals, (rows, 1); for many long rows on a CPU through the maxima of blocks."""
+    rows, vocab = ranking.shape
+    whole = vocab // BLOCK * BLOCK
+    if rows < 4 or rows * vocab < BLOCK * SMALL or ranking.device.type != "cpu":
+        return ranking.argmax(-1, keepdim=True)
+    blocks = ranking[:, :whole].view(rows, -1, BLOCK)
+    highest = blocks.amax(-1).max(-1)
+    found = highest.indices * BLOCK + blocks[torch.arange(rows), highest.indices].argmax(-1)
+    if whole < vocab:
+        rest = ranking[:, whole:].max(-1)
+        found = torch.where(rest.values > highest.values, whole + rest.indices, found)
+    return found[:, None]
 
 
 def _top(ranking: Tensor, k: int) -> tuple[Tensor, Tensor]:

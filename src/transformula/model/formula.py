@@ -48,6 +48,16 @@ class Recipe:
         self.functions: list[FunctionType] = []
 
     @cached_property
+    def inputs(self) -> list[str]:
+        """Names of what the model is called with, in order."""
+        return list(plan_of(self.architecture).inputs)
+
+    @cached_property
+    def positions(self) -> dict[str, int | None]:
+        """How many positions of an input are learned, by its name, where that was asked."""
+        return {}
+
+    @cached_property
     def decoding(self) -> Plan:
         """Who reads what in decoding."""
         return plan_of(self.architecture, decoding=True)

@@ -19,7 +19,7 @@ from .formula import Formula
 from .hook import Policy, asked
 from .modules import spots, text_of
 from .sequences import DECODED, made_of, named, positions_learned
-from .whole import given_to, layer_path, leaving, plan_of
+from .whole import given_to, layer_path, leaving
 
 
 class Layer(Formula):
@@ -69,7 +69,7 @@ class Transformer(Formula):
     @property
     def inputs(self) -> list[str]:
         """Names of what the model is called with, in order."""
-        return list(plan_of(self.architecture).inputs)
+        return list(self._recipe.inputs)
 
     @property
     def context_limit(self) -> int | None:
@@ -78,10 +78,13 @@ class Transformer(Formula):
 
     def positions_of(self, name: str) -> int | None:
         """How many positions of an input the model has learned: no more can be read. None where nothing limits it."""
-        sequences = made_of(self.architecture, name)
-        calls = [value for section in self.architecture.sections() for value in section.calls()]
-        limits = [positions_learned(value, sequences) for value in calls]
-        return min((limit for limit in limits if limit is not None), default=None)
+        known: dict[str, int | None] = self._recipe.positions  # a search asks each time
+        if name not in known:
+            sequences = made_of(self.architecture, name)
+            calls = [value for section in self.architecture.sections() for value in section.calls()]
+            limits = [positions_learned(value, sequences) for value in calls]
+            known[name] = min((limit for limit in limits if limit is not None), default=None)
+        return known[name]
 
     @property
     def carry(self) -> int:
