@@ -179,6 +179,50 @@ layer: x = x + attention(x, scores=relative(x, linear(learned(9), 8), span=4))
 """,
     ),
     (
+        "the norm of a coefficient was taken for a stream",
+        REFUSED,
+        """
+layer: x = x + attention(norm(vector(1)))
+""",
+    ),
+    (
+        "an output without a sequence",
+        REFUSED,
+        """
+layer: x = x + mlp(x)
+after: x = norm(vector(1))
+""",
+    ),
+    (
+        "coefficients beside a stream were taken for coefficients",
+        BUILT,
+        """
+layer: x = x + attention(part(join(vector(1), x), 2, 2))
+""",
+    ),
+    (
+        "a batch norm of coefficients",
+        REFUSED,
+        """
+causal: false
+layer: x = x + batchnorm(vector(1)) * mlp(x)
+""",
+    ),
+    (
+        "scores of a coefficient",
+        REFUSED,
+        """
+layer: x = x + attention(x, scores=relative_bias(vector(1)))
+""",
+    ),
+    (
+        "padding of prompts divided by the 0 that a recurrence gave it, and a sum took that in",
+        BUILT,
+        """
+layer: x = x + linear_attention(x / lstm(x)) + attention(x / gru(x))
+""",
+    ),
+    (
         "a module shared by a number and another word's of that layer had one name",
         REFUSED,
         """

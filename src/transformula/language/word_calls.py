@@ -166,8 +166,9 @@ class WordCalls(Expressions):
             self.rows |= {sequence: resolved["rows"]} if "rows" in resolved else {}
         self.check_rows(record, name, node, streams, environment)
         kind = record.value
-        if record.kind in ("function", "shape", "chance") and first and first.kind in ("coefficient", "scores"):
-            kind = first.kind
+        kinds = {stream.kind for _, stream in streams} - {"number"}
+        if record.kind in ("function", "shape", "chance", "norm", "depth") and kinds in ({"coefficient"}, {"scores"}):
+            (kind,) = kinds  # made of coefficients alone, it has no sequence either
         arguments = tuple(value for _, value in [*streams, *ports])
         value = Value("call", arguments, kind, width, sequence, name=name, call=call, place=node.place)
         if kind == "scores" and first:
@@ -270,7 +271,7 @@ class WordCalls(Expressions):
                 raise FormulaError("not-an-input", place, word=name, what=f"{value.name!r}")
             if value.kind == "number" and not many and record.kind not in ("function", "chance"):
                 raise FormulaError("wrong-kind", node.place, word=name, what=describe(value))
-            bare = record.kind in ("function", "shape", "chance", "scores", "norm", "depth")
+            bare = record.reach == "token" and record.kind in ("function", "shape", "chance", "norm", "depth")
             if (value.kind == "coefficient" and not bare) or (
                 value.kind == "scores" and record.kind not in ("function", "chance", "scores")
             ):

@@ -63,11 +63,15 @@ def attend(
 
 def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
     """A buffer (batch, heads, room, size) with a chunk (batch, heads, length, size) in its place; room doubles up to
-    `capacity`. What lies past a row's length is padding of a chunk, or nothing yet. Without a capacity the chunk is
-    joined to what was kept, in a new tensor, through which gradients flow."""
+    `capacity`. What lies past a row's length is 0. Without a capacity the chunk is joined to what was kept, in a new
+    tensor, through which gradients flow."""
     if not capacity:
         return new if old is None else torch.cat((old, new), 2)
     length = new.shape[2]
+    if at.new is not None:
+        # a weight of 0 times what padding may hold must be 0
+        padding = torch.arange(length, device=new.device) >= at.new[:, None]
+        new = new.masked_fill(padding[:, None, :, None], 0)
     end = at.longest + length
     if old is None or old.shape[2] < end:
         room = 0 if old is None else old.shape[2]

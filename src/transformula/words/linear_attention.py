@@ -77,12 +77,15 @@ class LinearAttention(Word):
             getattr(self, name).initial_values(generator_for, name)
 
     def _heads(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """f(q), f(k), v, each (batch, heads, length, size); f(k) is 0 where a position is padding."""
+        """f(q), f(k), v, each (batch, heads, length, size); f(k) and v are 0 where a position is padding."""
         batch, length, _ = x.shape
         shape = (batch, length, self.heads, self.size)
         q, k, v = (m(x).view(shape).transpose(1, 2) for m in (self.query, self.key, self.value))
         q, k = feature(q), feature(k)
-        return q, k if real is None else k.masked_fill(~real[:, None, :, None], 0), v
+        if real is not None:
+            padding = ~real[:, None, :, None]
+            k, v = k.masked_fill(padding, 0), v.masked_fill(padding, 0)
+        return q, k, v
 
     def _result(self, sums: Tensor, weights: Tensor) -> Tensor:
         """Divided, and through the last matrix."""

@@ -104,12 +104,16 @@ class _Recurrent(Word):
         return y
 
     def _ragged(self, x: Tensor, before: State, new: Tensor) -> tuple[Tensor, State]:
-        """Rows of which only the first `new` positions count."""
-        packed = pack_padded_sequence(x, new.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+        """Rows of which only the first `new` positions count; the rest repeat the last of them: where a formula divides
+        by the result, 0 would make of padding what is no number, which no mask downstream takes back."""
+        count = new.clamp(min=1)
+        packed = pack_padded_sequence(x, count.cpu(), batch_first=True, enforce_sorted=False)
         order, back = packed.sorted_indices, packed.unsorted_indices
         assert order is not None and back is not None
         y, after = self._kernel(packed, tuple(b[order] for b in before))
         y, _ = pad_packed_sequence(y, batch_first=True, total_length=x.shape[1])
+        place = torch.minimum(torch.arange(x.shape[1], device=x.device), count.to(x.device)[:, None] - 1)
+        y = y.gather(1, place[..., None].expand_as(y))
         some = (new > 0)[:, None]
         return y, tuple(torch.where(some, a[back], b) for a, b in zip(after, before, strict=True))
 
