@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from transformula.api.reading import check_model
-from transformula.api.run import inputs_of, read_config, resolve, train
+from transformula.api.recipe import read_recipe
+from transformula.api.run import inputs_of, resolve, train
 from transformula.tasks.base import tasks
 
 FOLDER = Path(__file__).parents[2] / "recipes" / "algorithmic"
@@ -13,7 +14,8 @@ FOLDER = Path(__file__).parents[2] / "recipes" / "algorithmic"
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_recipe_is_a_run_of_its_task(path):
-    config = read_config(path)
+    claimed, config = read_recipe(path)
+    assert claimed.score == "exact match" and claimed.holds(100.0) and not claimed.holds(99.0)
     name = config.pop("task")
     assert name == path.stem
     text, data, _ = resolve(config.pop("model"), config, str(path), name)
