@@ -264,7 +264,8 @@ def same_compiled(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) 
 def trains(model: nn.Module, given: Mapping[str, Tensor]) -> None:
     """Passes in training and back: gradients are numbers, and in a random direction they are the slope of the loss, as
     its differences over two small steps show. Where these two are apart (a kink lies there), or where gradients consist
-    of rounding (changes of the weights in their last digits turn them), they show nothing."""
+    of rounding (changes of the weights in their last digits, and another factor of the loss, turn them), they show
+    nothing."""
     model.train()
     generator = torch.Generator().manual_seed(3)
     begun = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
@@ -282,17 +283,17 @@ def trains(model: nn.Module, given: Mapping[str, Tensor]) -> None:
     def moved(by: float) -> float:
         return float(loss({name: by * one for name, one in way.items()}).detach())
 
-    def slope(change: Mapping[str, Tensor]) -> float | None:
-        """By gradients; None where the loss does not depend on parameters, or is no number."""
+    def slope(change: Mapping[str, Tensor], factor: float = 1) -> float | None:
+        """By gradients of so many times the loss; None where it does not depend on parameters, or is no number."""
         model.zero_grad()
         made = loss(change)
         if not made.requires_grad or not torch.isfinite(made):
             return None
-        made.backward()
+        (factor * made).backward()
         found = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
         for name, gradient in found.items():
             assert torch.isfinite(gradient).all(), f"{name} has a gradient that is no number"
-        return sum(float((gradient * way[name]).sum()) for name, gradient in found.items())
+        return sum(float((gradient * way[name]).sum()) for name, gradient in found.items()) / factor
 
     said = slope({name: torch.zeros_like(one) for name, one in begun.items()})
     if said is None:
@@ -301,6 +302,6 @@ def trains(model: nn.Module, given: Mapping[str, Tensor]) -> None:
     size = max(abs(first), abs(second))
     if abs(first - second) > 1e-4 * size + 1e-7 or abs(said - first) <= 1e-2 * size + 1e-6:
         return
-    again = slope({name: 1e-14 * begun[name] * one for name, one in last.items()})
+    again = slope({name: 1e-14 * begun[name] * one for name, one in last.items()}, 1.37)
     turned = again is None or abs(again - said) > 1e-4 * abs(said - first)
     assert turned, f"the loss changes by {first:.6g}, gradients say {said:.6g}"
