@@ -50,6 +50,7 @@ WRONG = [
     ("has chance when it evaluates", TEXT, "attend", attended(lambda y: y + torch.rand(())), "evaluates twice"),
     ("has wrong gradients", TEXT, "attend", attended(doubled_behind), "the loss changes by"),
     ("has no gradient", TEXT, "attend", attended(Tensor.detach), "the loss changes by"),
+    ("has gradients that are none", TEXT, "attend", attended(lambda y: y + (y - y.detach()).abs().sqrt()), "no number"),
     ("sees padding", SEEN, "attend", attended(same, more=None), "beside the others"),
 ]
 
