@@ -13,6 +13,7 @@ from ..errors import InputError, did_you_mean, nearest
 from ..language.graph import Architecture, Section
 from ..language.model_file import ModelText
 from ..words.word import At, Word
+from .by_length import by_length
 from .carry import Carried, put, tensors_of
 from .decoding import Decoding
 from .formula import Formula
@@ -120,8 +121,19 @@ class Transformer(Formula):
             if tensor.shape[0] != batch:
                 raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
         states, modules, device = self._begin(batch, capacity)
-        fixed = self._fixed(*(inputs[name] for name in wanted), lengths) if plan.fixed else []
+        fixed = self._made_once([inputs[name] for name in wanted], wanted, lengths) if plan.fixed else []
         return Decoding(batch, capacity, states, modules, device, fixed)
+
+    def _made_once(self, inputs: list[Tensor], names: list[str], lengths: Any) -> list[Any]:
+        """What decoding reads at each step and nothing decoded changes."""
+        if len(inputs) == 1 and inputs[0].dim() == 2 and isinstance(lengths, Mapping) and not self.training:
+            (ids,), (name,) = inputs, names
+            if set(lengths) == {name} and isinstance(lengths[name], Tensor):
+                made = by_length(lambda rows, real: self._fixed(rows, {name: real}), ids, lengths[name])
+                if made is not None:
+                    return made
+        found: list[Any] = self._fixed(*inputs, lengths)
+        return found
 
     def _begin(self, batch: int, capacity: int) -> tuple[list[list[Any]], list[list[Word]], torch.device]:
         """(fresh states, the modules that they belong to, where they are), for each section and each of its calls that
