@@ -307,6 +307,10 @@ class Attention(WithFormulas):
             v = k
         dropout = self.dropout if self.training else 0
         made: Tensor | None = None
+        if self.causal and not (self.special or taps) and scores is None and real is None:
+            q, k, v = self._heads(x, k, v, at)
+            y, _ = state.attend(q, k, v, at, scale=self.scale, cap=self.cap, window=self.window, dropout=dropout)
+            return self.output(y.transpose(1, 2).flatten(2))
         if not self.causal:
             q = self._one("query", x, at)
             if state.keys is None:

@@ -103,6 +103,13 @@ class Cache:
 
     def append(self, k: Tensor, v: Tensor, at: At) -> tuple[Tensor, Tensor]:
         """Keep the chunk's keys and values; all so far, (batch, kv_heads, keys, size)."""
+        keys, values, start, length = self.keys, self.values, at.start, k.shape[2]
+        if keys is not None and values is not None and start is not None and at.new is None and not at.first:
+            end = start + length
+            if end <= keys.shape[2] and self.capacity:  # `put` without its cases: it shows at length 1
+                keys.narrow(2, start, length).copy_(k)
+                values.narrow(2, start, length).copy_(v)
+                return keys.narrow(2, 0, end), values.narrow(2, 0, end)
         self.keys, self.values = put(self.keys, k, at, self.capacity), put(self.values, v, at, self.capacity)
         end = at.keys(k.shape[2])
         return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
@@ -139,6 +146,9 @@ class Cache:
         """(result, scores or None) of a chunk's queries over all keys so far, the chunk's included."""
         length = q.shape[2]
         k, v = self.append(k, v, at)
+        if length == 1 and more is None and at.start is not None and not (window or cap or dropout or keep_scores):
+            if softmax and self.capacity and q.shape[1] == k.shape[1] and q.dtype == k.dtype == v.dtype:
+                return F.scaled_dot_product_attention(q, k, v, scale=scale), None
         if more is not None and more.inputs:
             self.append_inputs(more, at)
         settings: dict[str, Any] = {"scale": scale, "cap": cap, "softmax": softmax, "keep_scores": keep_scores}
@@ -157,7 +167,7 @@ class Cache:
             q, k, v = one_type(q, k, v)
         heads, kv_heads = q.shape[1], k.shape[1]
         if alone:
-            if heads == kv_heads:
+            if heads == kv_heads:  # with a window, or of another type
                 return F.scaled_dot_product_attention(q, k, v, scale=scale), None
             # one position sees all keys: the heads that share keys are like so many positions
             grouped = q.reshape(q.shape[0], kv_heads, heads // kv_heads, q.shape[3])
