@@ -12,7 +12,7 @@ from .core import Cache, attend, of_one_batch
 from .memory import Memory, attend_memory, once
 from .rotary import rotate, rotation_tables, turned_channels
 from .scores import Formula, More
-from .word import Affine, At, GeneratorFor, Word, split, word
+from .word import Affine, At, GeneratorFor, Word, word
 
 
 class WithFormulas(Word):
@@ -413,9 +413,9 @@ class DotAttention(WithFormulas):
         self.softmax, self.window, self.cap, self.dropout, self.causal = softmax, window, cap, dropout, causal
 
     def _split(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-        q = split(q, self.heads, self.size).transpose(1, 2)
-        k = split(k, self.kv_heads, self.size).transpose(1, 2)
-        v = split(v, self.kv_heads, -1).transpose(1, 2)
+        q = q.view(q.shape[0], q.shape[1], self.heads, self.size).transpose(1, 2)
+        k = k.view(k.shape[0], k.shape[1], self.kv_heads, self.size).transpose(1, 2)
+        v = v.view(v.shape[0], v.shape[1], self.kv_heads, -1).transpose(1, 2)
         return (q, k, v) if q.shape[0] == k.shape[0] == v.shape[0] else of_one_batch(q, k, v)
 
     def _result(self, y: Tensor, made: Tensor | None, taps: tuple[str, ...]) -> Any:
@@ -476,6 +476,11 @@ class DotAttention(WithFormulas):
     ) -> Any:
         """The chunk's queries over all keys so far, its own included, which `state` keeps; or over all of another
         sequence, which is given whole each time."""
+        if self.causal and self.softmax and not (self.special or taps) and scores is None and real is None:
+            q, k, v = self._split(q, k, v)
+            dropout = self.dropout if self.training else 0
+            y, _ = state.attend(q, k, v, at, scale=self.scale, cap=self.cap, window=self.window, dropout=dropout)
+            return y.transpose(1, 2).flatten(2)
         given = self.special or scores is not None or real is not None
         more = self.more(scores, real, inputs) if given else None
         q, k, v = self._split(q, k, v)
