@@ -16,10 +16,9 @@ data: multi30k/train.{de,en}
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -203,19 +202,13 @@ def hash_of(config: Mapping[str, Any]) -> str:
     return digest.hexdigest()[:16]
 
 
-def files_of(name: str) -> Iterator[Path]:
-    """The files of a source: a file, parallel ones as in train.{de,en}, those of a pattern, or of a folder."""
-    braces = re.fullmatch(r"(.*)\{([^{}]*,[^{}]*)\}(.*)", name)
-    if braces and not Path(name).exists():
-        start, middle, end = braces.groups()
-        for part in middle.split(","):
-            yield Path(f"{start}{part.strip()}{end}")
-    elif Path(name).is_dir():
-        yield from sorted(path for path in Path(name).rglob("*") if path.is_file())
-    elif "*" in name:
-        yield from (Path(path) for path in sorted(glob.glob(name, recursive=True)))
-    else:
-        yield Path(name)
+def files_of(name: str) -> list[Path]:
+    """The files of a source: parallel ones as in train.{de,en}, a file, those of a pattern or a folder."""
+    from ..data.records import beside
+    from ..data.sources import files_of as all_of
+
+    parallel = [Path(file) for file in beside(name).values()]
+    return parallel or (all_of(name) if "*" in name or Path(name).is_dir() else [Path(name)])
 
 
 def _listed(given: Any) -> list[Any]:

@@ -140,6 +140,15 @@ def read_records(
     return Records(name, parts, empty)
 
 
+def beside(source: Source) -> dict[str, str]:
+    """The parallel files of a name such as train.{de,en}, by what stands in the braces; none for any other source."""
+    braces = re.fullmatch(r"(.*)\{([^{}]*,[^{}]*)\}(.*)", source) if isinstance(source, str) else None
+    if braces is None or Path(str(source)).exists():
+        return {}
+    start, middle, end = braces.groups()
+    return {name.strip(): f"{start}{name.strip()}{end}" for name in middle.split(",")}
+
+
 def columns_of(source: Source | Sequence[Source]) -> list[str]:
     """The names of a source's columns, as its first row has them. Raises DataError where it has no rows."""
     first: Source = source if isinstance(source, (str, Path, Mapping)) else next(iter(source))
@@ -166,20 +175,16 @@ def _part(
 ) -> _Part:
     if isinstance(source, str) and is_pair_set(source):
         return _built_in(source, columns, images, options)
-    if isinstance(source, str) and not Path(source).exists():
-        braces = re.fullmatch(r"(.*)\{([^{}]*,[^{}]*)\}(.*)", source)
-        if braces:
-            start, middle, end = braces.groups()
-            source = {name.strip(): f"{start}{name.strip()}{end}" for name in middle.split(",")}
+    source = beside(source) or source
     if isinstance(source, Mapping):
         files = {name: Path(file).expanduser() for name, file in source.items()}
         name = " + ".join(map(str, files.values()))
         _refuse(options, ("channels",), name)
 
-        def beside() -> Iterator[tuple[str, Mapping[str, Any]]]:
+        def rows_beside() -> Iterator[tuple[str, Mapping[str, Any]]]:
             return _parallel(files, options)
 
-        return _Part(name, beside, lambda: _chosen(beside(), columns, images, options, Path()))
+        return _Part(name, rows_beside, lambda: _chosen(rows_beside(), columns, images, options, Path()))
     if str(source).startswith("hub:"):
         named = str(source)
         _refuse(options, ("join", *(["channels"] if images else [])), named)

@@ -58,7 +58,7 @@ def read_corpus(data: str | Path | Sequence[str | Path], column: str | None = No
         if isinstance(source, str) and source in builtin:
             documents += builtin.get(source)()
             continue
-        for path in _files(source):
+        for path in files_of(source):
             documents += read_file(path, column)
             files += 1
     name = ", ".join(map(str, sources))
@@ -68,10 +68,10 @@ def read_corpus(data: str | Path | Sequence[str | Path], column: str | None = No
     return Corpus(name, kept, files, len(documents) - len(kept))
 
 
-def _files(source: str | Path) -> list[Path]:
+def files_of(source: str | Path) -> list[Path]:
     """The files of one source, sorted."""
     try:
-        return _files_of(Path(source).expanduser(), str(source))
+        return _found(Path(source).expanduser(), str(source))
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a zero in it, the home of an unknown user
         said = getattr(error, "strerror", None) or error
         shown = str(source) if len(str(source)) <= 80 else f"{str(source)[:77]}..."
@@ -80,7 +80,7 @@ def _files(source: str | Path) -> list[Path]:
         ) from None
 
 
-def _files_of(path: Path, source: str) -> list[Path]:
+def _found(path: Path, source: str) -> list[Path]:
     if path.is_dir():
         inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not _hidden(p.relative_to(path))]
         known = [p for p in inside if extension(p) in formats]
