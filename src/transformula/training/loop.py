@@ -29,7 +29,7 @@ from ..interop.folder import WEIGHTS, save_model
 from ..interop.weights import fill, load_tensors, model_tensors, put_tensors
 from ..model.hook import asked
 from ..runs import streams
-from ..runs.checkpoint import Checkpoint, folder_of, prune, save_checkpoint
+from ..runs.checkpoint import Checkpoint, folder_of, load_checkpoint, prune, save_checkpoint
 from ..runs.folder import RunFolder
 from . import machine
 from .average import RunningAverage
@@ -303,7 +303,7 @@ class Trainer:
         with self.evaluated():
             scores = self._scores(interrupts)
             p.evaluated, p.tenths, p.scores = p.step, tenths, scores
-            better = self._keep_if_better(scores, 0)
+            better = self._keep_if_better(scores)
         p.worse = 0 if better else p.worse + 1
         p.reserve = (time.monotonic() - begin) * (1 if self.settings.average_checkpoints == 1 else 2)
         self.run.log.write("evaluation", step=p.step, units=p.units, seconds=round(self.seconds, 3), **scores)
@@ -312,29 +312,32 @@ class Trainer:
     def evaluate_mean(self, interrupts: Interrupts) -> None:
         """Score the mean of the weights of the last checkpoints; keep it if it is the best. The run goes on as it was.
 
-        Raises Asked when the run is asked to end meanwhile.
+        Raises Asked when the run is asked to end meanwhile, CheckpointError for a damaged one.
         """
         p = self.position
         folders = sorted(self.run.checkpoints.glob("step-*"))[-self.settings.average_checkpoints :]
-        kind = "weights" if self.average is None else "average"
-        each = [load_tensors(folder / f"{kind}.safetensors") for folder in folders]
-        own = model_tensors(self.weights.master)
-        before = {name: tensor.clone() for name, tensor in own.items()}
-        if len(each) < 2 or p.averaged == p.step:
+        if len(folders) < 2 or p.averaged == p.step:
             return
+        own = {name: t for name, t in model_tensors(self.weights.master).items() if t.is_floating_point()}
+        before = {name: tensor.clone() for name, tensor in own.items()}
+        sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in own.items()}
+        for folder in folders:
+            one = load_checkpoint(folder)
+            kept = {**one.weights, **one.average}
+            for name, total in sums.items():
+                total += kept[name].to(total.device)
         try:
             for name, tensor in own.items():
-                if name in each[0] and tensor.is_floating_point():
-                    tensor.copy_(torch.stack([one[name].double() for one in each]).mean(0))
+                tensor.copy_(sums[name] / len(folders))
             self.weights.publish()
             scores = self._scores(interrupts)
             p.averaged = p.step
-            better = self._keep_if_better(scores, len(each))
+            better = self._keep_if_better(scores)
         finally:
             fill(own, before, self.run.path)
             self.weights.publish()
-        self.run.log.write("mean of checkpoints", step=p.step, checkpoints=len(each), **scores)
-        mean = f"the mean of the last {len(each)} checkpoints"
+        self.run.log.write("mean of checkpoints", step=p.step, checkpoints=len(folders), **scores)
+        mean = f"the mean of the last {len(folders)} checkpoints"
         self.shown.say(f"{mean}: validation {self._said(scores)}{self._beside_best(better)}")
         self.save()
 
@@ -364,7 +367,7 @@ class Trainer:
             )
         return scores
 
-    def _keep_if_better(self, scores: dict[str, float], averaged: int) -> bool:
+    def _keep_if_better(self, scores: dict[str, float]) -> bool:
         """Keep the model that the master holds if its score is the best so far."""
         p = self.position
         higher = self.selected in getattr(self.task, "higher", ())
