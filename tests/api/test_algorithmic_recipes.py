@@ -6,7 +6,7 @@ import pytest
 
 from transformula.api.reading import check_model
 from transformula.api.recipe import read_recipe
-from transformula.api.run import inputs_of, resolve, train
+from transformula.api.run import resolve, train
 from transformula.tasks.base import tasks
 
 FOLDER = Path(__file__).parents[2] / "recipes" / "algorithmic"
@@ -24,7 +24,7 @@ def test_a_recipe_is_a_run_of_its_task(path):
     kind.check(read)
     few = data.model_copy(update={"rows": 200, "validation_rows": 20, "test_rows": 20})
     stated = {key: read.numbers[key] for key in ("vocab", "context") if key in text.numbers}
-    made = kind.make(few, stated, inputs=inputs_of(read))
+    made = kind.make(few, stated, inputs=read.inputs)
     assert made.numbers["vocab"] == made.writing.target.vocab  # no id is left unused
 
 

@@ -19,8 +19,8 @@ def streams() -> Streams:
 
 
 def test_rows_go_on_from_step_to_step(streams: Streams) -> None:
-    assert (streams.steps, streams.count, streams.slack) == (18, 108, 28)
-    for step in range(2 * streams.steps):
+    assert (streams.strip, streams.count, streams.slack) == (18, 108, 28)
+    for step in range(2 * streams.strip):
         for micro in range(2):
             inputs, targets = streams.at(step, micro)
             assert inputs.shape == targets.shape == (3, 9) and torch.equal(inputs + 1, targets)
@@ -32,7 +32,7 @@ def test_rows_go_on_from_step_to_step(streams: Streams) -> None:
 def test_an_epoch_predicts_no_token_twice(streams: Streams) -> None:
     seen = []
     for epoch in range(2):
-        steps = range(epoch * streams.steps, (epoch + 1) * streams.steps)
+        steps = range(epoch * streams.strip, (epoch + 1) * streams.strip)
         found = torch.cat([streams.at(step, micro)[1].flatten() for step in steps for micro in range(2)])
         assert len(set(found.tolist())) == len(found) == 972
         seen.append(set(found.tolist()))
@@ -48,7 +48,7 @@ def test_a_function_of_seed_and_step(streams: Streams) -> None:
 
 def test_the_shortest_row_of_tokens() -> None:
     one = Streams(IDS[:13], context=3, batch=4)
-    assert one.steps == 1 and one.begins(7) and one.slack == 1
+    assert one.strip == 1 and one.begins(7) and one.slack == 1
     assert sorted(torch.cat(list(one.at(2)), 1).flatten().unique().tolist()) == list(range(13))
     with pytest.raises(DataError, match="12 tokens; 4 rows that each go on.*need 13; take more text, a smaller batch"):
         Streams(IDS[:12], context=3, batch=4)

@@ -43,7 +43,7 @@ def test_losses_are_those_of_segments_of_one_text(tmp_path: Path) -> None:
     """Through the end of an epoch, where nothing is carried; each micro-batch has rows of its own."""
     task = make(tmp_path)
     model = model_of(task)
-    steps = task.windows.steps
+    steps = task.windows.strip
     assert 3 < steps < 20
     carried: list[Any] = [None, None]
     for step in range(steps + 3):

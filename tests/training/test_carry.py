@@ -43,7 +43,7 @@ def model_of(task: LanguageModelling) -> Transformer:
 def test_a_resume_is_exact(tmp_path: Path, precision: str) -> None:
     given = {**GIVEN, "precision": precision}
     task = make(tmp_path)
-    assert 8 < task.windows.steps < 14
+    assert 8 < task.windows.strip < 14
     run(tmp_path / "whole", task, model_of(task), **given)
     task = make(tmp_path)
     batch = task.batch

@@ -188,7 +188,7 @@ def _run(
     task = made.make(
         data,
         {**stated, **carried_by(checked)},
-        inputs=inputs_of(checked),
+        inputs=checked.inputs,
         batch=training.batch,
         accumulate=training.accumulate,
         seed=training.seed,
@@ -212,11 +212,6 @@ def _run(
 def carried_by(architecture: Any) -> dict[str, int]:
     """The number under a model's `carry`, as a task takes it; nothing where the key is not there."""
     return {"carry": architecture.carry} if architecture.carry else {}
-
-
-def inputs_of(architecture: Any) -> list[str]:
-    """What a model reads, in order."""
-    return list({v.name: None for s in architecture.sections() for v in s.reads.values() if v.op == "input"})
 
 
 def data_settings(task: str) -> type[Settings]:

@@ -8,6 +8,7 @@ not fill a strip is left out, another part in each epoch.
 
 from __future__ import annotations
 
+import math
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -46,14 +47,14 @@ class Streams:
         self.context, self.batch, self.accumulate, self.seed = context, batch, accumulate, seed
 
     @cached_property
-    def steps(self) -> int:
+    def strip(self) -> int:
         """Segments in a strip: steps in an epoch."""
         return (len(self.ids) - 1) // (self.rows * self.context)
 
     @cached_property
     def count(self) -> int:
         """Segments in an epoch."""
-        return self.steps * self.rows
+        return self.strip * self.rows
 
     @cached_property
     def slack(self) -> int:
@@ -62,18 +63,22 @@ class Streams:
 
     def epochs(self, steps: int) -> float:
         """How often each segment is seen in so many steps."""
-        return steps / self.steps
+        return steps / self.strip
+
+    def steps(self, epochs: float) -> int:
+        """The least number of steps that sees each segment so often."""
+        return math.ceil(epochs * self.strip - 1e-9)
 
     def begins(self, step: int) -> bool:
         """Whether the rows of a step begin their strips: nothing goes on from the step before."""
-        return step % self.steps == 0
+        return step % self.strip == 0
 
     def starts(self, step: int, micro: int = 0) -> np.ndarray:
         """Where the segments of a batch begin: (batch,) int64. Steps and micro-batches count from 0."""
-        epoch, place = divmod(step, self.steps)
+        epoch, place = divmod(step, self.strip)
         strips = _strips(self.rows, self.seed, epoch)[micro * self.batch : (micro + 1) * self.batch]
         offset = key(self.seed, epoch, 1) % self.slack
-        starts: np.ndarray = offset + (strips * self.steps + place) * self.context
+        starts: np.ndarray = offset + (strips * self.strip + place) * self.context
         return starts
 
     def at(self, step: int, micro: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,6 +6,7 @@ its own. So no token is predicted twice in an epoch, cuts differ from epoch to e
 
 from __future__ import annotations
 
+import math
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -58,6 +59,10 @@ class Windows:
     def epochs(self, steps: int) -> float:
         """How often each window is seen in so many steps."""
         return steps * self.accumulate * self.batch / self.count
+
+    def steps(self, epochs: float) -> int:
+        """The least number of steps that sees each window so often."""
+        return math.ceil(epochs * self.count / (self.accumulate * self.batch) - 1e-9)
 
     def starts(self, step: int, micro: int = 0) -> np.ndarray:
         """Where the windows of a batch begin: (batch,) int64. Steps and micro-batches count from 0."""

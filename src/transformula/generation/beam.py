@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from torch import Tensor
 from ..errors import InputError
 from .candidates import best_continuations, log_probabilities, repeated, to_host
 from .decoding import USUAL_LENGTH, Decoder
+from .evaluating import evaluating
 from .settings import SearchSettings
 
 MOST_ROWS = 1024
@@ -132,7 +132,7 @@ def search(
     if not together:
         raise InputError("a search needs a model")
     sentences = gathered(together, prompts, settings, ends, inputs or {}, prefixes, usual)
-    with evaluating(together), torch.inference_mode():
+    with evaluating(*together), torch.inference_mode():
         for batch in batches(sentences, settings):
             run(together, batch, settings, ends)
     return [sentence.best(settings.n_best) for sentence in sentences]
@@ -209,20 +209,6 @@ def greatest_length(
 def is_ids(given: Any) -> bool:
     """Whether what a sentence is given is a list of ids, not a tensor such as an image."""
     return not isinstance(given, Tensor) or given.dim() == 1
-
-
-@contextmanager
-def evaluating(models: Sequence[Decoder]) -> Iterator[None]:
-    """The models without dropout; afterwards as they were."""
-    modules = [m for m in models if isinstance(m, torch.nn.Module)]
-    before = [m.training for m in modules]
-    for module in modules:
-        module.eval()
-    try:
-        yield
-    finally:
-        for module, training in zip(modules, before, strict=True):
-            module.train(training)
 
 
 def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator[list[Sentence]]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .evaluating import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
 
@@ -81,16 +82,8 @@ def generate(
     if model.context_limit is not None and window is None:
         most = room(longest, settings.max_tokens, model.context_limit)
 
-    module = model if isinstance(model, torch.nn.Module) else None
-    training = module is not None and module.training
-    if module is not None:
-        module.eval()
-    try:
-        with torch.inference_mode():
-            run(model, rows, settings, most, window, finished, on_token)
-    finally:
-        if module is not None:
-            module.train(training)
+    with evaluating(model), torch.inference_mode():
+        run(model, rows, settings, most, window, finished, on_token)
     return [row.made for row in rows]
 
 

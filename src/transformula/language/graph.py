@@ -192,3 +192,9 @@ class Architecture:
     def sections(self) -> list[Section]:
         """All sections in order of evaluation."""
         return [s for stack in self.stacks for s in stack.sections()] + [self.output]
+
+    @property
+    def inputs(self) -> list[str]:
+        """What the task gives the model (tokens, ...), in order of first use."""
+        read = (v.name for section in self.sections() for v in section.reads.values() if v.op == "input")
+        return list(dict.fromkeys(read))

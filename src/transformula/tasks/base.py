@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ..errors import ConfigError
+from ..errors import ConfigError, InputError
 from ..language.graph import Architecture
 from ..registry import Registry
 from ..settings import Settings
@@ -38,6 +38,15 @@ def task(name: str) -> Callable[[type[Task]], type[Task]]:
         return tasks.register(name)(made)
 
     return announce
+
+
+def check_causal(name: str, architecture: Architecture) -> None:
+    """Raise InputError for a model whose last stack sees the target that it should predict."""
+    if not architecture.main.causal:
+        raise InputError(
+            f"{name} predicts each token of the target from those before it; the last stack says `causal: false` and"
+            " sees the answers: take that line out"
+        )
 
 
 class Scores(dict[str, float]):

@@ -1,7 +1,7 @@
 """Algorithmic tasks: a rule makes rows of symbols, a model learns the rule, and exact match says whether it did.
 
-A task is one file with the rule; see `copy.py`. What they share stands here: rows without end and without a file, none
-of which measures and is learned from (see `DrawnRows`); a token for each character; the share of answers that are right
+A task is one file with the rule; see `copy.py`. What they share stands here: rows without a file, none of which
+measures and is learned from (see `DrawnRows`); a token for each character; the share of answers that are right
 letter by letter, in per cent, on lengths that were trained and, as `beyond`, on some that are longer.
 """
 
@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from random import Random
 from string import ascii_lowercase, ascii_uppercase, digits
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator
 from torch import nn
@@ -23,8 +23,8 @@ from ..data.pair_rows import PairRows, references_of, texts_of
 from ..data.pair_settings import BatchSettings
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.record import Record
-from ..errors import ConfigError
 from ..settings import Settings
+from ..tokenizers.base import Tokenizer
 from .base import Progress, Scores
 from .pair_batches import Side
 from .pairs import GREEDY, Pairs
@@ -125,28 +125,13 @@ class GeneratedPairs(Pairs):
         return PairRows(cls.name, training, found["validation"], found["test"], tuple(notes))
 
     @classmethod
-    def make(
-        cls,
-        settings: Any,
-        numbers: Mapping[str, Any],
-        *,
-        inputs: Sequence[str] = ("source", "tokens"),
-        batch: int | None = None,
-        accumulate: int = 1,
-        seed: int = 1,
-    ) -> Self:
-        if batch is not None:
-            raise ConfigError(f"batch: batches of {cls.name} are counted in tokens; say --batch-tokens instead")
-        rows = cls.read(settings)
+    def tokenizers(
+        cls, settings: Any, rows: PairRows, reads: str, numbers: Mapping[str, Any]
+    ) -> tuple[dict[str, Tokenizer], str]:
+        """A token for each character that a row may have, whether one of these has it or not."""
         kind = "characters" if settings.tokenizer == "auto" else settings.tokenizer
         sides = dict.fromkeys(("source", "target"), [cls.alphabet(settings)])
-        found, about = pair_tokenizers(kind, True, sides, {}, numbers)
-        vocab = max(found["target"].vocab, int(numbers.get("vocab") or 0))
-        reads = "source" if "source" in inputs else "tokens"
-        writing = Writing(cls.name, found["target"], found["source"], reads)
-        task = cls(rows, writing, settings, {"vocab": vocab}, about, accumulate, seed)
-        task._limit(numbers.get("context"))
-        return task
+        return pair_tokenizers(kind, True, sides, {}, numbers)
 
     def __init__(self, rows: PairRows, writing: Writing, settings: Any, *others: Any) -> None:
         super().__init__(rows, writing, settings, *others)
@@ -172,16 +157,9 @@ class GeneratedPairs(Pairs):
         scores = super().evaluate(model, progress)
         if self.chosen.written == 0:
             return scores
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        try:
-            texts = self._texts(model, self.tested.records, GREEDY)
-        finally:
-            for module, mode in modes:
-                module.training = mode
+        texts = self._texts(model, self.tested.records, GREEDY)
         beyond = algorithmic(texts, references_of(self.tested.records))[0].score
-        tokens = scores.pop("tokens")
-        return Scores(**scores, beyond=beyond, tokens=tokens)
+        return Scores(**scores, beyond=beyond)
 
     @property
     def limited(self) -> Writing:

@@ -142,7 +142,7 @@ class LanguageModelling(Task):
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
-        inputs = {v.name: None for s in architecture.sections() for v in s.reads.values() if v.op == "input"}
+        inputs = architecture.inputs
         others = [name for name in inputs if name != "tokens"]
         if others or not inputs:
             raise InputError(
@@ -195,7 +195,7 @@ class LanguageModelling(Task):
         return batch.targets.numel()
 
     def steps(self, epochs: float) -> int:
-        return math.ceil(epochs / self.windows.epochs(1) - 1e-9)
+        return self.windows.steps(epochs)
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the whole validation text.

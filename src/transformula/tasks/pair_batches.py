@@ -91,15 +91,15 @@ class Side:
             for place, row in enumerate(rows):
                 asked[place, : len(self.sources[row]) - 1] = IGNORED
             tokens = [one[:-1] for one in whole]
-            return Batch({"tokens": padded(tokens)}, asked, _lengths({"tokens": tokens}))
+            return Batch({"tokens": padded(tokens)}, asked, real_lengths({"tokens": tokens}))
         tokens = [np.concatenate([[self.writing.end], one[:-1]]) for one in targets]
         asked = padded(targets, IGNORED)
         if self.sources is None:
             images = torch.stack([as_numbers(self.records[row]["source"]) for row in rows])
-            return Batch({"image": images, "tokens": padded(tokens)}, asked, _lengths({"tokens": tokens}))
+            return Batch({"image": images, "tokens": padded(tokens)}, asked, real_lengths({"tokens": tokens}))
         sources = [self.sources[row] for row in rows]
         given = {"source": padded(sources), "tokens": padded(tokens)}
-        return Batch(given, asked, _lengths({"source": sources, "tokens": tokens}))
+        return Batch(given, asked, real_lengths({"source": sources, "tokens": tokens}))
 
 
 def _ended(rows: Sequence[np.ndarray], end: int, most: int | None = None) -> list[np.ndarray]:
@@ -107,7 +107,7 @@ def _ended(rows: Sequence[np.ndarray], end: int, most: int | None = None) -> lis
     return [np.append(row if most is None else row[: most - 1], end) for row in rows]
 
 
-def _lengths(rows: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Tensor]:
+def real_lengths(rows: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Tensor]:
     """Real positions by input, where rows differ."""
     found = {}
     for name, each in rows.items():

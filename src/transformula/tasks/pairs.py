@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,11 +17,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from ..data.pair_rows import PairRows, described, fitting, read_pairs, references_of
+from ..data.pair_rows import PairRows, described, fitting, read_pairs, references_of, texts_of
 from ..data.pair_settings import PairSettings, Rows
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.pairs import preview_records
@@ -30,9 +27,11 @@ from ..data.record import Record, Value
 from ..errors import ConfigError, InputError
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
-from .base import Batch, Progress, Scores, Task
+from ..tokenizers.base import Tokenizer
+from .base import Batch, Progress, Scores, Task, check_causal
 from .evaluation import Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
+from .nats import target_scores
 from .pair_batches import Side
 from .pair_preview import PairsPreview
 from .pair_report import PairEvaluation, PairReport, rows_to_score, scored
@@ -97,21 +96,27 @@ class Pairs(Task):
         if batch is not None:
             raise ConfigError(f"batch: batches of {cls.name} are counted in tokens; say --batch-tokens instead")
         rows = cls.read(settings)
-        names = ("target",) if cls.pictures else ("source", "target")
-        sides = {name: [str(row[name]) for row in rows.training] for name in names}
-        held = {name: [str(row[name]) for part in (rows.validation, rows.test) for row in part] for name in names}
-        joint = settings.joint or cls.pictures
-        if not joint and "tokens" in inputs and len(inputs) == 1:
-            raise ConfigError("joint: a decoder alone reads source and target as one text, with one tokenizer")
-        found, about = pair_tokenizers(settings.tokenizer, joint, sides, held, numbers)
-        made = {"vocab": max(found["target"].vocab, int(numbers.get("vocab") or 0))}
-        if not joint:
-            made["source_vocab"] = max(found["source"].vocab, int(numbers.get("source_vocab") or 0))
         reads = "image" if cls.pictures else "source" if "source" in inputs else "tokens"
-        writing = Writing(cls.name, found["target"], found.get("source"), reads)
-        task = cls(rows, writing, settings, made, about, accumulate, seed)
+        found, about = cls.tokenizers(settings, rows, reads, numbers)
+        source, target = found.get("source"), found["target"]
+        made = {"vocab": max(target.vocab, int(numbers.get("vocab") or 0))}
+        if source is not None and source is not target:
+            made["source_vocab"] = max(source.vocab, int(numbers.get("source_vocab") or 0))
+        task = cls(rows, Writing(cls.name, target, source, reads), settings, made, about, accumulate, seed)
         task._limit(numbers.get("context"))
         return task
+
+    @classmethod
+    def tokenizers(
+        cls, settings: Any, rows: PairRows, reads: str, numbers: Mapping[str, Any]
+    ) -> tuple[dict[str, Tokenizer], str]:
+        """The tokenizer of each side that is a text, and a line that says how they came to be."""
+        if reads == "tokens" and not settings.joint:
+            raise ConfigError("joint: a decoder alone reads source and target as one text, with one tokenizer")
+        names = ("target",) if cls.pictures else ("source", "target")
+        sides = {name: texts_of(rows.training, name) for name in names}
+        held = {name: [*texts_of(rows.validation, name), *texts_of(rows.test, name)] for name in names}
+        return pair_tokenizers(settings.tokenizer, settings.joint or cls.pictures, sides, held, numbers)
 
     @property
     def sides(self) -> list[Side]:
@@ -130,7 +135,7 @@ class Pairs(Task):
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
-        read = {v.name: None for s in architecture.sections() for v in s.reads.values() if v.op == "input"}
+        read = architecture.inputs
         known = ({"image", "tokens"},) if cls.pictures else ({"source", "tokens"}, {"tokens"})
         if set(read) not in known:
             wanted = " or ".join(" and ".join(f"`{name}`" for name in sorted(each)) for each in known)
@@ -138,11 +143,7 @@ class Pairs(Task):
                 f"{cls.name} trains a model that reads {wanted}; this one reads {', '.join(read) or 'nothing'}."
                 " A model of two stacks: see `transformula gallery show vaswani`"
             )
-        if not architecture.main.causal:
-            raise InputError(
-                f"{cls.name} predicts each token of the target from those before it; the last stack says"
-                " `causal: false` and sees the answers: take that line out"
-            )
+        check_causal(cls.name, architecture)
 
     # Rows.
 
@@ -192,23 +193,22 @@ class Pairs(Task):
         perplexity   exp(loss)
         and what scores the targets that the model writes greedily, of all rows or of `written` ones
         """
-        rows = self.written_rows
-        whole = len(self.validation) + len(rows)
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        try:
-            nats, tokens = self._nats(model, self.validation, progress, whole)
-            found: list[Measured] = []
-            if rows:
-                records = [self.validation.records[row] for row in rows]
-                texts = self._texts(model, records, GREEDY, progress, len(self.validation), whole)
-                found = list(self.measure(texts, references_of(records)))
-        finally:
-            for module, mode in modes:
-                module.training = mode
-        loss = nats / tokens
-        named = {key_of(one): one.score for one in found}
-        return Scores(loss=loss, perplexity=math.exp(loss) if loss < 700 else math.inf, **named, tokens=tokens)
+        rows, side = self.written_rows, self.validation
+        whole = len(side) + len(rows)
+
+        def heard(done: int) -> None:
+            if progress is not None:
+                progress(done, whole)
+
+        # room for the longest row, however long, on all sides together
+        least = sum(int(each.max()) for each in side.read.values())
+        buckets = side.buckets(self.chosen, 1, 0, "the rows that measure", least)
+        scores = target_scores(model, (side.batch(each) for each in buckets.epoch()), heard)
+        if rows:
+            records = [side.records[row] for row in rows]
+            texts = self._texts(model, records, GREEDY, lambda done, _: heard(len(side) + done))
+            scores.update((key_of(one), one.score) for one in self.measure(texts, references_of(records)))
+        return scores
 
     @property
     def written_rows(self) -> list[int]:
@@ -217,35 +217,11 @@ class Pairs(Task):
         most = count if self.chosen.written is None else min(count, self.chosen.written)
         return [place * count // most for place in range(most)] if most else []
 
-    def _nats(self, model: nn.Module, side: Side, progress: Progress | None, whole: int) -> tuple[float, int]:
-        """-log P of all targets, summed; and how many tokens they have."""
-        device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        # room for the longest row, however long, on all sides together
-        least = sum(int(each.max()) for each in side.read.values())
-        buckets = side.buckets(self.chosen, 1, 0, "the rows that measure", least)
-        nats, tokens, done = 0.0, 0, 0
-        with torch.no_grad():
-            for rows in buckets.epoch():
-                batch = side.batch(rows).to(device)
-                logits = model(**batch.given).flatten(0, 1).float()
-                each = F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=IGNORED)
-                nats += float(each.double().sum())
-                tokens += self.units(batch)
-                done += len(rows)
-                if progress is not None:
-                    progress(done, whole)
-        return nats, tokens
-
     def _texts(
-        self, model: Any, records: Sequence[Record], search: SearchSettings, progress: Progress | None = None,
-        before: int = 0, whole: int = 0,
-    ) -> list[str]:  # fmt: skip
-        def heard(done: int, _: int) -> None:
-            if progress is not None:
-                progress(before + done, whole)
-
+        self, model: Any, records: Sequence[Record], search: SearchSettings, progress: Progress | None = None
+    ) -> list[str]:
         sources: list[Value] = [row["source"] for row in records]
-        return [found[0].text for found in self.limited.write([model], sources, search, progress=heard)]
+        return [found[0].text for found in self.limited.write([model], sources, search, progress=progress)]
 
     @property
     def limited(self) -> Writing:

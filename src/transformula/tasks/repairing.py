@@ -15,7 +15,6 @@ a task that goes on with the weights and the same tokenizer leaves them unused.
 from __future__ import annotations
 
 import json
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,10 +23,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.random import Generator, default_rng
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..data.encoded import padded
 from ..data.prepare import Preview, TextData, prepare
@@ -37,11 +34,13 @@ from ..errors import DataError, InputError
 from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
-from .base import Batch, Progress, Scores, Task
+from .base import Batch, Progress, Scores, Task, check_causal
 from .evaluation import Evaluation, Report, Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
 from .language_modelling import CONTEXT, EVALUATED_LOGITS, EVALUATED_TOKENS, standing
-from .writing import device_of, end_of
+from .nats import target_scores
+from .pair_batches import real_lengths
+from .writing import end_of
 
 COUNTED = 2000
 """Windows of the training text whose targets the baseline counts."""
@@ -103,17 +102,13 @@ class Repairing(Task):
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
-        read = {v.name: None for s in architecture.sections() for v in s.reads.values() if v.op == "input"}
+        read = architecture.inputs
         if set(read) != {"source", "tokens"}:
             raise InputError(
                 f"{cls.name} trains a model that reads `source` and `tokens`, an encoder and a decoder; this one reads"
                 f" {', '.join(read) or 'nothing'}. Any model of one stack is made both by --family encoder-decoder"
             )
-        if not architecture.main.causal:
-            raise InputError(
-                f"{cls.name} predicts each token of the target from those before it; the last stack says"
-                " `causal: false` and sees the answers: take that line out"
-            )
+        check_causal(cls.name, architecture)
 
     # What a task says.
 
@@ -154,12 +149,8 @@ class Repairing(Task):
         sources = [row.source for row in rows]
         tokens = [np.append(self.end, row.target[:-1]) for row in rows]
         asked = padded([row.target for row in rows], IGNORED)
-        lengths = {}
-        for name, each in (("source", sources), ("tokens", tokens)):
-            sizes = [len(one) for one in each]
-            if min(sizes) < max(sizes):
-                lengths[name] = torch.tensor(sizes)
-        return Batch({"source": padded(sources), "tokens": padded(tokens)}, asked, lengths)
+        given = {"source": padded(sources), "tokens": padded(tokens)}
+        return Batch(given, asked, real_lengths({"source": sources, "tokens": tokens}))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
@@ -168,7 +159,7 @@ class Repairing(Task):
         return int((batch.targets != IGNORED).sum())
 
     def steps(self, epochs: float) -> int:
-        return math.ceil(epochs / self.windows.epochs(1))
+        return self.windows.steps(epochs)
 
     # Evaluation.
 
@@ -189,26 +180,13 @@ class Repairing(Task):
         perplexity  exp(loss)
         tokens      how many there are
         """
-        device = device_of(model)
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        nats, tokens, done = 0.0, 0, 0
-        try:
-            with torch.no_grad():
-                for rows in self._groups():
-                    batch = self._batch(rows).to(device)
-                    logits = model(**batch.given).flatten(0, 1).float()
-                    each = F.cross_entropy(logits, batch.targets.flatten(), reduction="none", ignore_index=IGNORED)
-                    nats += float(each.double().sum())
-                    tokens += self.units(batch)
-                    done += len(rows)
-                    if progress is not None:
-                        progress(done, len(self.measured))
-        finally:
-            for module, mode in modes:
-                module.training = mode
-        loss = nats / tokens
-        return Scores(loss=loss, perplexity=math.exp(loss) if loss < 700 else math.inf, tokens=tokens)
+        whole = len(self.measured)
+
+        def heard(done: int) -> None:
+            if progress is not None:
+                progress(done, whole)
+
+        return target_scores(model, map(self._batch, self._groups()), heard)
 
     def _groups(self) -> Iterator[list[Damaged]]:
         most = max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"]) // self.numbers["context"])
