@@ -36,7 +36,7 @@ def entry(name: str, seed: int = 0, **given: Any) -> Transformer:
     return model.eval()
 
 
-KINDS = ["vaswani", "t5", "llama"]
+KINDS = ["vaswani", "t5", "pointer-generator", "llama"]
 
 
 def given_to(name: str) -> dict[str, Any]:

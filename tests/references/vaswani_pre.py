@@ -21,6 +21,11 @@ from tests.references.plain import (
 
 def logits(p: Parameters, given: Mapping[str, Tensor], n: Mapping[str, float]) -> Tensor:
     """See plain.py."""
+    return unembed(p, leaving(p, given, n)[1])
+
+
+def leaving(p: Parameters, given: Mapping[str, Tensor], n: Mapping[str, float]) -> tuple[Tensor, Tensor]:
+    """What the encoder and the decoder leave, normed."""
     memory, x = (
         n["width"] ** 0.5 * embed(p, given[name]) + sinusoids(given[name].shape[1], int(n["width"]))
         for name in ("source", "tokens")
@@ -36,4 +41,4 @@ def logits(p: Parameters, given: Mapping[str, Tensor], n: Mapping[str, float]) -
         u = layer_norm(layer("cross_attention_input_norm"), x)
         x = x + attention(layer("cross_attention"), u, n, memory=memory)
         x = x + mlp(layer("mlp"), layer_norm(layer("mlp_input_norm"), x), relu)
-    return unembed(p, layer_norm(p("decoder.after.norm"), x))
+    return memory, layer_norm(p("decoder.after.norm"), x)

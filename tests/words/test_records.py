@@ -53,6 +53,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("rotary", X, {"heads": 1, "part": 0.25, "pairs": True}),
     ("gru_gate", {"x": 32, "y": 32}, {}),
     *[("embed", {"tokens": 1}, o) for o in ({}, {"rows": 2}, {"size": 8})],
+    *[("pointer", {"x": 32, "memory": 12, "ids": 1}, o) for o in ({}, {"size": 8}, {"rows": 3})],
     *[("unembed", X, o) for o in ({}, {"bias": True}, {"rows": 3})],
     *[("positions", X, o) for o in ({}, {"rows": 30, "first": 2, "size": 8})],
     *[("sinusoids", X, o) for o in ({}, {"size": 7}, {"at": 3}, {"halves": True}, {"first": -3})],
@@ -106,6 +107,9 @@ def streams_of(
     """Random streams for a word."""
     if name == "embed":
         return [torch.randint(2, (BATCH, length))]
+    if name == "pointer":
+        memory = torch.randn(BATCH, length, widths["memory"], dtype=dtype)
+        return [torch.randn(BATCH, length, widths["x"], dtype=dtype), memory, torch.randint(3, (BATCH, length))]
     if name == "patches":
         return [torch.rand(BATCH, 3, 8, 2 * length, dtype=dtype)]
     copies = ENTRIES if "entries" in widths else 1

@@ -164,9 +164,7 @@ class Expressions(Names):
                 title=f"the definition {scope.definition.name!r}",
                 remedy="a definition gets history as an argument: f(x[:])",
             )
-        stack = (
-            name if name in self.flow.results else (self.stacks[-1].name if name == "memory" and self.stacks else "")
-        )
+        stack = name if name in self.flow.results else self.above(scope) if name == "memory" else ""
         own = stack == ""
         if not own:
             made = next(s for s in self.stacks if s.name == stack)

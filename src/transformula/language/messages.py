@@ -131,6 +131,11 @@ MESSAGES: dict[str, Message] = {
     "not-an-input": Message(
         "{word} takes a stream, and {what} is an input of the task", "embed it first", "x = x + mlp(tokens)"
     ),
+    "ids-wanted": Message(
+        "{word} takes an input of the task here, and this is {what}",
+        "give it the ids that its memory was made of",
+        "output: y = pointer(x, x, x)",
+    ),
     "wrong-kind": Message("{word} takes a stream, and this is {what}", "give it a stream", "x = x + mlp(scalar(1))"),
     "reach-all": Message(
         "{word} sees all positions, and this stack is causal",

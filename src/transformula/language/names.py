@@ -133,7 +133,7 @@ class Names:
                     name,
                     Value("input", kind="input", name=name, sequence=self.sequence_of(name), place=node.place),
                 )
-            stack = self.stacks[-1].name if name == "memory" and self.stacks else name
+            stack = self.above(scope) if name == "memory" else name
             if stack in self.flow.results:
                 return self.result_of(stack, node, scope)
         if any(d.name == name for d in self.definitions[: scope.visible]):
@@ -153,6 +153,12 @@ class Names:
         if name in ("types", "targets", "document", "rank", "tokens"):
             return "tokens"
         return self.text.inputs.get(name) or name
+
+    def above(self, scope: Scope) -> str:
+        """What `memory` stands for: the stack above this one; in the output, which goes with the last, that above it.
+        "" where there is none."""
+        stacks = self.stacks[:-1] if scope.section.where == "output" else self.stacks
+        return stacks[-1].name if stacks else ""
 
     def entering(self, section: Section, op: str, name: str, value: Value) -> Value:
         """The value with which a name enters a section; one for all its readers."""

@@ -63,6 +63,7 @@ class WordRecord:
                  number of streams and lists; ("a", "*entries") one first
     numbers      options that may follow the streams without their name, in this order
     ports        further streams by name, all optional
+    ids          streams that are ids as the task gives them (words of kind "input" may take any as such)
     kind         one of KINDS; `positions` and `channels` are sublayers; `chance` and `function` transparent for roles
     value        what the result is: "stream", "coefficient" or "scores"
     width        expression: the result's width
@@ -98,6 +99,7 @@ class WordRecord:
     kind: str
     numbers: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
     options: Mapping[str, Option] = field(default_factory=dict)
     value: str = "stream"
     width: str = ""
@@ -160,7 +162,7 @@ def record_from(name: str, stated: Mapping[str, Any], module: str) -> WordRecord
             raise wrong(f"option {key!r}: {error}") from None
     if fields.get("kind") not in KINDS:
         raise wrong(f"has the kind {fields.get('kind')!r}; known: {', '.join(KINDS)}")
-    for key in ("numbers", "ports", "key_taps"):
+    for key in ("numbers", "ports", "ids", "key_taps"):
         fields[key] = tuple(fields.get(key, ()))
     for key in fields["numbers"]:
         if key not in options:

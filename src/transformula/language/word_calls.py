@@ -267,8 +267,10 @@ class WordCalls(Expressions):
             many = stream in lists
             if value.kind == "list" and not many:
                 raise FormulaError("list-here", place)
-            if value.kind == "input" and record.kind != "input":
+            if value.kind == "input" and record.kind != "input" and stream not in record.ids:
                 raise FormulaError("not-an-input", place, word=name, what=f"{value.name!r}")
+            if value.kind != "input" and stream in record.ids:
+                raise FormulaError("ids-wanted", place, word=name, what=describe(value))
             if value.kind == "number" and not many and record.kind not in ("function", "chance"):
                 raise FormulaError("wrong-kind", node.place, word=name, what=describe(value))
             bare = record.reach == "token" and record.kind in ("function", "shape", "chance", "norm", "depth")
@@ -529,7 +531,7 @@ def common_sequence(record: WordRecord, streams: Sequence[tuple[str, Value]], pl
     """The sequence of a word's result, where that is its streams'. What reads position by position reads one sequence,
     as a sum does; attention that of its queries, and its keys and values are of one, too."""
     found = [value.sequence for _, value in streams]
-    if record.kind in ("positions", "scores", "input"):
+    if record.kind in ("positions", "scores", "input", "output"):
         alone = dict(streams)
         if {"k", "v"} <= alone.keys() and alone["k"].sequence != alone["v"].sequence:
             names = [alone[name].sequence or "none" for name in ("k", "v")]

@@ -1,0 +1,94 @@
+"""Words taken from the source: `pointer`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .core import of_one_batch
+from .memory import Memory, once
+from .word import Affine, At, GeneratorFor, Word, word
+
+
+@word(
+    "pointer",
+    streams=("x", "memory", "ids"),
+    ids=("ids",),
+    numbers=("rows",),
+    kind="output",
+    width="rows",
+    reach="past",
+    padding=True,
+    options={
+        "rows": {"type": "whole", "default": "vocab", "minimum": 1, "help": "how many ids there are"},
+        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "channels of query and key"},
+    },
+    parameters={"query.weight": "size * x", "key.weight": "size * memory"},
+    flops="2 * size * (x + memory) + 2 * size * span",
+    state="size",
+    saved="x + memory + 2 * size + span",
+    equation="y(t) = sum of a_j over the positions j with ids_j = t, a = softmax(q k^T / sqrt(size))",
+    source="pointer-generator: See et al., 1704.04368; one product of query and key in place of its additive score",
+)
+class Pointer(Word):
+    """y(t) = the sum of a_j over the positions j with ids_j = t; a = softmax(q k^T / sqrt(size)), q = W_q x, k = W_k
+    memory: a distribution over all ids, of those that stand in another sequence.
+
+    x (batch, length, x), memory (batch, keys, memory), ids (batch, keys) of whole numbers below `rows`: what memory was
+    made of; y (batch, length, rows), of sum 1, and 0 for a row without real positions. With a gate p beside what the
+    model writes by itself:
+
+        p = sigmoid(linear.copying(x, 1))
+        logits = log(p * pointer(x, memory, source) + (1 - p) * softmax(unembed.words(x)) + 1e-9)
+
+    query.weight (size, x), key.weight (size, memory), from N(0, 1 / (3 fan_in)). Decoding makes the keys once.
+    """
+
+    def __init__(self, x: int, memory: int, rows: int, size: int, ids: int | None = None, causal: bool = True) -> None:
+        super().__init__()
+        self.rows, self.size = rows, size
+        self.query = Affine(x, size, bias=False)
+        self.key = Affine(memory, size, bias=False)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        self.query.initial_values(generator_for, "query")
+        self.key.initial_values(generator_for, "key")
+
+    def forward(self, x: Tensor, memory: Tensor, ids: Tensor, *, real: Tensor | None = None) -> Tensor:
+        q, k, ids = of_one_batch(self.query(x), self.key(memory), ids)
+        return self._spread(q, k, ids, real)
+
+    def _spread(self, q: Tensor, k: Tensor, ids: Tensor, real: Tensor | None) -> Tensor:
+        """Attention of q over k, put where the ids say."""
+        scores = (q @ k.transpose(1, 2)) * self.size**-0.5
+        if real is not None:
+            scores = scores.masked_fill(~real[:, None], torch.finfo(scores.dtype).min)
+        weights = torch.softmax(scores, -1)
+        if real is not None:
+            weights = weights.masked_fill(~real[:, None], 0)
+        made = weights.new_zeros(weights.shape[0], weights.shape[1], self.rows)
+        return made.scatter_add(2, ids[:, None].expand_as(weights), weights)
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Memory:
+        """No keys yet."""
+        return Memory()
+
+    def carried(self, state: Any, keep: int) -> Memory:
+        """The keys are made anew in each segment."""
+        return Memory()
+
+    def step(
+        self, x: Tensor, memory: Tensor, ids: Tensor, *, state: Memory, at: At, real: Tensor | None = None
+    ) -> Tensor:
+        """The chunk's queries over the keys of the first step."""
+        if state.keys is None:
+            k = self.key(once(memory, at))[:, None]
+            state.keep(k, k, None, at)
+        k, _ = state.of_rows(at)
+        q, k, ids = of_one_batch(self.query(x), k[:, 0], ids)
+        return self._spread(q, k, ids, real)
+
+    def extra_repr(self) -> str:
+        return f"{self.rows}, size={self.size}"
