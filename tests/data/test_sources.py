@@ -53,6 +53,15 @@ class TestFormats:
         with pytest.raises(DataError, match="its columns: n, text, other"):
             read_file(tmp_path / "a.parquet", "no")
 
+    def test_lists_of_sentences(self, tmp_path):
+        rows = [{"said": ["One.", "Two."], "n": 1}, {"said": [], "n": 2}, {"said": None, "n": 3}]
+        assert read_file(write(tmp_path / "a.jsonl", lines(*rows)), "said") == ["One. Two.", "", ""]
+        arrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+        assert read_file(tmp_path / "a.parquet", "said") == ["One. Two.", "", ""]
+        with pytest.raises(DataError, match="a.jsonl:1: 'said' is a list; expected a string"):
+            read_file(write(tmp_path / "a.jsonl", lines({"said": ["One.", 2]})), "said")
+
     def test_parquet_without_the_extra(self, tmp_path, monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
         with pytest.raises(MissingExtra, match="pip install 'transformula\\[parquet\\]'"):

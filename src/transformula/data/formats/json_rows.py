@@ -42,7 +42,7 @@ def _rows(path: Path, text: str) -> Iterator[Row]:
 
 
 def documents_of(rows: Iterable[Row], column: str | None, path: Path) -> list[str]:
-    """The texts of rows: strings, nulls, or objects that hold one in the column."""
+    """The texts of rows: strings, nulls, or objects that hold one in the column; a list of texts is joined by spaces."""
     documents: list[str] = []
     chosen = None
     for where, line, row in rows:
@@ -53,6 +53,8 @@ def documents_of(rows: Iterable[Row], column: str | None, path: Path) -> list[st
                 listed = ", ".join(row) or "nothing"
                 raise DataError(f"{where}has no {chosen!r} here; it has: {listed}", path=path, line=line)
             row = row[chosen]
+            if isinstance(row, list) and all(isinstance(one, str) for one in row):
+                row = " ".join(row)
         if row is not None and not isinstance(row, str):
             what = repr(chosen) if chosen is not None else "the line" if line else "it"
             raise DataError(f"{where}{what} is {_kind(row)}; expected a string", path=path, line=line)

@@ -11,7 +11,8 @@ from ..format import choose_column, formats, whole_characters
 
 @formats.register("parquet")
 def read_parquet(path: Path, content: bytes, column: str | None) -> list[str]:
-    """A document for each row; a null is an empty document. Only the column of the text is read.
+    """A document for each row; a null is an empty document, a list of texts is joined by spaces. Only the column of the
+    text is read.
 
     Raises DataError for a file that is not parquet or a column that holds no strings, MissingExtra without pyarrow.
     """
@@ -22,8 +23,9 @@ def read_parquet(path: Path, content: bytes, column: str | None) -> list[str]:
         fields = list(table.schema_arrow)
         strings = [f.name for f in fields if arrow.types.is_string(f.type) or arrow.types.is_large_string(f.type)]
         chosen = choose_column([f.name for f in fields], strings, column, path)
-        if chosen not in strings:
-            held = next(str(f.type) for f in fields if f.name == chosen)
+        held = next(f.type for f in fields if f.name == chosen)
+        listed = arrow.types.is_list(held) and arrow.types.is_string(held.value_type)
+        if chosen not in strings and not listed:
             raise DataError(
                 f"the column {chosen!r} holds {held}; expected strings, as in: {', '.join(strings) or 'none here'}",
                 path=path,
@@ -31,4 +33,5 @@ def read_parquet(path: Path, content: bytes, column: str | None) -> list[str]:
         values = table.read(columns=[chosen])[chosen].to_pylist()
     except (arrow.ArrowException, OSError) as error:
         raise DataError(f"is not a whole parquet file ({str(error)[:120]}); copy it again", path=path) from None
-    return [whole_characters(value or "", path) for value in values]
+    texts = [" ".join(part or "" for part in value) if isinstance(value, list) else value for value in values]
+    return [whole_characters(text or "", path) for text in texts]
