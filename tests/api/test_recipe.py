@@ -39,6 +39,30 @@ def test_a_recipe_is_made_again(recipe: Path) -> None:
     assert other.folder == Path("runs/again-seed-2") and other.value != found.value
 
 
+def test_a_recipe_begins_with_another(recipe: Path) -> None:
+    plain = yaml.safe_load(recipe.read_text())
+    plain["recipe"] |= {"about": "goes on"}
+    second = recipe.parent / "further.yaml"
+    second.write_text(yaml.safe_dump({**plain, "init_from": "again.yaml", "tokenizer": "auto", "steps": 3}))
+    found = reproduce(second, root="data", quiet=True, steps=2)
+    assert found.folder == Path("runs/further") and Path("runs/again/best").is_dir()
+    stated = yaml.safe_load(Path("runs/further/config.yaml").read_text())
+    assert stated["init_from"] == "runs/again" and stated["steps"] == 2
+    assert yaml.safe_load(Path("runs/again/config.yaml").read_text())["steps"] == 6
+    assert reproduce(second, root="data", quiet=True).value == found.value
+    reproduce(second, root="data", quiet=True, seed=3)
+    assert Path("runs/again-seed-3").is_dir() and Path("runs/further-seed-3").is_dir()
+
+
+def test_a_recipe_that_begins_nowhere(recipe: Path) -> None:
+    plain = yaml.safe_load(recipe.read_text())
+    for named, said in (("none.yaml", "there is no recipe .*none.yaml"), ("again.yaml", "begins with this recipe")):
+        recipe.write_text(yaml.safe_dump({**plain, "init_from": named}))
+        with pytest.raises(ConfigError, match=said):
+            reproduce(recipe, root="data", quiet=True)
+    assert not Path("runs").exists()
+
+
 def test_other_data_are_refused_before_training(recipe: Path) -> None:
     (recipe.parent / "data" / "text.txt").write_text("to be or not\n" * 60)
     with pytest.raises(DataError, match=r"again\.yaml: the data \(text\.txt\) are not those of the recipe"):

@@ -12,6 +12,8 @@ model: translator
 task: translation
 data: multi30k/train.{de,en}
 ...
+
+A recipe whose `init_from` names another one (a .yaml beside it) begins with what that trains, which is made first.
 """
 
 from __future__ import annotations
@@ -119,9 +121,23 @@ def reproduce(
     out      the run's folder: by default runs/ and the recipe's name, with the seed where it is not 1
     changes  of the run's configuration, such as `seed` or `minutes`
 
+    A recipe that begins with another one's weights makes that one first, in a folder beside `out`.
+
     Raises ConfigError for what is no recipe, DataError for other data than the recipe's.
     """
     path = Path(recipe)
+    return _reproduce(path, None if out is None else Path(out), (), changes, root=root, quiet=quiet)
+
+
+def _reproduce(
+    path: Path,
+    out: Path | None,
+    above: tuple[Path, ...],
+    changes: Mapping[str, Any],
+    *,
+    root: str | Path | None,
+    quiet: bool,
+) -> Reproduced:
     claimed, config = read_recipe(path)
     config |= changes
     named = [one for key in SOURCES for one in _listed(config.get(key))]
@@ -136,9 +152,11 @@ def reproduce(
                 f" {claimed.data_hash}; put them back, or copy the recipe and take its data_hash out"
             )
     seed = config.get("seed", 1)
-    folder = (
-        Path(out) if out is not None else Path("runs") / (path.stem + (f"-seed-{seed}" if str(seed) != "1" else ""))
-    )
+    folder = out if out is not None else Path("runs") / (path.stem + _suffix(seed))
+    first = str(config.get("init_from", ""))
+    if first.endswith(".yaml") and not (folder / "config.yaml").is_file():
+        above = (*above, path.resolve())
+        config["init_from"] = _made_first(path, first, folder.parent, above, seed, root=root, quiet=quiet)
     if (folder / "config.yaml").is_file():
         given = {key: value for key, value in changes.items() if key in ("steps", "tokens", "minutes", "epochs")}
         run = train(resume=folder, quiet=quiet, **given)
@@ -150,6 +168,23 @@ def reproduce(
 
     report = evaluate(run.folder, **claimed.evaluate)
     return Reproduced(claimed, score_of(report, claimed.score), run.folder, report)
+
+
+def _made_first(recipe: Path, named: str, beside: Path, above: tuple[Path, ...], seed: Any, **how: Any) -> str:
+    """The folder of the run that a recipe begins with, made by a recipe of its own."""
+    path = recipe.parent / named
+    if not path.is_file():
+        raise ConfigError(
+            f"init_from: there is no recipe {path}; name a recipe that lies beside this one, or a run's folder",
+            source=str(recipe),
+        )
+    if path.resolve() in above:
+        raise ConfigError(f"init_from: {named} begins with this recipe, and this one with it", source=str(recipe))
+    return str(_reproduce(path, beside / (path.stem + _suffix(seed)), above, {"seed": seed}, **how).folder)
+
+
+def _suffix(seed: Any) -> str:
+    return f"-seed-{seed}" if str(seed) != "1" else ""
 
 
 def read_recipe(path: Path) -> tuple[Recipe, dict[str, Any]]:

@@ -42,7 +42,7 @@ def _rows(path: Path, text: str) -> Iterator[Row]:
 
 
 def documents_of(rows: Iterable[Row], column: str | None, path: Path) -> list[str]:
-    """The texts of rows: strings, nulls, or objects that hold one in the column; a list of texts is joined by spaces."""
+    """The texts of rows: strings, nulls, or objects that hold one in the column, or a list that spaces join."""
     documents: list[str] = []
     chosen = None
     for where, line, row in rows:
