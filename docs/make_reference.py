@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import transformula
+from transformula.api.recipe import read_recipe
 from transformula.cli import door
 from transformula.language.messages import MESSAGES
 
@@ -90,7 +91,43 @@ def cell(text: str, code: bool = False) -> str:
     return text if code else re.sub(r"\{(\w+)[^}]*\}", r"_\1_", text)
 
 
-PAGES = {"cli.md": command_line, "api.md": python, "errors.md": errors}
+RECIPES = """\
+# Recipes
+
+Each is one file in [recipes](../../recipes) that holds a run's configuration and the score that it claims. One command
+trains it, scores what was kept, and says whether the claim holds; a run that was interrupted goes on by the same
+command:
+
+```sh
+transformula reproduce recipes/multi30k-en-de.yaml --root data
+```
+
+`--root` is the folder in which the data named by a recipe lie; those without files need none. A recipe with a
+`data_hash` refuses other data before it trains. `--seed 2` makes it again from other weights, in a folder of its own.
+
+*Found* is what was found when the recipe was written, a number for each seed from 1 on; *minutes* those that training
+took, on one or both of two cores. Scores are those of `transformula evaluate`: of the test rows where there are some,
+with its signature, beside the trivial baselines.
+"""
+
+
+def recipes() -> str:
+    """The page of recipes."""
+    folder = Path(__file__).parents[1] / "recipes"
+    rows = [RECIPES, "| recipe | what | score | claimed | found | minutes |", "| --- | --- | --- | --- | --- | --- |"]
+    for path in sorted(folder.rglob("*.yaml"), key=lambda path: (len(path.parts), path)):
+        recipe, config = read_recipe(path)
+        name = path.relative_to(folder).as_posix()
+        about = recipe.about + ("; begins with " + str(config["init_from"]) if "init_from" in config else "")
+        claimed = f"at least {recipe.at_least:g}" if recipe.at_least is not None else f"at most {recipe.at_most:g}"
+        found = ", ".join(f"{number:g}" for number in recipe.found) or "-"
+        minutes = "-" if recipe.minutes is None else f"{recipe.minutes:g}"
+        cells = [f"[{name}](../../recipes/{name})", cell(about), recipe.score, claimed, found, minutes]
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+PAGES = {"cli.md": command_line, "api.md": python, "errors.md": errors, "recipes.md": recipes}
 
 if __name__ == "__main__":
     os.environ["COLUMNS"] = "112"

@@ -20,7 +20,7 @@ def maker() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["cli.md", "api.md", "errors.md"])
+@pytest.mark.parametrize("page", ["cli.md", "api.md", "errors.md", "recipes.md"])
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="Python versions word --help and signatures differently")
 def test_page_is_as_made(page: str, maker: ModuleType) -> None:
     written = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
@@ -28,4 +28,4 @@ def test_page_is_as_made(page: str, maker: ModuleType) -> None:
 
 
 def test_every_page_is_tested(maker: ModuleType) -> None:
-    assert set(maker.PAGES) == {"cli.md", "api.md", "errors.md"}
+    assert set(maker.PAGES) == {"cli.md", "api.md", "errors.md", "recipes.md"}
