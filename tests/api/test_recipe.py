@@ -5,9 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from transformula.api.reading import check_model
 from transformula.api.recipe import files_of, hash_of, is_file, placed, read_recipe, reproduce
+from transformula.api.run import resolve
 from transformula.errors import ConfigError, DataError
+from transformula.tasks.base import tasks
 
+FOLDER = Path(__file__).parents[2] / "recipes"
 LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 
 
@@ -103,3 +107,18 @@ def test_names_of_data(tmp_path: Path) -> None:
     )
     one = hash_of({"data": str(tmp_path / "a.txt")})
     assert one == hash_of({"data": [f"{tmp_path}/a.*"]}) != hash_of({"data": str(tmp_path / "b.txt")})
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_a_recipe_of_the_project(path: Path) -> None:
+    """It is a run of its task, and what was found when it was written is what it claims; data that lie in files have
+    their hash."""
+    claimed, config = read_recipe(path)
+    assert claimed.found and claimed.minutes and all(claimed.holds(value) for value in claimed.found)
+    assert (claimed.data_hash is not None) == any(is_file(str(config.get(key, ""))) for key in ("data", "test"))
+    task, first = config.pop("task"), config.pop("init_from", None)
+    model = config.pop("model", None)
+    if first is not None:
+        model = read_recipe(path.parent / first)[1]["model"]
+    text, _, _ = resolve(model, config, str(path), task)
+    tasks.get(task).check(check_model(text))

@@ -38,6 +38,12 @@ KEY = "recipe"
 SOURCES = ("data", "validation", "test")
 """Keys of a run's configuration that name data."""
 
+HOW = ("device", "threads")
+"""Changes that go for the recipe that this one begins with, too."""
+
+MAY_CHANGE = ("steps", "tokens", "minutes", "epochs", *HOW)
+"""Changes that a run which was begun takes."""
+
 
 class Recipe(Settings):
     """What a recipe claims."""
@@ -156,9 +162,10 @@ def _reproduce(
     first = str(config.get("init_from", ""))
     if first.endswith(".yaml") and not (folder / "config.yaml").is_file():
         above = (*above, path.resolve())
-        config["init_from"] = _made_first(path, first, folder.parent, above, seed, root=root, quiet=quiet)
+        too = {"seed": seed} | {key: changes[key] for key in HOW if key in changes}
+        config["init_from"] = _made_first(path, first, folder.parent, above, too, root=root, quiet=quiet)
     if (folder / "config.yaml").is_file():
-        given = {key: value for key, value in changes.items() if key in ("steps", "tokens", "minutes", "epochs")}
+        given = {key: value for key, value in changes.items() if key in MAY_CHANGE}
         run = train(resume=folder, quiet=quiet, **given)
     else:
         run = train(config.pop("model", None), out=str(folder), quiet=quiet, **config)
@@ -170,7 +177,9 @@ def _reproduce(
     return Reproduced(claimed, score_of(report, claimed.score), run.folder, report)
 
 
-def _made_first(recipe: Path, named: str, beside: Path, above: tuple[Path, ...], seed: Any, **how: Any) -> str:
+def _made_first(
+    recipe: Path, named: str, beside: Path, above: tuple[Path, ...], changes: Mapping[str, Any], **how: Any
+) -> str:
     """The folder of the run that a recipe begins with, made by a recipe of its own."""
     path = recipe.parent / named
     if not path.is_file():
@@ -180,7 +189,7 @@ def _made_first(recipe: Path, named: str, beside: Path, above: tuple[Path, ...],
         )
     if path.resolve() in above:
         raise ConfigError(f"init_from: {named} begins with this recipe, and this one with it", source=str(recipe))
-    return str(_reproduce(path, beside / (path.stem + _suffix(seed)), above, {"seed": seed}, **how).folder)
+    return str(_reproduce(path, beside / (path.stem + _suffix(changes["seed"])), above, changes, **how).folder)
 
 
 def _suffix(seed: Any) -> str:
