@@ -134,7 +134,7 @@ MESSAGES: dict[str, Message] = {
     "ids-wanted": Message(
         "{word} takes an input of the task here, and this is {what}",
         "give it the ids that its memory was made of",
-        "output: y = pointer(x, x, x)",
+        "layer: x = x + mlp(x)\noutput: y = pointer(x, x, x)",
     ),
     "wrong-kind": Message("{word} takes a stream, and this is {what}", "give it a stream", "x = x + mlp(scalar(1))"),
     "reach-all": Message(
