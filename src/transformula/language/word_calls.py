@@ -123,6 +123,9 @@ class WordCalls(Expressions):
         streams = self.streams_of(record, name, node, names, given)
         if record.reach == "all" and scope.section.where != "output" and self.current.causal and record.kind != "input":
             raise FormulaError("reach-all", node.head, word=name)
+        if record.ids and self.current.causal and len({value.sequence for _, value in streams}) == 1:
+            detail = "it points into another sequence; of its own a causal stack must not see what comes later"
+            raise FormulaError("check-failed", node.place, word=name, detail=detail)
         table: dict[Any, Any] = {}
         key = found = None
         if node.label:
@@ -533,9 +536,10 @@ def common_sequence(record: WordRecord, streams: Sequence[tuple[str, Value]], pl
     found = [value.sequence for _, value in streams]
     if record.kind in ("positions", "scores", "input", "output"):
         alone = dict(streams)
-        if {"k", "v"} <= alone.keys() and alone["k"].sequence != alone["v"].sequence:
-            names = [alone[name].sequence or "none" for name in ("k", "v")]
-            raise FormulaError("sequences", place, left=names[0], right=names[1])
+        for one, other in (("k", "v"), ("memory", "ids")):
+            if {one, other} <= alone.keys() and alone[one].sequence != alone[other].sequence:
+                names = [alone[name].sequence or "none" for name in (one, other)]
+                raise FormulaError("sequences", place, left=names[0], right=names[1])
         return found[0] if found else ""
     known = list(dict.fromkeys(s for s in found if s))
     if len(known) > 1:
