@@ -1,4 +1,4 @@
-"""The loss and its gradients are those of the dense form; memory is that of the logits."""
+"""The loss and its gradients are those of the dense form; memory is that of logits and their gradient."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformula.errors import InputError
@@ -35,7 +36,7 @@ def given(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
 def test_loss_and_gradients_are_those_of_the_dense_form(
     smoothing: float, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(label_smoothing, "AT_ONCE", at_once)
+    monkeypatch.setitem(label_smoothing.AT_ONCE, "cpu", at_once)
     logits, targets = given()
     expected = dense(logits, targets, smoothing)
     found = smoothed_cross_entropy(logits, targets, smoothing)
@@ -83,30 +84,37 @@ def test_bfloat16_is_summed_in_float32() -> None:
     torch.testing.assert_close(logits.grad.double(), exact.grad, rtol=4e-3, atol=1e-9)
 
 
-class Made(TorchDispatchMode):
-    """Storages of at least `size` numbers that operations make."""
+class Peak(TorchDispatchMode):
+    """The most storages of at least `size` numbers that operations made and that were alive at once."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
-        self.size, self.kept = size, []
+        self.size, self.peak, self.alive = size, 0, {}
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        for tensor in [result] if isinstance(result, Tensor) else []:
-            if tensor.untyped_storage().nbytes() // tensor.element_size() >= self.size:
-                self.kept.append(tensor)
+        if isinstance(result, Tensor) and result.untyped_storage().nbytes() // result.element_size() >= self.size:
+            storage = result.untyped_storage()
+            self.alive[storage.data_ptr()] = StorageWeakRef(storage)
+        self.alive = {place: one for place, one in self.alive.items() if not one.expired()}
+        self.peak = max(self.peak, len(self.alive))
         return result
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_gradient_is_the_only_other_tensor_of_that_size(smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted in every operation of both passes, none of which is freed meanwhile."""
-    monkeypatch.setattr(label_smoothing, "AT_ONCE", 4 * VOCAB)
-    logits, targets = given()
-    with Made(logits.numel()) as made:
-        (gradient,) = torch.autograd.grad(smoothed_cross_entropy(logits, targets, smoothing), logits)
-    places = {tensor.untyped_storage().data_ptr() for tensor in made.kept}
-    assert places - {logits.untyped_storage().data_ptr()} == {gradient.untyped_storage().data_ptr()}
+def test_the_gradient_is_the_only_tensor_beside_the_logits(smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(label_smoothing.AT_ONCE, "cpu", 4 * VOCAB)
+    leaf, targets = given()
+    with Peak(leaf.numel()) as held:
+        smoothed_cross_entropy(leaf * 1.0, targets, smoothing).backward()
+    assert held.peak == 2
+    with torch.no_grad(), Peak(leaf.numel()) as held:
+        smoothed_cross_entropy(leaf * 1.0, targets, smoothing)
+    assert held.peak == 1
+    with Peak(leaf.numel()) as held:
+        dense_loss = F.cross_entropy((leaf * 1.0).flatten(0, 1), targets.flatten(), label_smoothing=smoothing)
+        dense_loss.backward()
+    assert held.peak > 2
 
 
 def test_what_is_refused() -> None:

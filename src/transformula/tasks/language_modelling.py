@@ -24,6 +24,7 @@ from ..errors import ConfigError, InputError
 from ..language.graph import Architecture
 from .base import Batch, Progress, Scores, Task, task
 from .carried_rows import CarriedRows
+from .label_smoothing import smoothed_cross_entropy
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
 
 CONTEXT = 128
@@ -170,7 +171,7 @@ class LanguageModelling(Task):
             self.rows.leave(batch.step, batch.micro, left)
         else:
             logits = model(batch.inputs["tokens"])
-        return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten())
+        return smoothed_cross_entropy(logits, batch.targets, 0.0)
 
     def _segment_of(self, model: nn.Module) -> Callable[..., Any] | None:
         """The model's `segment`, None for one that carries nothing. Raises InputError for a model whose batches are
