@@ -26,10 +26,16 @@ def logits(p: Parameters, given: Mapping[str, Tensor], n: Mapping[str, float]) -
 
 def leaving(p: Parameters, given: Mapping[str, Tensor], n: Mapping[str, float]) -> tuple[Tensor, Tensor]:
     """What the encoder and the decoder leave, normed."""
-    memory, x = (
-        n["width"] ** 0.5 * embed(p, given[name]) + sinusoids(given[name].shape[1], int(n["width"]))
-        for name in ("source", "tokens")
-    )
+    return stacks(p, entering(p, given["source"], n), entering(p, given["tokens"], n), n)
+
+
+def entering(p: Parameters, ids: Tensor, n: Mapping[str, float]) -> Tensor:
+    """Words, scaled, and waves."""
+    return n["width"] ** 0.5 * embed(p, ids) + sinusoids(ids.shape[1], int(n["width"]))
+
+
+def stacks(p: Parameters, memory: Tensor, x: Tensor, n: Mapping[str, float]) -> tuple[Tensor, Tensor]:
+    """What leaves the encoder that `memory` enters, and the decoder that `x` enters."""
     for layer in layers(p, n, "encoder"):
         memory = memory + attention(
             layer("attention"), layer_norm(layer("attention_input_norm"), memory), n, causal=False
