@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from transformula.api.reading import check_model
+from transformula.data.pair_rows import read_pairs
 from transformula.data.pair_settings import PairSettings
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.generation.settings import SearchSettings
@@ -208,8 +209,20 @@ def test_rows_that_measure_are_not_learned_from(folder: Path) -> None:
 
 
 def test_rows_are_held_back_where_none_measure(folder: Path) -> None:
-    task = made(folder, validation=None, held_out=0.2)
-    assert len(task.training) + len(task.validation) == 60 and 3 < len(task.validation) < 25
+    """To choose a model, and others to score it."""
+    lines = (folder / "train.de").read_text(encoding="utf-8").splitlines()
+    rows = read_pairs(settings(folder, validation=None, held_out=0.2), "")
+    parts = [{str(row["source"]) for row in part} for part in (rows.training, rows.validation, rows.test)]
+    assert parts[0] | parts[1] | parts[2] == set(lines)
+    assert len(rows.training) + len(rows.validation) + len(rows.test) == 60
+    assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2])
+    assert all(3 < len(part) < 25 for part in parts[1:])
+    assert [note.split(" held back for ")[1] for note in rows.notes] == ["validation", "test"]
+    named = read_pairs(settings(folder, validation=None, test=f"{folder}/test.{{de,en}}", held_out=0.2), "")
+    assert [row["source"] for row in named.validation] == [row["source"] for row in rows.validation]
+    assert len(named.training) + len(named.validation) == 60 and len(named.test) == 7
+    alone = read_pairs(settings(folder), "")
+    assert len(alone.training) == 60 and alone.test is alone.validation
 
 
 @pytest.mark.parametrize(

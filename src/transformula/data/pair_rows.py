@@ -48,13 +48,17 @@ def read_pairs(settings: PairSettings, usual: str, images: bool = False) -> Pair
     notes: list[str] = []
     with working("reading the data"):
         training: Sequence[Record] = read_rows(data, settings, images, "data", notes)
-        if settings.validation is None:
-            training, validation = split_records(training, settings.held_out)
-            notes.append(f"{len(validation):,} rows ({100 * settings.held_out:g} %) are held back for validation")
-        else:
-            validation = read_rows(settings.validation, settings, images, "validation", notes)
-        test = validation if settings.test is None else read_rows(settings.test, settings, images, "test", notes)
-    held = {"validation": validation, **({} if settings.test is None else {"test": test})}
+        share, named = settings.held_out, ("validation", "test")
+        held: dict[str, Sequence[Record]] = {
+            name: read_rows(getattr(settings, name), settings, images, name, notes)
+            for name in named
+            if getattr(settings, name) is not None
+        }
+        # Rows that choose the best of a run's models are not those that score it, unless they alone were named.
+        for seed, name in enumerate(named if "validation" not in held else (), 1):
+            if name not in held:
+                training, held[name] = split_records(training, share, seed)
+                notes.append(f"{len(held[name]):,} rows ({100 * share:g} %) are held back for {name}")
     with working("looking for rows that measure and are learned from"):
         both = ("source", "target")
         overlaps = [find_overlap(training, rows, f"the {name} rows", both) for name, rows in held.items()]
@@ -64,7 +68,7 @@ def read_pairs(settings: PairSettings, usual: str, images: bool = False) -> Pair
     elif any(one.rows for one in overlaps):
         notes.append("kept, though they are learned from: " + "; ".join(str(one).splitlines()[0] for one in overlaps))
     name = ", ".join(map(str, data)) if isinstance(data, list) else str(data)
-    return PairRows(name, training, validation, test, tuple(notes))
+    return PairRows(name, training, held["validation"], held.get("test", held["validation"]), tuple(notes))
 
 
 def read_rows(given: Rows, settings: PairSettings, images: bool, key: str, notes: list[str]) -> list[Record]:

@@ -20,8 +20,11 @@ class RowSettings(Settings):
         " folder of pictures with captions, hub:NAME, or a built-in set (by default the task's)",
     )
     validation: Rows = Field(None, description="rows that measure while training; by default a part of `data`")
-    test: Rows = Field(None, description="rows that `evaluate` scores; by default those of `validation`")
-    held_out: float = Field(0.05, gt=0, le=0.5, description="the share of `data` that measures where no rows are named")
+    test: Rows = Field(
+        None,
+        description="rows that `evaluate` scores; by default those of `validation`, or another part of `data`",
+    )
+    held_out: float = Field(0.05, gt=0, le=0.5, description="the share of `data` that is such a part")
     source: str | None = Field(None, description="the column of the source; by default 'source', or the first of two")
     target: str | None = Field(None, description="the column of the target; by default 'target', or the second of two")
     references: str | None = Field(
