@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.api.translator import translator, write_pictures, write_rows
+from tests.api.translator import translator, workplace, write_pictures
 from transformula import Model, evaluate, train
 from transformula.errors import CheckpointError, ConfigError, DataError, InputError
 from transformula.tasks.scores.bleu import bleu
@@ -20,12 +20,7 @@ SOURCES = ["hund sieht katze", "eins", "der hund sieht drei katze", "zwei zwei",
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("work")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRANSFORMULA_CACHE", str(folder / "cache"))
-        patch.chdir(folder)
-        write_rows(folder)
-        translator(folder)
+    with workplace(tmp_path_factory) as folder:
         translator(folder, "second", steps=30, seed=2, tokenizer="run/best")
         yield folder
 

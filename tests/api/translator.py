@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from transformula import Run, train
@@ -44,6 +47,18 @@ CAPTIONER = (
 def translated(text: str) -> str:
     """Word by word."""
     return " ".join(WORDS[word] for word in text.split())
+
+
+@contextmanager
+def workplace(made: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder to work in, with rows, and a translator in `run`."""
+    folder = made.mktemp("work")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRANSFORMULA_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        write_rows(folder)
+        translator(folder)
+        yield folder
 
 
 def write_rows(folder: Path) -> None:

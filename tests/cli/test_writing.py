@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.translator import translator, write_rows
+from tests.api.translator import workplace
 from transformula import Model, train
 from transformula.cli import main
 
@@ -20,12 +20,7 @@ LINES = ["hund sieht katze", "", "der hund", "eins zwei drei eins", "katze"]
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("work")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRANSFORMULA_CACHE", str(folder / "cache"))
-        patch.chdir(folder)
-        write_rows(folder)
-        translator(folder)
+    with workplace(tmp_path_factory) as folder:
         yield folder
 
 

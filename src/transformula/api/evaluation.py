@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from .model import Model
 from .reading import import_packages, model_folder, set_threads
 from .run import TASK, carried_by, read_config
-from .writing import together
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -55,7 +54,7 @@ def evaluate(
     recorded = read_config(config) if config.is_file() else {}
     kind = tasks.get(task_of(run) or TASK)
     model = Model.from_folder(folder, device=device, use=use)
-    modules = together(model, models, device=device, use=use) if models else [model.module]
+    modules = model.together(models, device=device, use=use) if models else [model.module]
     stated = model.architecture.numbers
     numbers = {key: int(stated[key]) for key in ("vocab", "context") if key in stated}
     numbers |= carried_by(model.architecture)

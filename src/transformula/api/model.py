@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
 from .reading import check_model, import_packages, known_words, model_folder
-from .writing import load_writing
+from .writing import check_alike, must_write, verb_of, write
 
 if TYPE_CHECKING:
     from torch import nn
@@ -148,8 +148,6 @@ class Model:
 
         settings = SamplingSettings.read(sampling)
         if self.writing is not None and self.writing.input != "tokens":
-            from .writing import verb_of
-
             raise InputError(
                 "this model does not go on with a text, it writes one for a source: use `write` (on the command line:"
                 f" transformula {verb_of(self.writing)})"
@@ -203,9 +201,23 @@ class Model:
 
         A source without a word has an empty target. Raises ConfigError, InputError, DataError.
         """
-        from .writing import write
+        given = {"prefix": prefix, "scores": scores, "progress": progress, **search}
+        return write(must_write(self.writing), self.together(models), source, **given)
 
-        return write(self, source, prefix=prefix, scores=scores, models=models, progress=progress, **search)
+    def together(
+        self, others: Sequence[str | Path | Model], *, device: str = "cpu", use: Sequence[str] = ()
+    ) -> list[nn.Module]:
+        """The modules that write together: this model's, and others', which are models or their folders.
+
+        Raises InputError where one was not trained to write targets, or reads or writes by other tokens.
+        """
+        first, modules = must_write(self.writing), [self.module]
+        for other in others:
+            named = str(other) if isinstance(other, (str, Path)) else f"model {len(modules) + 1}"
+            loaded = other if isinstance(other, Model) else Model.from_folder(other, device=device, use=use)
+            check_alike(first, must_write(loaded.writing), named)
+            modules.append(loaded.module)
+        return modules
 
     def explain(self) -> Any:
         """What the formula says; see `transformula.explain`."""
@@ -240,3 +252,10 @@ def load_tokenizer(folder: Path) -> Tokenizer | None:
     from ..tokenizers.base import FILE, load
 
     return load(folder) if (folder / FILE).is_file() else None
+
+
+def load_writing(folder: Path) -> Writing | None:
+    """How the model in a folder is asked for a target, if it was trained for that."""
+    from ..tasks.writing import FILE, Writing
+
+    return Writing.load(folder) if (folder / FILE).is_file() else None

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..data.record import Value
     from ..generation.settings import SearchSettings
     from ..tasks.writing import Writing, Written
-    from .model import Model
 
 FIRST, MOST = 16, 512
 """Sources of a stream that are looked up together: few at first, so that something is seen early, then more, since
@@ -22,29 +21,28 @@ those of like length share a batch."""
 
 
 def write(
-    model: Model,
+    writing: Writing,
+    modules: Sequence[nn.Module],
     source: Any,
     *,
     prefix: str | Sequence[str] | None = None,
     scores: bool = False,
-    models: Sequence[str | Path | Model] = (),
     progress: Callable[[int, int], None] | None = None,
     **search: Any,
 ) -> Any:
-    """What `Model.write` does."""
+    """What `Model.write` does, with the modules that write together."""
     from torch import Tensor
 
     from ..generation.settings import SearchSettings
 
     settings = SearchSettings.read(search)
-    writing = writing_of(model)
     one = isinstance(source, (str, Path, Tensor))
     sources = [source] if one else list(source)
     prefixes = [prefix] * len(sources) if prefix is None or isinstance(prefix, str) else list(prefix)
     if len(prefixes) != len(sources):
         raise InputError(f"{len(prefixes)} prefixes for {len(sources)} sources: give one for each, or one text for all")
     found = writing.write(
-        together(model, models), opened(writing, sources), settings,
+        modules, opened(writing, sources), settings,
         prefixes=None if prefix is None else [str(text) for text in prefixes], progress=progress,
     )  # fmt: skip
     each: list[Any] = found if settings.n_best > 1 else [best[0] if scores else best[0].text for best in found]
@@ -52,65 +50,49 @@ def write(
 
 
 def stream(
-    model: Model,
+    writing: Writing,
+    modules: Sequence[nn.Module],
     arriving: Iterable[Sequence[str]],
     settings: SearchSettings,
     *,
     prefix: str | None = None,
-    modules: Sequence[nn.Module] | None = None,
 ) -> Iterator[list[tuple[str, list[Written]]]]:
     """Sources that come in pieces, each with its targets, in order, a few at a time: later ones are not waited for.
 
+    modules   that write together
     arriving  texts, or the names of pictures
-    modules   several that write together; by default the model's alone
     """
-    writing = writing_of(model)
     size = FIRST
     for piece in arriving:
         first = 0
         while some := piece[first : first + size]:
             begun = None if prefix is None else [prefix] * len(some)
-            found = writing.write(modules or [model.module], opened(writing, some), settings, prefixes=begun)
+            found = writing.write(modules, opened(writing, some), settings, prefixes=begun)
             yield list(zip(some, found, strict=True))
             first, size = first + size, min(2 * size, MOST)
 
 
-def writing_of(model: Model) -> Writing:
+def must_write(writing: Writing | None) -> Writing:
     """How a model is asked for a target. Raises InputError for one that was not trained for that."""
-    if model.writing is None:
+    if writing is None:
         raise InputError(
             "this model was not trained to write a target for a source: a language model goes on with a text, by"
             " `generate` (on the command line: transformula sample). One that writes targets is trained by --task"
             " translation, summarisation or captioning"
         )
-    return model.writing
+    return writing
 
 
-def together(
-    model: Model, others: Sequence[str | Path | Model], device: str = "cpu", use: Sequence[str] = ()
-) -> list[nn.Module]:
-    """A model's module and those that write together with it.
-
-    Raises InputError where one reads or writes by other tokens.
-    """
-    from .model import Model
-
-    writing = writing_of(model)
-    modules = [model.module]
-    for other in others:
-        named = f"{other} " if isinstance(other, (str, Path)) else f"model {len(modules) + 1} "
-        loaded = other if isinstance(other, Model) else Model.from_folder(other, device=device, use=use)
-        theirs = writing_of(loaded)
-        for side, one, two in (("writes", writing.target, theirs.target), ("reads", writing.source, theirs.source)):
-            if (one and one.identity) != (two and two.identity):
-                raise InputError(
-                    f"{named}{side} by another tokenizer than the first model: models write together only if they know"
-                    " the same tokens; train them with one: --tokenizer FOLDER of the first"
-                )
-        if writing.input != theirs.input:
-            raise InputError(f"{named}is given `{theirs.input}`, and the first model `{writing.input}`")
-        modules.append(loaded.module)
-    return modules
+def check_alike(first: Writing, other: Writing, named: str) -> None:
+    """Raise InputError where two models that write together read or write by other tokens."""
+    for side, one, two in (("writes", first.target, other.target), ("reads", first.source, other.source)):
+        if (one and one.identity) != (two and two.identity):
+            raise InputError(
+                f"{named} {side} by another tokenizer than the first model: models write together only if they know"
+                " the same tokens; train them with one: --tokenizer FOLDER of the first"
+            )
+    if first.input != other.input:
+        raise InputError(f"{named} is given `{other.input}`, and the first model `{first.input}`")
 
 
 def opened(writing: Writing, sources: Sequence[Any]) -> list[Value]:
@@ -145,10 +127,3 @@ def verb_of(writing: Writing) -> str:
 
     usage = tasks.get(writing.task).usage if writing.task in tasks else ""
     return usage.split()[0] if usage else "caption" if writing.input == "image" else "translate"
-
-
-def load_writing(folder: Path) -> Writing | None:
-    """How the model in a folder is asked for a target, if it was trained for that."""
-    from ..tasks.writing import FILE, Writing
-
-    return Writing.load(folder) if (folder / FILE).is_file() else None

@@ -46,19 +46,19 @@ def write(verb: str, what: str, examples: Sequence[str], thing: str, arguments: 
 
     from ..api.model import Model
     from ..api.reading import set_threads
-    from ..api.writing import stream, together
+    from ..api.writing import must_write, stream
     from ..data.working import counting
 
     set_threads(given["threads"])
     model = Model.from_folder(given["run"], device=given["device"], use=given["use"])
     refuse_other_models(verb, given["run"], model)
-    modules = together(model, given["others"], device=given["device"], use=given["use"])
+    modules = model.together(given["others"], device=given["device"], use=given["use"])
     pieces, count = arriving(given, thing)
     show = count is not None and (given["output"] is not None or not sys.stdout.isatty())
     sink = Sink(given["output"])
     number = 0
     with counting(f"{verb}: sources", show) as progress:
-        for found in stream(model, pieces, settings, prefix=given["prefix"], modules=modules):
+        for found in stream(must_write(model.writing), modules, pieces, settings, prefix=given["prefix"]):
             for source, best in found:
                 number += 1
                 sink.add(rows(number, source, best, given, thing, settings.n_best > 1))
