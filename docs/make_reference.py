@@ -106,8 +106,8 @@ transformula reproduce recipes/multi30k-en-de.yaml --root data
 `data_hash` refuses other data before it trains. `--seed 2` makes it again from other weights, in a folder of its own.
 
 *Found* is what was found when the recipe was written, a number for each seed from 1 on; *minutes* those that training
-took: of multi30k-en-de on two cores, of all others on one of them, with other work beside it. Scores are those of
-`transformula evaluate`: of the test rows, with its signature, beside the trivial baselines.
+took: of multi30k-en-de and python-summaries on two cores, of all others on one, with other work beside it. Scores
+are those of `transformula evaluate`: of the test rows, with its signature, beside the trivial baselines.
 """
 
 
