@@ -107,7 +107,8 @@ transformula reproduce recipes/multi30k-en-de.yaml --root data
 
 *Found* is what was found when the recipe was written, a number for each seed from 1 on; *minutes* those that training
 took: of multi30k-en-de and python-summaries on two cores, of all others on one, with other work beside it. Scores
-are those of `transformula evaluate`: of the test rows, with its signature, beside the trivial baselines.
+are those of `transformula evaluate`: of the test rows where there are some, with its signature, beside the trivial
+baselines.
 """
 
 

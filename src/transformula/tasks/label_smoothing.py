@@ -1,8 +1,7 @@
 """Cross-entropy against smoothed targets (Szegedy et al. 2016; Vaswani et al. 2017 with e = 0.1).
 
 A function of its own because the logits of a long batch are the largest tensor of a training step: (tokens, vocab)
-numbers, which the usual composition holds up to four times, and goes through as often: a third of the time of a small
-translator's step.
+numbers, which the usual composition holds up to four times, and goes through as often.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def rows_to_score(
             raise ConfigError([f"{key}: is said of --data, and no rows are named there" for key in lost])
         if rows is None:
             raise trained.unknown("--data ROWS, for instance 'test.{de,en}'")
-        split = "test" if trained.recorded.get("test") or not trained.recorded.get("validation") else "validation"
+        split = "test" if trained.recorded.get("test") else "validation"
         notes = [note for note in rows.notes if note.startswith(f"{split}: ")]
         return rows.test, rows.training, notes
     known = {key: trained.recorded[key] for key in COLUMNS if key in trained.recorded}
