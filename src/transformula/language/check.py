@@ -2,7 +2,7 @@
 
 `check` runs through `before`, layers 1 to depth, `after` and `output` as the model will, with values that know their
 kind, width and sequence instead of tensors. All rules of the language that need more than one line are held here and in
-the files it builds on: `names.py`, `expressions.py`, `word_calls.py`.
+the files it builds on: `names.py`, `expressions.py`, `word_calls.py`, `definition_calls.py`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import nearest
 from .causality import check_causal
+from .definition_calls import Calls
 from .definitions import Definition, check_second, read_definition, tells_positions
 from .graph import Architecture, Section, Stack
 from .liveness import trim
@@ -27,7 +28,6 @@ from .source import Place, Source
 from .syntax import Binary, Choice, Line, Name, Node, Number, children, walk
 from .syntax import Call as CallNode
 from .vocabulary import Vocabulary
-from .word_calls import WordCalls
 
 DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context": 64}
 """What a model takes where neither its file nor the run says it."""
@@ -37,7 +37,7 @@ MOST_CALLS = 100_000
 MOST_LAYERS = 10_000
 
 
-class Checker(WordCalls):
+class Checker(Calls):
     """Checks one model. Use `check`."""
 
     def run(self) -> Architecture:

@@ -16,10 +16,10 @@ from .syntax import Call as CallNode
 
 
 class Expressions(Names):
-    """Evaluates expressions; calls are left to `WordCalls`."""
+    """Evaluates expressions; calls are left to `Calls`."""
 
     def call(self, node: CallNode, scope: Scope) -> Any:
-        """The value of a call; see `WordCalls`."""
+        """The value of a call; see `Calls`."""
         raise NotImplementedError
 
     def check_target(self, line: Line, scope: Scope) -> None:
