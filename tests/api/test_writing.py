@@ -127,6 +127,9 @@ def test_several_models(model: Model, work: Path) -> None:
     translator(work, "other", steps=1, tokenizer="characters")
     with pytest.raises(InputError, match="other writes by another tokenizer than the first model.*--tokenizer"):
         model.write("eins", models=["other"])
+    translator(work, "spelled", steps=1, tokenizer="run/best", lower_first=True)
+    with pytest.raises(InputError, match="spelled spells texts otherwise than the first model.*--lower-first"):
+        model.write("eins", models=["spelled"])
 
 
 def test_a_model_that_is_saved_and_one_that_was_trained(model: Model, tmp_path: Path) -> None:

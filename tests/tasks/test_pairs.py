@@ -172,6 +172,39 @@ def test_what_is_saved_writes_the_same(folder: Path) -> None:
     assert max(map(len, writing.ids(sources))) == 20
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_texts_are_spelled_for_the_model_in_training_and_in_use(folder: Path, alone: bool) -> None:
+    for name in ("train", "val"):
+        for lang in ("de", "en"):
+            path = folder / f"{name}.{lang}"
+            path.write_text(
+                "".join(line.replace(" ", "_").capitalize() + "\n" for line in path.read_text().splitlines())
+            )
+    inputs = ("tokens",) if alone else ("source", "tokens")
+    task = made(folder, inputs=inputs, split_names=True, lower_first=True)
+    model = model_for(task, folder, alone)
+    (folder / "kept").mkdir()
+    task.save(folder / "kept")
+    writing = Writing.load(folder / "kept")
+    sources = [row["source"] for row in task.validation.records]
+    assert "_" in sources[0] and sources[0][0].isupper()
+    side = task.validation
+    assert [one.tolist() for one in writing.ids(sources)] == [side.sources[row].tolist() for row in range(len(side))]
+    decode = writing.target.decode
+    assert decode(side.sources[0][:-1]) == f" {sources[0].replace('_', ' ').lower()}"
+    target = side.records[0]["target"]
+    assert decode(side.targets[0][:-1]) == " " + target.lower()
+    assert "_" in target  # names in targets stay
+    found = writing.write([model], sources, prefixes=["One_"] * len(sources))
+    assert found == task.limited.write([model], sources, prefixes=["One_"] * len(sources))
+    assert all(each[0].text.startswith("One_") for each in found)
+    # A prefix is spelled as a target is: the model begins with the tokens that it has learned.
+    assert decode(writing.target.encode(writing.spelling.target("One_"))) == " one_"
+    plain = made(folder, inputs=inputs)
+    assert plain.identity != task.identity
+    assert repr(task.preview()) != repr(plain.preview())  # lengths are those of the tokens
+
+
 def test_each_side_may_have_a_tokenizer_of_its_own(folder: Path) -> None:
     task = made(folder, joint=False)
     assert task.writing.source is not task.writing.target
@@ -269,6 +302,9 @@ def test_pictures_with_captions(folder: Path) -> None:
     (folder / "captions.txt").write_text("\n".join(NUMBERS[i % 12] for i in range(30)) + "\n")
     both = str(folder / "{images-idx3-ubyte.gz,captions.txt}")
     task = made(folder, "captioning", inputs=("image", "tokens"), data=both, validation=None, held_out=0.3)
+    for key, value in (("split_names", True), ("joint", False), ("max_source", 9)):
+        with pytest.raises(ConfigError, match=f"{key}: is said of sources that are texts, and those of captioning"):
+            made(folder, "captioning", inputs=("image", "tokens"), data=both, validation=None, **{key: value})
     batch = task.batch(0)
     count = len(batch.targets)
     assert batch.inputs["image"].shape == (count, 1, 8, 8) and batch.inputs["image"].abs().max() <= 1

@@ -89,8 +89,13 @@ def check_alike(first: Writing, other: Writing, named: str) -> None:
         if (one and one.identity) != (two and two.identity):
             raise InputError(
                 f"{named} {side} by another tokenizer than the first model: models write together only if they know"
-                " the same tokens; train them with one: --tokenizer FOLDER of the first"
+                " the same tokens; train them with one: --tokenizer RUN/best of the first"
             )
+    if first.spelling != other.spelling:
+        raise InputError(
+            f"{named} spells texts otherwise than the first model: train both with the same --split-names and"
+            " --lower-first"
+        )
     if first.input != other.input:
         raise InputError(f"{named} is given `{other.input}`, and the first model `{first.input}`")
 

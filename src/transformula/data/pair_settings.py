@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from ..errors import ConfigError
 from ..settings import Settings
 
 Rows = str | list[str] | None
@@ -35,6 +36,13 @@ class RowSettings(Settings):
         "refuse", description="rows that measure and are learned from: an error, left out of training, or kept"
     )
 
+    split_names: bool = Field(
+        False, description="names of programs in the sources, such as read_all or readAll, are read as their words"
+    )
+    lower_first: bool = Field(
+        False, description="texts are read and learned as inside a sentence: the first word after a blank, in lower"
+        " case; what is written begins with a capital"
+    )  # fmt: skip
     tokenizer: str = Field(
         "auto", min_length=1, description="characters, bytes, bpe, unigram, or a folder that holds one; auto: bpe"
     )
@@ -54,6 +62,19 @@ class RowSettings(Settings):
         if value is not None and (not value or any(not str(one).strip() for one in value)):
             raise ValueError("a source without a name; expected files, a folder or a built-in set")
         return value
+
+
+OF_TEXTS = ("split_names", "joint", "max_source")
+"""What is said of sources that are texts."""
+
+
+def check_of_texts(settings: RowSettings, task: str) -> None:
+    """Raise ConfigError where settings of a task whose sources are pictures say something of texts."""
+    for key in OF_TEXTS:
+        if getattr(settings, key) != RowSettings.model_fields[key].default:
+            raise ConfigError(
+                f"{key}: is said of sources that are texts, and those of {task} are pictures; leave it out"
+            )
 
 
 class BatchSettings(Settings):

@@ -19,6 +19,7 @@ from torch import Tensor
 from ..errors import ConfigError, DataError, InputError
 from ..tokenizers.base import Tokenizer
 from .record import Record, Value
+from .spelling import PLAIN, Spelling
 
 SHOWN = 10
 """Rows of an overlap that are listed."""
@@ -225,7 +226,10 @@ class RecordsPreview:
 
 
 def preview_records(
-    records: Sequence[Record], tokenizers: Mapping[str, Tokenizer], notes: Sequence[str] = ()
+    records: Sequence[Record],
+    tokenizers: Mapping[str, Tokenizer],
+    notes: Sequence[str] = (),
+    spelling: Spelling = PLAIN,
 ) -> RecordsPreview:
     """The first five records, and each side's lengths and unknown signs, by the side's tokenizer.
 
@@ -235,7 +239,7 @@ def preview_records(
         raise DataError("there are no rows; nothing can be trained on")
     lengths, unknown = {}, {}
     for side, tokenizer in tokenizers.items():
-        texts = [str(record[side]) for record in records]
+        texts = spelling.texts(records, side)
         try:
             ids = tokenizer.encode_many(texts)
             unknown[side] = Unknown(0, sum(map(len, texts)))

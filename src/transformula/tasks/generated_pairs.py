@@ -23,6 +23,7 @@ from ..data.pair_rows import PairRows, references_of, texts_of
 from ..data.pair_settings import BatchSettings
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.record import Record
+from ..data.spelling import PLAIN, Spelling
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
 from .base import Progress, Scores
@@ -123,6 +124,11 @@ class GeneratedPairs(Pairs):
         ]
         training = drawn.training(settings.rows)
         return PairRows(cls.name, training, found["validation"], found["test"], tuple(notes))
+
+    @classmethod
+    def spelling(cls, settings: Any) -> Spelling:
+        """As the rule writes them."""
+        return PLAIN
 
     @classmethod
     def tokenizers(

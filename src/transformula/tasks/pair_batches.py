@@ -43,9 +43,9 @@ class Side:
         """Records, encoded, and cut to so many tokens, the end included."""
         sources = None
         if writing.source is not None:
-            texts = writing.source.encode_many([str(row["source"]) for row in records])
+            texts = writing.source.encode_many(writing.spelling.texts(records, "source"))
             sources = Encoded(_ended(texts, end_of(writing.source), source))
-        ids = writing.target.encode_many([str(row["target"]) for row in records])
+        ids = writing.target.encode_many(writing.spelling.texts(records, "target"))
         return cls(records, sources, Encoded(_ended(ids, writing.end, target)), writing)
 
     @property

@@ -19,11 +19,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from torch import Tensor, nn
 
-from ..data.pair_rows import PairRows, described, fitting, read_pairs, references_of, texts_of
-from ..data.pair_settings import PairSettings, Rows
+from ..data.pair_rows import PairRows, described, fitting, read_pairs, references_of
+from ..data.pair_settings import PairSettings, Rows, check_of_texts
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.pairs import preview_records
 from ..data.record import Record, Value
+from ..data.spelling import Spelling
 from ..errors import ConfigError, InputError
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
@@ -95,6 +96,8 @@ class Pairs(Task):
     ) -> Self:
         if batch is not None:
             raise ConfigError(f"batch: batches of {cls.name} are counted in tokens; say --batch-tokens instead")
+        if cls.pictures:
+            check_of_texts(settings, cls.name)
         rows = cls.read(settings)
         reads = "image" if cls.pictures else "source" if "source" in inputs else "tokens"
         found, about = cls.tokenizers(settings, rows, reads, numbers)
@@ -102,9 +105,15 @@ class Pairs(Task):
         made = {"vocab": max(target.vocab, int(numbers.get("vocab") or 0))}
         if source is not None and source is not target:
             made["source_vocab"] = max(source.vocab, int(numbers.get("source_vocab") or 0))
-        task = cls(rows, Writing(cls.name, target, source, reads), settings, made, about, accumulate, seed)
+        writing = Writing(cls.name, target, source, reads, spelling=cls.spelling(settings))
+        task = cls(rows, writing, settings, made, about, accumulate, seed)
         task._limit(numbers.get("context"))
         return task
+
+    @classmethod
+    def spelling(cls, settings: Any) -> Spelling:
+        """How texts are spelled for the model."""
+        return Spelling(settings.split_names, settings.lower_first)
 
     @classmethod
     def tokenizers(
@@ -114,9 +123,10 @@ class Pairs(Task):
         if reads == "tokens" and not settings.joint:
             raise ConfigError("joint: a decoder alone reads source and target as one text, with one tokenizer")
         names = ("target",) if cls.pictures else ("source", "target")
-        sides = {name: texts_of(rows.training, name) for name in names}
-        held = {name: [*texts_of(rows.validation, name), *texts_of(rows.test, name)] for name in names}
-        return pair_tokenizers(settings.tokenizer, settings.joint or cls.pictures, sides, held, numbers)
+        texts = cls.spelling(settings).texts
+        sides = {name: texts(rows.training, name) for name in names}
+        held = {name: [*texts(rows.validation, name), *texts(rows.test, name)] for name in names}
+        return pair_tokenizers(settings.tokenizer, settings.joint, sides, held, numbers)
 
     @property
     def sides(self) -> list[Side]:
@@ -314,7 +324,7 @@ class Pairs(Task):
             self.about,
             self.chosen,
             self.buckets.fill(),
-            preview_records(self.rows.training, tokenizers, self.notes),
+            preview_records(self.rows.training, tokenizers, self.notes, self.writing.spelling),
         )
 
     def save(self, folder: Path) -> None:

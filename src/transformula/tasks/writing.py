@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ..data.lines import shown
 from ..data.record import Value
+from ..data.spelling import PLAIN, Spelling
 from ..errors import CheckpointError, InputError
 from ..generation.beam import Hypothesis, search
 from ..generation.settings import SearchSettings
@@ -44,10 +45,10 @@ class Written:
     tokens: int
 
     @classmethod
-    def of(cls, hypothesis: Hypothesis, tokenizer: Tokenizer) -> Written:
+    def of(cls, hypothesis: Hypothesis, tokenizer: Tokenizer, spelling: Spelling) -> Written:
         """The text of what a search found. A model may know more tokens than its tokenizer: they stand for nothing."""
         text = tokenizer.decode(token for token in hypothesis.tokens if token < tokenizer.vocab)
-        return cls(text, hypothesis.score, hypothesis.log_probability, len(hypothesis.tokens))
+        return cls(spelling.written(text), hypothesis.score, hypothesis.log_probability, len(hypothesis.tokens))
 
 
 NOTHING = Written("", 0.0, 0.0, 0)
@@ -65,6 +66,7 @@ class Writing:
     most        tokens of a source at most, its end included; a longer one is cut
     longest     tokens of the longest target that it was trained on: what it writes is at most twice as long
     picture     (channels, height, width) of the pictures that it was trained on
+    spelling    how texts are spelled for it
     """
 
     task: str
@@ -74,6 +76,7 @@ class Writing:
     most: int | None = None
     longest: int = 100
     picture: tuple[int, ...] | None = None
+    spelling: Spelling = PLAIN
 
     @property
     def end(self) -> int:
@@ -84,7 +87,7 @@ class Writing:
         """Token ids of texts, the end at the end. Raises InputError for a text that the tokenizer does not know."""
         assert self.source is not None
         end = end_of(self.source)
-        found = self.source.encode_many([str(text) for text in sources])
+        found = self.source.encode_many([self.spelling.source(str(text)) for text in sources])
         room = None if self.most is None else self.most - 1
         return [np.append(one[:room], end) for one in found]
 
@@ -138,12 +141,14 @@ class Writing:
                         f"source {place + 1} has {len(ids)} tokens, its end included, and the model has learned {room}"
                         f" positions: shorten it ({shown(str(sources[place]))})"
                     )
-            begun = None if prefixes is None else [self.target.encode(prefixes[place] or "") for place in places]
+            begun = None
+            if prefixes is not None:
+                begun = [self.target.encode(self.spelling.target(prefixes[place] or "")) for place in places]
             found = search(
                 list(models), prompts, settings, end=self.end, inputs=inputs, prefixes=begun, usual=self.usual
             )
             for place, each in zip(places, found, strict=True):
-                written[place] = [Written.of(one, self.target) for one in each]
+                written[place] = [Written.of(one, self.target, self.spelling) for one in each]
             if progress is not None:
                 progress(places[-1] + 1, len(sources))
         return written
@@ -161,6 +166,7 @@ class Writing:
             self.source.save(folder / SOURCE)
         about: dict[str, Any] = {"task": self.task, "input": self.input, "most": self.most, "longest": self.longest}
         about |= {"joint": not own, "picture": None if self.picture is None else list(self.picture)}
+        about |= {"spelling": asdict(self.spelling)}
         (folder / FILE).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
@@ -178,7 +184,7 @@ class Writing:
             return cls(
                 str(about["task"]), target, source, str(about["input"]),
                 None if most is None else int(most), int(about["longest"]),
-                None if picture is None else tuple(map(int, picture)),
+                None if picture is None else tuple(map(int, picture)), Spelling(**about.get("spelling", {})),
             )  # fmt: skip
         except FileNotFoundError:
             raise CheckpointError(

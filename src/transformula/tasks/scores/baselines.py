@@ -6,15 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from ...data.spelling import words_of
 from ...errors import InputError
 from .rouge import f1, shared, words
 
 SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 FUNCTION = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)", re.MULTILINE)
-
-PART = re.compile(r"[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|[A-Z][^\W\d_A-Z]+|\d+")
-"""A word of a name: of parseHTTPHeader2 they are parse, HTTP, Header and 2."""
 
 LOOKED_AT = 200
 """Among so many texts the most typical one is looked for."""
@@ -81,7 +79,7 @@ def function_name(sources: Sequence[str]) -> list[str]:
         name = FUNCTION.search(source)
         if name is None:
             raise InputError(f"source {number:,} defines no function: its name in words needs the line with `def`")
-        found.append(" ".join(PART.findall(name[1])).lower())
+        found.append(" ".join(words_of(name[1])).lower())
     return found
 
 
