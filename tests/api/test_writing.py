@@ -127,8 +127,8 @@ def test_several_models(model: Model, work: Path) -> None:
     translator(work, "other", steps=1, tokenizer="characters")
     with pytest.raises(InputError, match="other writes by another tokenizer than the first model.*--tokenizer"):
         model.write("eins", models=["other"])
-    translator(work, "spelled", steps=1, tokenizer="run/best", lower_first=True)
-    with pytest.raises(InputError, match="spelled spells texts otherwise than the first model.*--lower-first"):
+    translator(work, "spelled", steps=1, tokenizer="run/best", lower="first")
+    with pytest.raises(InputError, match="spelled spells texts otherwise than the first model.*--lower"):
         model.write("eins", models=["spelled"])
 
 

@@ -1,5 +1,7 @@
 """Texts as a model is given them, and back."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,27 +43,28 @@ def test_twice_in_words_is_once(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text, lowered",
+    "text, first, whole",
     [
-        ("Read all lines.", " read all lines."),
-        ("A man.", " a man."),
-        ("HTTP headers", " HTTP headers"),
-        ("KeyError", " KeyError"),
-        ("Ärger", " ärger"),
-        ("12 men", " 12 men"),
-        ("", ""),
-        ("  Twice", "   Twice"),
+        ("Read all Lines.", " read all Lines.", " read all lines."),
+        ("A man.", " a man.", " a man."),
+        ("HTTP headers", " HTTP headers", " http headers"),
+        ("KeyError", " KeyError", " keyerror"),
+        ("Ärger", " ärger", " ärger"),
+        ("12 men", " 12 men", " 12 men"),
+        ("", "", ""),
+        ("  Twice", "   Twice", "   twice"),
     ],
 )
-def test_a_first_word_as_inside_a_sentence_and_back(text: str, lowered: str) -> None:
-    spelling = Spelling(lower_first=True)
-    assert spelling.source(text) == spelling.target(text) == lowered
-    assert spelling.written(lowered) == text
+def test_lower_case_and_back(text: str, first: str, whole: str) -> None:
+    some, every = Spelling(lower="first"), Spelling(lower="all")
+    assert some.source(text) == some.target(text) == first and some.written(first) == text
+    assert every.source(text) == every.target(text) == whole and every.written(whole).lower() == text.lower()
 
 
-def test_what_is_written_begins_with_a_capital() -> None:
-    assert Spelling(lower_first=True).written(" a man") == "A man"
-    assert Spelling(lower_first=True).written("a man") == "A man"
+@pytest.mark.parametrize("lower", ["first", "all"])
+def test_what_is_written_begins_with_a_capital(lower: Any) -> None:
+    assert Spelling(lower=lower).written(" a man") == Spelling(lower=lower).written("a man") == "A man"
+    assert Spelling(lower=lower).written("") == ""
 
 
 @given(st.text())
@@ -71,7 +74,8 @@ def test_plain_texts_stay(text: str) -> None:
 
 def test_sides_of_records() -> None:
     records = [Record({"source": "def readAll(): 1", "target": "Read All."})]
-    both = Spelling(split_names=True, lower_first=True)
+    both = Spelling(split_names=True, lower="first")
     assert both.texts(records, "source") == [" def read All(): 1"]
     assert both.texts(records, "target") == [" read All."]
+    assert Spelling(split_names=True, lower="all").texts(records, "source") == [" def read all(): 1"]
     assert Spelling(split_names=True).texts(records, "target") == ["Read All."]

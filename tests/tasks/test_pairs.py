@@ -181,7 +181,7 @@ def test_texts_are_spelled_for_the_model_in_training_and_in_use(folder: Path, al
                 "".join(line.replace(" ", "_").capitalize() + "\n" for line in path.read_text().splitlines())
             )
     inputs = ("tokens",) if alone else ("source", "tokens")
-    task = made(folder, inputs=inputs, split_names=True, lower_first=True)
+    task = made(folder, inputs=inputs, split_names=True, lower="first")
     model = model_for(task, folder, alone)
     (folder / "kept").mkdir()
     task.save(folder / "kept")

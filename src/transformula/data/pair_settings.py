@@ -39,9 +39,9 @@ class RowSettings(Settings):
     split_names: bool = Field(
         False, description="names of programs in the sources, such as read_all or readAll, are read as their words"
     )
-    lower_first: bool = Field(
-        False, description="texts are read and learned as inside a sentence: the first word after a blank, in lower"
-        " case; what is written begins with a capital"
+    lower: Literal["nothing", "first", "all"] = Field(
+        "nothing", description="what of texts is put into lower case for the model: the first word, as inside a"
+        " sentence, or all; what is written then begins with a capital"
     )  # fmt: skip
     tokenizer: str = Field(
         "auto", min_length=1, description="characters, bytes, bpe, unigram, or a folder that holds one; auto: bpe"

@@ -1,7 +1,8 @@
 """How texts are spelled for a model, so that a word is the same tokens wherever it stands.
 
-    split_names   def readAll(n)       ->  def read All( n)      Ahmad et al. 2020, for programs
-    lower_first   Read all lines.      ->   read all lines.      a truecaser without a table (Lita et al. 2003)
+    split_names    def readAll(n)       ->  def read All( n)       Ahmad et al. 2020, for programs
+    lower: first   Read all of HTTP.    ->   read all of HTTP.     a truecaser without a table (Lita et al. 2003)
+    lower: all     Read all of HTTP.    ->   read all of http.
 
 People type and read texts as ever: what is typed is spelled so for the model, and what it writes is spelled back.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from .record import Record
 
@@ -25,24 +27,29 @@ class Spelling:
     """What is done to texts before they become tokens, and undone in what is written.
 
     split_names  names of programs in a source become their words
-    lower_first  a text begins as if it stood inside a sentence
+    lower        what of a text becomes lower case. Then it begins with a blank, as inside a sentence, and what is
+                 written with a capital
     """
 
     split_names: bool = False
-    lower_first: bool = False
+    lower: Literal["nothing", "first", "all"] = "nothing"
 
     def source(self, text: str) -> str:
         """A source, as its tokenizer is given it."""
-        text = in_words(text) if self.split_names else text
-        return lowered(text) if self.lower_first else text
+        return self.target(in_words(text) if self.split_names else text)
 
     def target(self, text: str) -> str:
         """A target, or its beginning, as its tokenizer is given it."""
-        return lowered(text) if self.lower_first else text
+        if self.lower == "nothing" or not text:
+            return text
+        return " " + (first_lowered(text) if self.lower == "first" else text.lower())
 
     def written(self, text: str) -> str:
         """A target that a model wrote, as people read it."""
-        return raised(text) if self.lower_first else text
+        if self.lower == "nothing":
+            return text
+        text = text.removeprefix(" ")
+        return text[:1].upper() + text[1:]
 
     def texts(self, records: Sequence[Record], side: str) -> list[str]:
         """The texts of one side, `source` or `target`, as its tokenizer is given them."""
@@ -72,16 +79,9 @@ def in_words(text: str) -> str:
     return NAME.sub(spelled, text)
 
 
-def lowered(text: str) -> str:
-    """A text with a blank before it, its first word in lower case if only its first letter is not: "Read it" -> " read
-    it", "HTTP" -> " HTTP". Of no text comes none."""
+def first_lowered(text: str) -> str:
+    """A text, its first word in lower case if only its first letter is not: "Read it" -> "read it"; "HTTP" stays."""
     first = NAME.match(text)
-    if first is not None and first[0][1:] == first[0][1:].lower():
-        text = text[0].lower() + text[1:]
-    return text and f" {text}"
-
-
-def raised(text: str) -> str:
-    """What `lowered` did, undone: without the blank, and with a capital."""
-    text = text.removeprefix(" ")
-    return text[:1].upper() + text[1:]
+    if first is None or first[0][1:] != first[0][1:].lower():
+        return text
+    return text[0].lower() + text[1:]

@@ -113,7 +113,7 @@ class Pairs(Task):
     @classmethod
     def spelling(cls, settings: Any) -> Spelling:
         """How texts are spelled for the model."""
-        return Spelling(settings.split_names, settings.lower_first)
+        return Spelling(settings.split_names, settings.lower)
 
     @classmethod
     def tokenizers(
