@@ -65,6 +65,8 @@ def test_lower_case_and_back(text: str, first: str, whole: str) -> None:
 def test_what_is_written_begins_with_a_capital(lower: Any) -> None:
     assert Spelling(lower=lower).written(" a man") == Spelling(lower=lower).written("a man") == "A man"
     assert Spelling(lower=lower).written("") == ""
+    assert Spelling(lower=lower).written(" nasa says no", "NASA sa") == "NASA says no"
+    assert Spelling(lower=lower).written(" a man", "an") == "A man"
 
 
 @given(st.text())

@@ -195,9 +195,9 @@ def test_texts_are_spelled_for_the_model_in_training_and_in_use(folder: Path, al
     target = side.records[0]["target"]
     assert decode(side.targets[0][:-1]) == " " + target.lower()
     assert "_" in target  # names in targets stay
-    found = writing.write([model], sources, prefixes=["One_"] * len(sources))
-    assert found == task.limited.write([model], sources, prefixes=["One_"] * len(sources))
-    assert all(each[0].text.startswith("One_") for each in found)
+    found = writing.write([model], sources, prefixes=["one_"] * len(sources))
+    assert found == task.limited.write([model], sources, prefixes=["one_"] * len(sources))
+    assert all(each[0].text.startswith("one_") for each in found)
     # A prefix is spelled as a target is: the model begins with the tokens that it has learned.
     assert decode(writing.target.encode(writing.spelling.target("One_"))) == " one_"
     plain = made(folder, inputs=inputs)

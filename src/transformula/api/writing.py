@@ -93,8 +93,7 @@ def check_alike(first: Writing, other: Writing, named: str) -> None:
             )
     if first.spelling != other.spelling:
         raise InputError(
-            f"{named} spells texts otherwise than the first model: train both with the same --split-names and"
-            " --lower"
+            f"{named} spells texts otherwise than the first model: train both with the same --split-names and --lower"
         )
     if first.input != other.input:
         raise InputError(f"{named} is given `{other.input}`, and the first model `{first.input}`")

@@ -44,11 +44,13 @@ class Spelling:
             return text
         return " " + (first_lowered(text) if self.lower == "first" else text.lower())
 
-    def written(self, text: str) -> str:
-        """A target that a model wrote, as people read it."""
+    def written(self, text: str, prefix: str = "") -> str:
+        """A target that a model wrote, as people read it; what it was told to begin with stays as it was typed."""
         if self.lower == "nothing":
             return text
         text = text.removeprefix(" ")
+        if prefix and text[: len(prefix)].lower() == prefix.lower():
+            return prefix + text[len(prefix) :]
         return text[:1].upper() + text[1:]
 
     def texts(self, records: Sequence[Record], side: str) -> list[str]:

@@ -45,10 +45,12 @@ class Written:
     tokens: int
 
     @classmethod
-    def of(cls, hypothesis: Hypothesis, tokenizer: Tokenizer, spelling: Spelling) -> Written:
-        """The text of what a search found. A model may know more tokens than its tokenizer: they stand for nothing."""
+    def of(cls, hypothesis: Hypothesis, tokenizer: Tokenizer, spelling: Spelling, prefix: str = "") -> Written:
+        """The text of what a search found, that began with a prefix. A model may know more tokens than its tokenizer:
+        they stand for nothing."""
         text = tokenizer.decode(token for token in hypothesis.tokens if token < tokenizer.vocab)
-        return cls(spelling.written(text), hypothesis.score, hypothesis.log_probability, len(hypothesis.tokens))
+        text = spelling.written(text, prefix)
+        return cls(text, hypothesis.score, hypothesis.log_probability, len(hypothesis.tokens))
 
 
 NOTHING = Written("", 0.0, 0.0, 0)
@@ -141,14 +143,13 @@ class Writing:
                         f"source {place + 1} has {len(ids)} tokens, its end included, and the model has learned {room}"
                         f" positions: shorten it ({shown(str(sources[place]))})"
                     )
-            begun = None
-            if prefixes is not None:
-                begun = [self.target.encode(self.spelling.target(prefixes[place] or "")) for place in places]
+            first_words = ["" if prefixes is None else prefixes[place] or "" for place in places]
+            begun = None if prefixes is None else [self.target.encode(self.spelling.target(t)) for t in first_words]
             found = search(
                 list(models), prompts, settings, end=self.end, inputs=inputs, prefixes=begun, usual=self.usual
             )
-            for place, each in zip(places, found, strict=True):
-                written[place] = [Written.of(one, self.target, self.spelling) for one in each]
+            for place, each, prefix in zip(places, found, first_words, strict=True):
+                written[place] = [Written.of(one, self.target, self.spelling, prefix) for one in each]
             if progress is not None:
                 progress(places[-1] + 1, len(sources))
         return written
