@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from transformula import atomic_io
 from transformula.errors import CheckpointError
-from transformula.interop import whole
 from transformula.runs import checkpoint as checkpoints
 from transformula.runs.checkpoint import Checkpoint, folder_of, load_checkpoint, newest, prune, save_checkpoint
 
@@ -96,11 +96,11 @@ def test_replacing_a_folder_survives_a_stop_between_the_renames(
         rename(a, b)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "rename", second_fails)
-    monkeypatch.setattr(whole.shutil, "rmtree", lambda *a, **k: None)
+    monkeypatch.setattr(atomic_io.shutil, "rmtree", lambda *a, **k: None)
     with pytest.raises(Killed):
         save_checkpoint(tmp_path, made(1))
     monkeypatch.undo()
-    whole.remove_partial(tmp_path)
+    atomic_io.remove_partial(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["step-00000001"]
     load_checkpoint(folder_of(tmp_path, 1))
 

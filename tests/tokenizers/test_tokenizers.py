@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from transformula.errors import CheckpointError, InputError, MissingExtra, UnknownName
 from transformula.tokenizers import byte_level
 from transformula.tokenizers.base import FILE, load, tokenizers
-from transformula.tokenizers.whole import write_whole
 
 TEXTS = [
     "The with statement.\nÜber naïve 'café' 東京 \N{SNOWMAN}\N{GRINNING FACE}\n\n  spaces\t and\r\nlines ",
@@ -252,15 +251,3 @@ def test_files_that_are_no_tokenizer(tmp_path, content, said):
         (tmp_path / FILE).write_bytes(content)
     with pytest.raises(CheckpointError, match=said):
         load(tmp_path)
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    write_whole(tmp_path / "a", b"old")
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError):
-        write_whole(tmp_path / "a", b"new")
-    assert (tmp_path / "a").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1

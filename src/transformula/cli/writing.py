@@ -196,7 +196,7 @@ def check_output(output: str | None) -> None:
 
 def write_output(output: str, lines: Iterable[str]) -> None:
     """Write a file of lines, whole or not at all. Raises InputError."""
-    from ..tokenizers.whole import write_whole
+    from ..atomic_io import write_whole
 
     try:
         write_whole(Path(output), "".join(f"{line}\n" for line in lines).encode("utf-8"))

@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..atomic_io import new_folder, sync
 from ..errors import DataError
 
 ABOUT = "about.json"
@@ -61,14 +61,13 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
     with _guarded(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         _sweep(place.parent)
-        temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{key[:16]}."))
+        temporary = new_folder(place.parent, f".{key[:16]}.")
     try:
         about = make(temporary)
         with _guarded(place):
             (temporary / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
             for path in temporary.iterdir():
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
+                sync(path)
             _move(temporary, place)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

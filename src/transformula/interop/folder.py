@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from ..atomic_io import follow_umask, sync, whole_folder
 from ..errors import CheckpointError
 from .weights import load_tensors, model_tensors, put_tensors, save_tensors
-from .whole import sync, whole_folder
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -58,6 +58,7 @@ def save_model(folder: Path | str, model: nn.Module, extras: Callable[[Path], An
             extras(new)
         if _same_apart_from_weights(folder, new):
             # Only numbers changed: one rename of one file, and no moment at which the folder is not there.
+            follow_umask(new / WEIGHTS, new)
             sync(new / WEIGHTS)
             os.replace(new / WEIGHTS, folder / WEIGHTS)
             sync(folder)

@@ -25,9 +25,9 @@ from typing import Any
 
 from torch import Tensor
 
+from ..atomic_io import whole_folder
 from ..errors import CheckpointError
 from ..interop.weights import load_tensors, save_tensors
-from ..interop.whole import whole_folder
 
 MANIFEST = "manifest.json"
 STATE = "state.json"

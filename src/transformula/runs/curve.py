@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..tokenizers.whole import write_whole
+from ..atomic_io import write_whole
 
 SMOOTH = 0.98
 """Weight of the past in the smoothed training loss, at most: short runs are smoothed less."""

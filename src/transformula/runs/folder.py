@@ -17,9 +17,8 @@ from typing import Any
 
 import yaml
 
+from ..atomic_io import remove_partial, write_whole
 from ..errors import CheckpointError
-from ..interop.whole import remove_partial
-from ..tokenizers.whole import write_whole
 from .checkpoint import Checkpoint, newest
 from .log import Log
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..tokenizers.whole import write_whole
+from ..atomic_io import write_whole
 
 
 class Log:

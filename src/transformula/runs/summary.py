@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..tokenizers.whole import write_whole
+from ..atomic_io import write_whole
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from ..atomic_io import write_whole
 from ..errors import CheckpointError, InputError
 from ..registry import Registry
-from .whole import write_whole
 
 tokenizers: Registry[type[Tokenizer]] = Registry("tokenizer", "transformula.tokenizers")
 """Kinds of tokenizers by name."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from ..atomic_io import write_whole
 from ..errors import ConfigError
-from ..tokenizers.whole import write_whole
 
 BF16, FLOAT32 = "bf16", "float32"
 DTYPES = {FLOAT32: torch.float32, BF16: torch.bfloat16}

@@ -1,0 +1,135 @@
+"""Files and folders that are written whole or not at all, with the rights that the umask gives, and through no link.
+
+New files and folders are made as `open` and `mkdir` make them, so that the umask holds; `tempfile` would make them for
+their owner alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import CheckpointError
+
+PARTIAL = ".partial-"
+"""How the name of a folder starts that is still being written. What a killed process left is removed by the next."""
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a reader, or a machine that stops at any moment, finds the old one or all of the new one.
+
+    The folder must exist. A link at `path` is replaced, not followed. Raises OSError; then nothing is left behind.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def new_folder(parent: Path, prefix: str) -> Path:
+    """An empty folder in `parent` whose name begins with `prefix` and is not taken."""
+    while True:
+        folder = parent / f"{prefix}{secrets.token_hex(4)}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+
+
+@contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill that becomes `target` when the block ends, replacing what stood there, and vanishes if it fails.
+
+        with whole_folder(path) as folder:
+            (folder / "a.txt").write_text("...")
+
+    Every file is synced before the rename. Where `target` exists, it is set aside for the moment between two renames;
+    `remove_partial` puts it back if the process is killed right there. A block that removes the folder it was given
+    leaves what stood at `target`. Raises CheckpointError where `target` is a link.
+    """
+    if target.is_symlink():
+        raise CheckpointError(
+            f"{target}: is a link to {os.path.realpath(target)}; nothing is written through a link. Name the folder"
+            " itself, or put a folder in the place of the link"
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    place = new_folder(target.parent, f"{PARTIAL}{target.name}-")
+    try:
+        folder = place / "new"
+        folder.mkdir()
+        yield folder
+        if not folder.exists():
+            return
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                follow_umask(path, folder)
+            sync(path)
+        sync(folder)
+        if target.exists():
+            os.rename(target, place / "replaced")
+        os.rename(folder, target)
+        sync(target.parent)
+    finally:
+        if (place / "replaced").is_dir() and not target.exists():
+            os.rename(place / "replaced", target)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def follow_umask(path: Path, folder: Path) -> None:
+    """Give a file that a library made for its owner alone the rights that `open` would have given it.
+
+    `folder` is one that this program made: the umask is read off its rights, since asking for it would change it.
+    """
+    path.chmod(folder.stat().st_mode & 0o666)
+
+
+def remove_partial(parent: Path) -> None:
+    """Remove what processes that were killed left half written in `parent`, or put back what they were replacing."""
+    for left in parent.glob(f"{PARTIAL}*"):
+        if left.is_symlink():  # none of ours
+            continue
+        kept = left / "replaced"
+        target = parent / left.name.removeprefix(PARTIAL).rsplit("-", 1)[0]
+        if kept.is_dir() and not target.exists():
+            os.rename(kept, target)
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def check_inside(path: Path, folder: Path) -> None:
+    """Raise CheckpointError if `path`, a place in `folder`, leads out of it by a link: nothing may be written there.
+
+    Whoever was sent a folder does not look at each name in it before training goes on there. The folder itself may be
+    reached by a link, since its user named it.
+    """
+    home, place = os.path.realpath(folder), folder
+    for part in path.relative_to(folder).parts:
+        place = place / part
+        target = os.path.realpath(place)
+        if place.is_symlink() and not Path(target).is_relative_to(home):
+            raise CheckpointError(
+                f"{place}: is a link to {target}, outside {folder}; nothing is written or deleted through it. Put what"
+                " it leads to in its place, or take it away"
+            )
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        if not path.is_dir():  # some file systems cannot do it for folders
+            raise
+    finally:
+        os.close(handle)

@@ -1,0 +1,112 @@
+"""What is written is there whole or not at all, as the umask says, and never through a link that leads away."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformula.atomic_io import check_inside, remove_partial, whole_folder, write_whole
+from transformula.data.cache import cached_entry
+from transformula.errors import CheckpointError
+from transformula.interop.folder import save_model
+from transformula.runs.checkpoint import Checkpoint, save_checkpoint
+from transformula.tokenizers.base import tokenizers
+
+
+@pytest.fixture(params=[0o022, 0o027, 0o077, 0o002], ids=oct)
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def rights(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+class Small(torch.nn.Linear):
+    text = "layer: x = x + mlp(x)\n"
+
+
+def test_all_that_is_written_follows_the_umask(tmp_path: Path, umask: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRANSFORMULA_CACHE", str(tmp_path / "cache"))
+    model, tokenizer = Small(2, 2), tokenizers.get("bytes").train([])
+    for _ in range(2):  # the second time the weights alone are exchanged
+        save_model(tmp_path / "model", model, tokenizer.save)
+    some = {"a": torch.ones(2)}
+    save_checkpoint(tmp_path / "checkpoints", Checkpoint(1, some, some, some, {}))
+    write_whole(tmp_path / "a", b"")
+
+    def entry(folder: Path) -> dict[str, str]:
+        (folder / "b").write_text("")
+        return {}
+
+    cached_entry("tokens", "key", entry)
+    found = list(tmp_path.rglob("*"))
+    assert len(found) == 17
+    for path in found:
+        assert rights(path) == (0o777 if path.is_dir() else 0o666) & ~umask, path
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_whole(tmp_path / "a", b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError):
+        write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_link_is_replaced_by_a_file_and_refused_for_a_folder(tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    outside.mkdir()
+    inside.mkdir()
+    (outside / "a").write_bytes(b"owner's")
+    (inside / "a").symlink_to(outside / "a")
+    write_whole(inside / "a", b"new")
+    assert (outside / "a").read_bytes() == b"owner's" and (inside / "a").read_bytes() == b"new"
+    for target in (outside, tmp_path / "nowhere"):
+        (inside / "best").unlink(missing_ok=True)
+        (inside / "best").symlink_to(target)
+        with pytest.raises(CheckpointError, match="best: is a link to .*" + target.name), whole_folder(inside / "best"):
+            pytest.fail("the block was entered")
+    assert [p.name for p in outside.iterdir()] == ["a"]
+
+
+def test_saving_a_model_writes_through_no_link(tmp_path: Path) -> None:
+    save_model(tmp_path / "owner", Small(2, 2))
+    before = (tmp_path / "owner/weights.safetensors").read_bytes()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/best").symlink_to(tmp_path / "owner")
+    with pytest.raises(CheckpointError, match="run/best: is a link to .*owner"):
+        save_model(tmp_path / "run/best", Small(2, 2))
+    assert (tmp_path / "owner/weights.safetensors").read_bytes() == before
+
+
+def test_what_a_killed_process_left_is_not_removed_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "outside/replaced").mkdir(parents=True)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.partial-best-1").symlink_to(tmp_path / "outside")
+    remove_partial(tmp_path / "run")
+    assert (tmp_path / "outside/replaced").is_dir()
+
+
+def test_only_links_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "real/kept/deep").mkdir(parents=True)
+    (tmp_path / "other/x").mkdir(parents=True)
+    run = tmp_path / "run"
+    run.symlink_to(tmp_path / "real")  # named by the user: no matter
+    (run / "inside").symlink_to("kept")
+    (run / "out").symlink_to("../other")
+    (run / "loop").symlink_to("loop")
+    for place in (run, run / "kept/deep", run / "inside/deep", run / "not there"):
+        check_inside(place, run)
+    for place in (run / "out", run / "out/x"):
+        with pytest.raises(CheckpointError, match="run/out: is a link to .*other"):
+            check_inside(place, run)
