@@ -14,13 +14,14 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "transformula"
 DOCS = Path(__file__).parents[1] / "docs"
 
-FOUNDATION = {"atomic_io", "errors", "settings", "registry", "extras"}
+FOUNDATION = {"atomic_io", "errors", "settings", "structured", "registry", "extras"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "atomic_io": {"errors"},
     "extras": {"errors"},
     "registry": {"errors"},
     "settings": {"errors"},
+    "structured": set(),
     "language": FOUNDATION,
     "gallery": {"language"},
     "tokenizers": FOUNDATION,

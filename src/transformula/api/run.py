@@ -293,19 +293,15 @@ def read_config(path: str | Path, recipe: bool = False) -> dict[str, Any]:
 
     recipe  with what a recipe claims, which is nothing of a run's
     """
-    import yaml
+    from ..structured import Malformed, load_yaml
 
     path = Path(path) / "config.yaml" if Path(path).is_dir() else Path(path)
     try:
-        read = yaml.safe_load(path.read_text(encoding="utf-8"))
+        read = load_yaml(path)
     except FileNotFoundError:
         raise ConfigError("there is no such file; expected a run's configuration (YAML)", source=str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot be read as text ({error})", source=str(path)) from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f"line {mark.line + 1}: "
-        raise ConfigError(f"{line}not YAML: {getattr(error, 'problem', error)}", source=str(path)) from None
+    except (OSError, Malformed) as error:
+        raise ConfigError(f"cannot be read: {error}", source=str(path)) from None
     if not isinstance(read, dict) or not all(isinstance(key, str) for key in read):
         raise ConfigError("expected keys and values, such as `steps: 2000`", source=str(path))
     if isinstance(read.get("model"), str):

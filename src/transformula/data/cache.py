@@ -22,6 +22,7 @@ from typing import Any
 
 from ..atomic_io import new_folder, sync
 from ..errors import DataError
+from ..structured import load_json
 
 ABOUT = "about.json"
 
@@ -121,7 +122,7 @@ def cached() -> list[CacheEntry]:
         if about.parent.name.startswith("."):  # being made at this moment
             continue
         try:
-            said = json.loads(about.read_text(encoding="utf-8"))
+            said = load_json(about)
             size = sum(path.stat().st_size for path in about.parent.iterdir())
             made = about.stat().st_mtime
         except (OSError, ValueError):

@@ -9,7 +9,6 @@ something before it and is predicted like all others. Ids are kept in 2 bytes ea
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
+from ..structured import load_json
 from ..tokenizers.base import Tokenizer
 from .cache import ABOUT, cached_entry, forget
 
@@ -124,7 +124,7 @@ def _groups(documents: Sequence[str], most: int = 16_000_000) -> list[tuple[int,
 def _open(folder: Path, vocab: int) -> Tokens | None:
     """The store of a folder; None if the file is not what its description says."""
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        about = load_json(folder / ABOUT)
         kind = id_type(vocab)
         if about["type"] != kind.name or (folder / FILE).stat().st_size != about["tokens"] * kind.itemsize:
             return None

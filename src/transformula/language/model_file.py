@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from ..structured import LOADER, MOST_YAML_BYTES, Malformed, half_character, load_text, yaml_events
 from .messages import FormulaError, unknown
 from .parser import MOST_CHARACTERS, MOST_LEVELS
 from .source import Place, Source
@@ -36,9 +37,6 @@ INPUTS = ("tokens", "source", "types", "targets", "image", "audio", "document", 
 
 REACHES = ("token", "past", "all")
 """What a word sees of its own sequence."""
-
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser where PyYAML was built with it: ten times as fast."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
@@ -153,13 +151,12 @@ def read_file(path: str | Path) -> ModelText:
     """Read a model file. Raises FormulaError with the file and line."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = load_text(path, MOST_YAML_BYTES)
     except FileNotFoundError:
         raise FormulaError("not-yaml", None, detail=f"{path} does not exist") from None
-    except IsADirectoryError:
-        raise FormulaError("not-yaml", None, detail=f"{path} is a folder") from None
-    except UnicodeDecodeError as error:
-        raise FormulaError("not-yaml", None, detail=f"{path} is not text in UTF-8 (byte {error.start})") from None
+    except Malformed as error:
+        what = "is a folder" if path.is_dir() else f"cannot be read: {error}"
+        raise FormulaError("not-yaml", None, detail=f"{path} {what}") from None
     except OSError as error:
         raise FormulaError("not-yaml", None, detail=f"{path} cannot be read: {error.strerror}") from None
     return read_text(text, file=str(path))
@@ -175,12 +172,10 @@ def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
     whole = Source("file", text, file)
     if len(text) > 50 * MOST_CHARACTERS:
         raise FormulaError("too-long", Place(whole, 1, 0, 1, 10), count=len(text))
-    if max((row.count("[") + row.count("{") for row in text.splitlines()), default=0) > 10 * MOST_LEVELS:
-        raise FormulaError("too-deep", None)
     try:
-        for token in yaml.scan(text, Loader=LOADER):
-            if isinstance(token, (yaml.AnchorToken, yaml.AliasToken, yaml.TagToken)):
-                line, column = token.start_mark.line + 1, token.start_mark.column
+        for event in yaml_events(text, MOST_LEVELS):
+            if getattr(event, "anchor", None) or getattr(event, "tag", None):
+                line, column = event.start_mark.line + 1, event.start_mark.column
                 raise FormulaError(
                     "not-yaml",
                     Place(whole, line, column, line, column + 1),
@@ -192,8 +187,11 @@ def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
         mark = getattr(error, "problem_mark", None)
         place = Place(whole, mark.line + 1, mark.column, mark.line + 1, mark.column + 1) if mark else None
         raise FormulaError("not-yaml", place, detail=getattr(error, "problem", None) or str(error)) from None
-    except RecursionError:
-        raise FormulaError("too-deep", None) from None
+    except Malformed as error:
+        place = None if error.line is None else Place(whole, error.line, 0, error.line, 1)
+        raise FormulaError("not-yaml", place, detail=error.said) from None
+    except UnicodeEncodeError as error:
+        raise FormulaError("not-yaml", None, detail=f"it holds {half_character(error)}") from None
 
 
 def _nothing(file: str) -> ModelText:
@@ -261,7 +259,7 @@ class Reader:
         for key, key_node, value in rows:
             if key == "language":
                 given = self.text(value, key).text
-                if not given.isdigit():
+                if not re.fullmatch("[0-9]{1,9}", given):
                     raise self.wrong(value, key, f"is {given!r}", f"write language: {LANGUAGE}")
                 if int(given) > LANGUAGE:
                     raise FormulaError("newer-language", self.place(value), given=given, known=LANGUAGE)

@@ -28,6 +28,7 @@ from torch import Tensor
 from ..atomic_io import whole_folder
 from ..errors import CheckpointError
 from ..interop.weights import load_tensors, save_tensors
+from ..structured import load_json
 
 MANIFEST = "manifest.json"
 STATE = "state.json"
@@ -73,15 +74,18 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     check_whole(folder)
     names = (*TENSORS, *(name for name in OPTIONAL if (folder / f"{name}.safetensors").is_file()))
     tensors = {name: load_tensors(folder / f"{name}.safetensors") for name in names}
-    state = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    return Checkpoint(step=state.pop("step"), state=state, **tensors)
+    try:
+        state = dict(load_json(folder / STATE))
+        return Checkpoint(step=int(state.pop("step")), state=state, **tensors)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{folder / STATE}: damaged ({error})") from None
 
 
 def check_whole(folder: Path) -> None:
     """Raise CheckpointError unless every file is there and as its manifest says."""
     path = folder / MANIFEST
     try:
-        files = json.loads(path.read_text(encoding="utf-8"))["files"]
+        files = load_json(path)["files"]
         stated = {name: (stamp["bytes"], stamp["sha256"]) for name, stamp in files.items()}
     except FileNotFoundError:
         raise CheckpointError(f"{path}: the file is missing, so this checkpoint was not written to its end") from None

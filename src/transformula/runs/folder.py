@@ -19,6 +19,7 @@ import yaml
 
 from ..atomic_io import remove_partial, write_whole
 from ..errors import CheckpointError
+from ..structured import load_json, load_yaml
 from .checkpoint import Checkpoint, newest
 from .log import Log
 
@@ -112,9 +113,9 @@ class RunFolder:
         """The resolved configuration."""
         path = self.path / CONFIG
         try:
-            read = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise CheckpointError(f"{path}: damaged ({type(error).__name__}): expected what `train` wrote") from None
+            read = load_yaml(path)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path}: damaged ({error}): expected what `train` wrote") from None
         if not isinstance(read, dict):
             raise CheckpointError(f"{path}: damaged: expected keys and values, as `train` wrote them")
         return read
@@ -127,7 +128,7 @@ class RunFolder:
     def manifest(self) -> dict[str, Any]:
         """What the run was made with; empty where the file is missing or damaged."""
         try:
-            return dict(json.loads((self.path / MANIFEST).read_text(encoding="utf-8")))
+            return dict(load_json(self.path / MANIFEST))
         except (OSError, ValueError, TypeError):
             return {}
 

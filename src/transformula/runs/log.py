@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..atomic_io import write_whole
+from ..structured import parse_json
 
 
 class Log:
@@ -46,7 +47,7 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
-                event = json.loads(line)
+                event = parse_json(line)
             except ValueError:
                 continue
             if isinstance(event, dict):

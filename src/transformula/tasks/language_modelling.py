@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..data.cache import cached_entry, forget
+from ..data.cache import ABOUT, cached_entry, forget
 from ..data.prepare import Preview, TextData, prepare
 from ..data.settings import DataSettings
 from ..data.streams import Streams
 from ..data.windows import Windows
 from ..errors import ConfigError, InputError
 from ..language.graph import Architecture
+from ..structured import load_json
 from .base import Batch, Progress, Scores, Task, task
 from .carried_rows import CarriedRows
 from .label_smoothing import smoothed_cross_entropy
@@ -280,7 +280,7 @@ class LanguageModelling(Task):
         for _ in range(2):
             folder = cached_entry("baselines", digest.hexdigest()[:32], make)
             try:
-                found = json.loads((folder / "about.json").read_text(encoding="utf-8"))["nats_per_byte"]
+                found = load_json(folder / ABOUT)["nats_per_byte"]
                 scale = 1.0 if self.score == "loss" else 1 / math.log(2)
                 return {f"{order}-gram": float(found[order]) * scale for order in sorted(found)}
             except (OSError, ValueError, KeyError, TypeError):

@@ -25,6 +25,7 @@ from ..data.spelling import PLAIN, Spelling
 from ..errors import CheckpointError, InputError
 from ..generation.beam import Hypothesis, search
 from ..generation.settings import SearchSettings
+from ..structured import load_json
 from ..tokenizers.base import Tokenizer, load
 
 FILE = "pairs.json"
@@ -178,7 +179,7 @@ class Writing:
         """
         path = folder / FILE
         try:
-            about: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            about: Mapping[str, Any] = load_json(path)
             target = load(folder)
             source = None if about["input"] == "image" else target if about["joint"] else load(folder / SOURCE)
             most, picture = about["most"], about.get("picture")

@@ -19,6 +19,7 @@ import numpy as np
 from ..atomic_io import write_whole
 from ..errors import CheckpointError, InputError
 from ..registry import Registry
+from ..structured import half_character, load_json
 
 tokenizers: Registry[type[Tokenizer]] = Registry("tokenizer", "transformula.tokenizers")
 """Kinds of tokenizers by name."""
@@ -140,13 +141,13 @@ def load(folder: Path | str) -> Tokenizer:
     path = Path(folder)
     path = path if path.suffix == ".json" else path / FILE
     try:
-        state = json.loads(path.read_text(encoding="utf-8"))
+        state = load_json(path)
     except FileNotFoundError:
         raise CheckpointError(
             f"{path}: there is no tokenizer here; expected a folder that holds {FILE}, as `train` leaves it"
         ) from None
     except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
     except ValueError as error:
         raise CheckpointError(
             f"{path}: not a tokenizer's file ({error}); copy it again from where it was made"
@@ -170,7 +171,4 @@ def as_utf8(text: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"the text holds a lone surrogate, U+{ord(text[error.start]):04X}, as character {error.start + 1}:"
-            " half a character, which has no UTF-8; take it out or replace it"
-        ) from None
+        raise InputError(f"the text holds {half_character(error)}; take it out or replace it") from None

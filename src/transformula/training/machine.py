@@ -17,6 +17,7 @@ import torch
 
 from ..atomic_io import write_whole
 from ..errors import ConfigError
+from ..structured import load_json
 
 BF16, FLOAT32 = "bf16", "float32"
 DTYPES = {FLOAT32: torch.float32, BF16: torch.bfloat16}
@@ -90,7 +91,7 @@ def measured(device: torch.device, what: str, measure: Callable[[], Any], larges
 
     def read() -> dict[str, Any]:
         try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
+            kept = load_json(path)
         except (OSError, ValueError):
             return {}
         return kept if isinstance(kept, dict) else {}
