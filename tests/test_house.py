@@ -14,16 +14,17 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "transformula"
 DOCS = Path(__file__).parents[1] / "docs"
 
-FOUNDATION = {"atomic_io", "errors", "settings", "structured", "registry", "extras"}
+FOUNDATION = {"atomic_io", "errors", "settings", "structured", "registry", "extras", "notebook"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "atomic_io": {"errors"},
     "extras": {"errors"},
+    "notebook": set(),
     "registry": {"errors"},
     "settings": {"errors"},
     "structured": set(),
     "language": FOUNDATION,
-    "gallery": {"language"},
+    "gallery": {"language", "words"},
     "tokenizers": FOUNDATION,
     "words": {"language"},
     "model": {"words", "language"},

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from .api.run import Run as Run
     from .api.run import train as train
     from .errors import TransformulaError as TransformulaError
+    from .inspection import curves as curves
 
 __version__ = "0.1.0"
 __all__ = [
     "Model",
     "Run",
     "TransformulaError",
+    "curves",
     "evaluate",
     "explain",
     "gallery",

@@ -8,6 +8,7 @@ from typing import Any
 HOMES = {
     "Model": "model",
     "Run": "run",
+    "curves": ".inspection.curves",
     "evaluate": "evaluation",
     "explain": "model",
     "nearest": "model",

@@ -234,6 +234,15 @@ class Model:
         kept = self.writing or self.tokenizer
         return save_model(folder, self.module, None if kept is None else kept.save)
 
+    def _repr_html_(self) -> str:
+        from ..language.accounting import parameters_in_words
+        from ..language.diagram import draw_svg
+        from ..notebook import page
+
+        name = self.architecture.name or "a formula"
+        size = parameters_in_words(self.summary().data["totals"])
+        return page(f"Model of {name}: {size}\n\n{self.text}", [(f"diagram of {name}", draw_svg(self.architecture))])
+
     def __repr__(self) -> str:
         return f"Model of {self.architecture.name or 'a formula'}\n{self.text}"
 

@@ -43,6 +43,13 @@ class Run:
         """The run as plain data."""
         return self.result.data
 
+    def _repr_html_(self) -> str:
+        from ..notebook import page
+
+        picture, sample = self.folder / "loss.svg", self.result.sample
+        drawn = [("loss curve", picture.read_text(encoding="utf-8"))] if picture.is_file() else []
+        return page(f"{self!r}\n\n{sample}" if sample else repr(self), drawn)
+
     def __repr__(self) -> str:
         return repr(self.result)
 

@@ -20,6 +20,7 @@ VERBS = {
     "explain": "what a formula says: what each line reads, skips, gain, warnings",
     "summary": "shapes, parameters, FLOPs and memory, line by line",
     "gallery": "wirings and whole models by name: list, search, show, draw, diff, the nearest to yours",
+    "curves": "the loss curves of several runs in one picture",
     "cache": "what was prepared from data, and clearing it",
 }
 """Verb -> what it is for. Each is the file of its name in this folder."""

@@ -1,4 +1,4 @@
-"""A line that says what takes its time; nothing where there is no terminal."""
+"""A line that says what takes its time; nothing where there is neither a terminal nor a notebook."""
 
 from __future__ import annotations
 
@@ -6,10 +6,20 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ..notebook import Line, in_notebook
+
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show `what` with a moving sign on standard error while the block runs, if that is a terminal."""
+    if in_notebook():
+        line = Line()
+        line.show(what, now=True)
+        try:
+            yield
+        finally:
+            line.clear()
+        return
     if not sys.stderr.isatty():
         yield
         return
@@ -25,6 +35,13 @@ def counting(what: str, show: bool = True) -> Iterator[Callable[[int, int], None
 
     It is drawn from the first call on, so that what is told before has the line to itself.
     """
+    if show and in_notebook():
+        line = Line()
+        try:
+            yield lambda done, whole: line.show(f"{what} {done:,} of {whole:,}", done / max(1, whole))
+        finally:
+            line.clear()
+        return
     if not show or not sys.stderr.isatty():
         yield lambda done, whole: None
         return

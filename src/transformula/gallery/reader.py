@@ -20,6 +20,7 @@ that listing reads one file. An entry that the index lacks is read from its own 
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownName
 from ..language.model_file import ModelText, read_file
+from ..notebook import page
 
 if TYPE_CHECKING:
     from ..language.distance import Shape
@@ -97,6 +99,20 @@ class Entry:
     def source(self) -> str:
         """The file as it is written."""
         return self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def svg(self) -> str:
+        """The diagram of its layers."""
+        from ..language.check import check
+        from ..language.diagram import draw_svg
+        from ..words import vocabulary
+
+        return draw_svg(check(self.text, vocabulary()))
+
+    def _repr_html_(self) -> str:
+        about = [f"{key}: {value}" for key, value in self.about.items() if key != "title"]
+        rows = [row for line in about for row in textwrap.wrap(line, 100, subsequent_indent="  ")]
+        return page("\n".join([self.title, "", *rows]), [(f"diagram of {self.name}", self.svg)])
 
     @property
     def data(self) -> dict[str, Any]:

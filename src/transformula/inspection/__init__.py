@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-HOMES = {"Explanation": "explanation", "explained": "explanation", "Nearest": "neighbours", "nearest": "neighbours"}
-__all__ = ["Explanation", "Nearest", "explained", "nearest"]
+HOMES = {
+    "Curves": "curves",
+    "Explanation": "explanation",
+    "Nearest": "neighbours",
+    "curves": "curves",
+    "explained": "explanation",
+    "nearest": "neighbours",
+}
+__all__ = ["Curves", "Explanation", "Nearest", "curves", "explained", "nearest"]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..language.accounting import parameters_in_words, summary
 from ..language.analysis import WIDTH, Analysis, analyse
 from ..language.canonical import formula_hash
-from ..language.diagram import draw_text
+from ..language.diagram import draw_svg, draw_text
 from ..language.distance import shape_of
 from ..language.graph import Architecture, Section
 from ..language.lines import text_of
@@ -20,6 +20,7 @@ from ..language.parser import parse
 from ..language.source import Source
 from ..language.syntax import Call, walk
 from ..language.vocabulary import Vocabulary
+from ..notebook import page
 from .neighbours import Neighbour, named, neighbours, one_of_each
 
 UNSEEN = "sizes, options, labels, dropout, kind of norm"
@@ -45,6 +46,7 @@ class Explanation:
     nearest    where there are none: the three nearest, with their distances in edits a layer
     edits      how many edits a layer the wiring is away from nothing at all
     hash       of the canonical form: equal hashes are equal functions with equal names of parameters
+    svg        the diagram, for a page or a paper
     """
 
     analysis: Analysis
@@ -56,6 +58,15 @@ class Explanation:
     nearest: list[Neighbour]
     edits: float
     hash: str
+    architecture: Architecture
+
+    @property
+    def svg(self) -> str:
+        """The diagram as SVG."""
+        return draw_svg(self.architecture)
+
+    def _repr_html_(self) -> str:
+        return page("\n".join(self.rows()), [(f"diagram of {self.architecture.name or 'the layers'}", self.svg)])
 
     @property
     def filled_in(self) -> dict[str, str]:
@@ -75,7 +86,11 @@ class Explanation:
         return {**self.analysis.data, **more, **near, "hash": self.hash}
 
     def __repr__(self) -> str:
-        rows = [self.diagram, "", *self.part_rows(), "", repr(self.analysis).rstrip(), ""]
+        return "\n".join([self.diagram, "", *self.rows()])
+
+    def rows(self) -> list[str]:
+        """The page without its diagram."""
+        rows = [*self.part_rows(), "", repr(self.analysis).rstrip(), ""]
         totals = self.totals
         size = (
             f"{parameters_in_words(totals)}; "
@@ -83,7 +98,7 @@ class Explanation:
             f"cache {totals['cache_bytes']:,.0f} bytes a position; hash {self.hash[:12]}"
         )
         rows += textwrap.wrap(size, WIDTH, break_on_hyphens=False)
-        return "\n".join([*rows, *self.gallery_rows()])
+        return [*rows, *self.gallery_rows()]
 
     def gallery_rows(self) -> Iterable[str]:
         """The entries of the same wiring, those together that differ alike; without any, the nearest."""
@@ -132,6 +147,7 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
         [] if relatives else one_of_each(near, 3),
         shape.size,
         formula_hash(architecture),
+        architecture,
     )
 
 

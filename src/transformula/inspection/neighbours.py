@@ -17,6 +17,7 @@ from ..language.diagram.differences import Difference
 from ..language.distance import Shape, distance, shape_of, unseen
 from ..language.graph import Architecture
 from ..language.vocabulary import Vocabulary
+from ..notebook import page
 
 YOURS = "yours"
 """What a wiring without a name is called."""
@@ -62,15 +63,22 @@ class Nearest:
     def data(self) -> dict[str, Any]:
         return {"neighbours": [n.data for n in self.neighbours], "difference": self.difference.data}
 
-    def text(self, ascii: bool = False) -> str:
-        """The page; `ascii` draws without other characters."""
+    def table(self) -> list[str]:
+        """The entries, a line each."""
         rows = ["nearest in the gallery, by edits a layer (0: the same wiring)"]
         width = max(len(n.name) for n in self.neighbours)
         for n in self.neighbours:
             said = f"{n.title} ({', '.join(n.differs)})" if n.differs else n.title
             first = f"  {n.distance:<5.3g} {n.name:<{width}}  "
             rows += textwrap.wrap(said, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
-        return "\n".join([*rows, "", self.difference.text(ascii)])
+        return rows
+
+    def text(self, ascii: bool = False) -> str:
+        """The page; `ascii` draws without other characters."""
+        return "\n".join([*self.table(), "", self.difference.text(ascii)])
+
+    def _repr_html_(self) -> str:
+        return page("\n".join(self.table())) + self.difference._repr_html_()
 
     def __repr__(self) -> str:
         return self.text()

@@ -22,6 +22,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..errors import InputError
+from ..notebook import page
 from .calls import sizes_of
 from .graph import Architecture, Call, Section, Stack, Value
 from .numbers import evaluate_text
@@ -147,6 +148,9 @@ class Summary:
         if totals["memory_bytes"]:
             lines[-1] += f", and {_bytes(totals['memory_bytes'])} for each position of another sequence that it reads"
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return page(repr(self))
 
 
 def parameters_in_words(totals: Mapping[str, Any]) -> str:

@@ -3,11 +3,11 @@ with dots), and the trivial baselines as dashed lines. Told apart by shape, so t
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..atomic_io import write_whole
+from .figure import FAINT, INK, MUTED, new_figure, png_of, svg_of
 
 SMOOTH = 0.98
 """Weight of the past in the smoothed training loss, at most: short runs are smoothed less."""
@@ -34,42 +34,36 @@ def draw_curve(
     unit: str = "nats",
 ) -> list[Path]:
     """Write loss.svg and loss.png from (step, loss) pairs; returns the files. `baselines` in the unit of the loss."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    if training:
-        steps, losses = zip(*training, strict=True)
-        axes.plot(steps, losses, color="0.82", linewidth=0.8)
-        axes.plot(steps, smoothed(losses), color="0.45", linewidth=1.6, label="training")
-    if validation:
-        steps, losses = zip(*validation, strict=True)
-        axes.plot(steps, losses, color="black", linewidth=1.6, marker="o", markersize=3.5, label="validation")
-    seen = [v for _, v in validation] + list(baselines.values())
-    seen += smoothed([v for _, v in training])[len(training) // 20 :]
-    if seen:
-        low, high = min(seen), max(seen)
-        margin = 0.06 * (high - low) or 0.1
-        axes.set_ylim(low - margin, high + margin)
-        apart, above = 0.05 * (high - low + 2 * margin), float("inf")
-        for i, (name, value) in enumerate(sorted(baselines.items(), key=lambda item: -item[1])):
-            axes.axhline(value, color="0.25", linewidth=0.9, linestyle=["--", ":", "-."][i % 3])
-            # names stand in the margin, pushed apart where their lines lie close together
-            above = min(value, above - apart)
-            axes.annotate(name, (1.01, above), xycoords=("axes fraction", "data"), ha="left", va="center", fontsize=8)
-    axes.set_xlabel("step")
-    axes.set_ylabel(f"loss ({unit})")
-    if title:
-        axes.set_title(title, fontsize=9, loc="left")
-    if training or validation:  # losses fall: this corner is free
-        axes.legend(frameon=False, loc="upper right", fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
+    with new_figure(6.4, 4.0) as (figure, axes):
+        if training:
+            steps, losses = zip(*training, strict=True)
+            axes.plot(steps, losses, color=FAINT, linewidth=0.8)
+            axes.plot(steps, smoothed(losses), color=MUTED, linewidth=1.6, label="training")
+        if validation:
+            steps, losses = zip(*validation, strict=True)
+            axes.plot(steps, losses, color=INK, linewidth=1.6, marker="o", markersize=3.5, label="validation")
+        seen = [v for _, v in validation] + list(baselines.values())
+        seen += smoothed([v for _, v in training])[len(training) // 20 :]
+        if seen:
+            low, high = min(seen), max(seen)
+            margin = 0.06 * (high - low) or 0.1
+            axes.set_ylim(low - margin, high + margin)
+            apart, above = 0.05 * (high - low + 2 * margin), float("inf")
+            for i, (name, value) in enumerate(sorted(baselines.items(), key=lambda item: -item[1])):
+                axes.axhline(value, color=INK, linewidth=0.9, linestyle=["--", ":", "-."][i % 3])
+                # names stand in the margin, pushed apart where their lines lie close together
+                above = min(value, above - apart)
+                axes.annotate(
+                    name, (1.01, above), xycoords=("axes fraction", "data"), ha="left", va="center", fontsize=8
+                )
+        axes.set_xlabel("step")
+        axes.set_ylabel(f"loss ({unit})")
+        if title:
+            axes.set_title(title, fontsize=9, loc="left")
+        if training or validation:  # losses fall: this corner is free
+            axes.legend(frameon=False, loc="upper right", fontsize=9)
     written = []
-    for kind in ("svg", "png"):
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-        write_whole(folder / f"loss.{kind}", buffer.getvalue())
+    for kind, content in (("svg", svg_of(figure).encode()), ("png", png_of(figure))):
+        write_whole(folder / f"loss.{kind}", content)
         written.append(folder / f"loss.{kind}")
     return written

@@ -1,4 +1,5 @@
-"""What a person sees while a model trains: one line that renews itself in a terminal, a line now and then elsewhere."""
+"""What a person sees while a model trains: a line that changes in place in a terminal or a notebook, a line now and
+then elsewhere."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from ..notebook import Line, in_notebook
 from ..runs.summary import duration
 
 EVERY = 20.0
@@ -14,11 +16,17 @@ EVERY = 20.0
 
 
 class Progress:
-    """Shows the state of a run on `stream` (standard error by default); `quiet` shows nothing but warnings."""
+    """Shows the state of a run on `stream`; `quiet` shows nothing but warnings.
+
+    stream  by default standard error; in a notebook standard output, which it does not color as an error
+    live    a line that changes in place; by default where the stream is a terminal
+    """
 
     def __init__(self, unit: str, stream: TextIO | None = None, quiet: bool = False, live: bool | None = None) -> None:
-        self.unit, self.stream, self.quiet = unit, stream or sys.stderr, quiet
+        notebook = stream is None and in_notebook()
+        self.unit, self.stream, self.quiet = unit, stream or (sys.stdout if notebook else sys.stderr), quiet
         self._live: Any = None
+        self._cell = Line() if notebook and not quiet else None
         self._wanted = self.stream.isatty() if live is None else live
         self._shown = time.monotonic()
 
@@ -36,6 +44,8 @@ class Progress:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        if self._cell is not None:
+            self._cell.clear()
 
     def say(self, text: str, warning: bool = False) -> None:
         """A line that stays."""
@@ -55,7 +65,7 @@ class Progress:
         if self.quiet:
             return
         now = time.monotonic()
-        if self._live is None and now - self._shown < EVERY:
+        if self._live is None and self._cell is None and now - self._shown < EVERY:
             return
         self._shown = now
         parts = [f"step {step:,}", f"{100 * done:.0f} %", f"loss {loss:.3f}"]
@@ -66,15 +76,17 @@ class Progress:
         parts.append(f"lr {lr:.2g}")
         if left is not None:
             parts.append(f"{duration(left)} left")
-        self._show("  ".join(parts))
+        self._show("  ".join(parts), done)
 
     def busy(self, text: str) -> None:
         """What is done now, where it takes a while; plain output leaves it out."""
-        if self._live is not None:
+        if self._live is not None or self._cell is not None:
             self._show(text)
 
-    def _show(self, text: str) -> None:
-        if self._live is not None:
+    def _show(self, text: str, done: float | None = None) -> None:
+        if self._cell is not None:
+            self._cell.show(text, done, now=done is None)
+        elif self._live is not None:
             from rich.text import Text
 
             self._live.update(Text(text, no_wrap=True, overflow="ellipsis"))

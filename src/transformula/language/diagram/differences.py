@@ -14,6 +14,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
+from ...notebook import page
 from ..graph import Architecture
 from .parts import Picture, pictures
 from .svg import draw_pictures
@@ -68,8 +69,11 @@ class Difference:
         ]
         return {"models": list(self.names), "equal": self.equal, "changes": changes}
 
-    def text(self, ascii: bool = False) -> str:
-        """Equations line by line, what was added and taken away, and both diagrams where their parts differ."""
+    def text(self, ascii: bool = False, drawn: bool = True) -> str:
+        """Equations line by line, what was added and taken away, and both diagrams where their parts differ.
+
+        drawn  with the diagrams
+        """
         rows = [f"- {self.names[0]}", f"+ {self.names[1]}"]
         if self.equal:
             rows.append("the same equations and the same diagram")
@@ -87,7 +91,7 @@ class Difference:
                     listed = ", ".join(label if n == 1 else f"{n} times {label}" for label, n in found.items())
                     rows += [f"{mark} {what}: {listed}"] if found else []
             for name, picture in zip(self.names, (change.first, change.second), strict=True):
-                if picture is not None:
+                if drawn and picture is not None:
                     title, *lines = picture_text(picture, ascii)
                     rows += ["", f"{name}, {title}", *lines]
         return "\n".join(row.translate(PLAIN) if ascii else row for row in rows)
@@ -103,6 +107,10 @@ class Difference:
 
     def __repr__(self) -> str:
         return self.text()
+
+    def _repr_html_(self) -> str:
+        drawn = [] if self.equal else [(f"difference of {' and '.join(self.names)}", self.svg())]
+        return page(self.text(drawn=False), drawn)
 
 
 def _label(picture: Picture, n: int) -> str:

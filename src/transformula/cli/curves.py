@@ -1,0 +1,43 @@
+"""`transformula curves`: the loss curves of several runs in one picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from .options import Parser
+
+WHAT = """\
+Draw the loss curves of several runs in one picture, SVG or PNG, and print where each was best. Runs that still train
+can be drawn, too."""
+
+EXAMPLES = [
+    "transformula curves runs/first runs/second",
+    "transformula curves runs/first runs/second --x minutes --score bits_per_byte --out curves.png",
+]
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Draw the curves."""
+    parser = Parser("curves", WHAT, EXAMPLES, "RUN ...")
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder")
+    parser.add_argument("--x", default="steps", metavar="AXIS", help="steps, tokens or minutes (default: steps)")
+    parser.add_argument(
+        "--score", default="loss", metavar="NAME", help="loss, or a score of the evaluations (default: loss)"
+    )
+    parser.add_argument(
+        "--out", default="curves.svg", metavar="FILE", help="the picture, .svg or .png (default: curves.svg)"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
+    given = parser.parse(arguments)
+
+    from ..api import curves
+
+    drawn = curves(given["runs"], x=given["x"], score=given["score"])
+    path = drawn.save(given["out"])
+    if given["json"]:
+        print(json.dumps({**drawn.data, "picture": str(path)}, indent=1))
+    else:
+        print(drawn)
+        print(f"wrote {path}")
+    return 0

@@ -1,0 +1,217 @@
+"""Loss curves of several runs in one picture, beside a table of where each ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..atomic_io import write_whole
+from ..errors import CheckpointError, InputError, UnknownName, did_you_mean, nearest
+from ..notebook import page
+from ..runs.curve import smoothed
+from ..runs.figure import DASHES, SERIES, new_figure, png_of, svg_of
+from ..runs.folder import RunFolder
+from ..runs.log import read_log
+
+AXES = {"steps": ("step", 1.0), "tokens": ("units", 1.0), "minutes": ("seconds", 60.0)}
+"""What may stand on the horizontal axis -> its field in the log, and by what that is divided."""
+MOST = 8
+"""Runs that can be told apart in one picture."""
+COUNTS = ("event", "step", "units", "seconds", "losses")
+"""Fields of an evaluation that are no scores."""
+
+FALLING = ("loss", "perplexity", "bits_per_byte")
+"""Scores of which less is better, whatever the task."""
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What one run has logged. `training` and `validation` are (place on the axis, value), in order."""
+
+    name: str
+    folder: Path
+    training: Sequence[Point]
+    validation: Sequence[Point]
+    lower_is_better: bool = True
+    data_identity: str = ""
+
+    @property
+    def best(self) -> Point | None:
+        """Where the validation score was best; None before the first evaluation."""
+        pick = min if self.lower_is_better else max
+        return pick(self.validation, key=lambda point: point[1]) if self.validation else None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        best = {"at": self.best[0], "value": self.best[1]} if self.best else None
+        return {
+            "name": self.name,
+            "folder": str(self.folder),
+            "best": best,
+            "training": list(self.training),
+            "validation": list(self.validation),
+        }
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What `curves` returns: its `repr` is the table for a person, `.data` is for programs, `.svg` the picture."""
+
+    runs: Sequence[Curve]
+    x: str
+    score: str
+    notes: Sequence[str] = field(default=())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        runs = [run.data for run in self.runs]
+        return {"x": self.x, "score": self.score, "runs": runs, "notes": list(self.notes)}
+
+    def __repr__(self) -> str:
+        score = self.score.replace("_", " ")
+        rows = [("run", f"best {score}", f"at ({self.x})", f"last {score}")]
+        for run in self.runs:
+            if run.best is None:
+                rows.append((run.name, "-", "-", "-"))
+            else:
+                at, value = run.best
+                rows.append((run.name, f"{value:.4f}", short(at), f"{run.validation[-1][1]:.4f}"))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        table = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*table, *self.notes])
+
+    @cached_property
+    def figure(self) -> Any:
+        """The picture as matplotlib's: validation with dots, training thin (where the score is the loss)."""
+        with new_figure(7.2, 4.2) as (figure, axes):
+            for number, run in enumerate(self.runs):
+                color, dash = SERIES[number % MOST], DASHES[number % MOST]
+                if run.training:
+                    x, y = zip(*run.training, strict=True)
+                    name = None if run.validation else run.name
+                    axes.plot(x, smoothed(y), color=color, linewidth=0.9, alpha=0.55, label=name)
+                if run.validation:
+                    x, y = zip(*run.validation, strict=True)
+                    axes.plot(
+                        x, y, color=color, linestyle=dash, linewidth=1.7, marker="o", markersize=3.5, label=run.name
+                    )
+            axes.set_xlabel(self.x)
+            axes.set_ylabel("loss (nats)" if self.score == "loss" else self.score.replace("_", " "))
+            drawn = "validation (dots) and training (thin)" if any(run.training for run in self.runs) else "validation"
+            axes.set_title(drawn, fontsize=9, loc="left")
+            axes.legend(frameon=False, fontsize=9)
+        return figure
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture as SVG: no reference to anything outside; dark where the page prefers that."""
+        return svg_of(self.figure)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture as .svg or .png. Raises InputError for another ending or where it cannot be written."""
+        path = Path(path)
+        if path.suffix not in (".svg", ".png"):
+            raise InputError(f"{path}: a picture is written as .svg or .png; name a file that ends so")
+        content = self.svg.encode() if path.suffix == ".svg" else png_of(self.figure)
+        try:
+            write_whole(path, content)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+        return path
+
+    def _repr_html_(self) -> str:
+        return page(repr(self), [("loss curves of " + ", ".join(run.name for run in self.runs), self.svg)])
+
+
+def curves(runs: Sequence[str | Path] | str | Path, *, x: str = "steps", score: str = "loss") -> Curves:
+    """The loss curves of several runs, side by side.
+
+        curves(["runs/first", "runs/second"])
+        curves(["runs/first", "runs/second"], x="minutes", score="bits_per_byte").save("curves.svg")
+
+    runs   folders of runs, finished or not, at most eight
+    x      steps, tokens or minutes
+    score  the loss, or another score that every run's evaluations have logged
+
+    Raises InputError (no run, too many, an unknown axis or score), CheckpointError (a folder that is no run's).
+    """
+    named = [runs] if isinstance(runs, (str, Path)) else list(runs)
+    folders = [run if isinstance(run, (str, Path)) else getattr(run, "folder", run) for run in named]
+    if not 0 < len(folders) <= MOST:
+        raise InputError(f"curves takes one to {MOST} runs, and got {len(folders)}")
+    if x not in AXES:
+        raise InputError(f"x: {x!r} is no axis; known: {', '.join(AXES)}", near=nearest(x, AXES))
+    opened = [RunFolder.open(folder) for folder in folders]
+    logs = [list(read_log(run.path / "log.jsonl")) for run in opened]
+    known = [{name for event in log if event.get("event") == "evaluation" for name in event} for log in logs]
+    shared = sorted(set.intersection(*known) - set(COUNTS)) if all(known) else ["loss"]
+    for run, log in zip(opened, logs, strict=True):
+        if not log:
+            raise CheckpointError(f"{run.path}: the run has logged nothing yet; look again after its first evaluation")
+    if score not in shared:
+        near = nearest(score, shared)
+        raise InputError(f"score: {score!r} is not logged by each run;{did_you_mean(near)} known: {', '.join(shared)}")
+    names = short_names([run.path for run in opened])
+    lines = [curve(name, run, log, x, score) for name, run, log in zip(names, opened, logs, strict=True)]
+    return Curves(lines, x, score, notes(lines))
+
+
+def curve(name: str, run: RunFolder, log: Sequence[Mapping[str, Any]], x: str, score: str) -> Curve:
+    """What a run has logged, as points."""
+    key, by = AXES[x]
+
+    def points(event: str, value: str) -> list[Point]:
+        rows = [e for e in log if e.get("event") == event and is_number(e.get(key)) and is_number(e.get(value))]
+        return [(row[key] / by, float(row[value])) for row in rows]
+
+    task = run.manifest().get("task", {})
+    identity = str(task.get("identity", "")) if isinstance(task, Mapping) else ""
+    validation = points("evaluation", score)
+    training = points("step", "loss") if score == "loss" else []
+    name_of_task = task.get("name") if isinstance(task, Mapping) else None
+    return Curve(name, run.path, training, validation, not is_higher_better(name_of_task, score), identity)
+
+
+def is_higher_better(task: object, score: str) -> bool:
+    """Whether more of a score is better, as its task says. A task that is not known here: the loss alone falls."""
+    if score in FALLING:
+        return False  # without an import of torch
+    from ..tasks.base import tasks
+
+    try:
+        return score in tasks.get(str(task)).higher
+    except UnknownName:
+        return True
+
+
+def is_number(value: Any) -> bool:
+    """Whether a field of the log is a number (JSON has true and null, too)."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def short_names(folders: Sequence[Path]) -> list[str]:
+    """The last parts of the folders' paths, as many as tell them apart."""
+    parts = [folder.absolute().parts for folder in folders]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-count:]) for part in parts]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def notes(lines: Sequence[Curve]) -> list[str]:
+    """What a reader of the picture must know."""
+    identities = {line.data_identity for line in lines}
+    if len(identities) > 1:
+        return ["note: these runs have other data or tokenizers, so that their losses cannot be compared"]
+    return []
+
+
+def short(at: float) -> str:
+    """A place on the axis: '1,200', '3.5'."""
+    return f"{at:,.0f}" if float(at).is_integer() else f"{at:,.2f}"
