@@ -6,6 +6,7 @@ from transformula.data.prepare import choose_tokenizer, prepare
 from transformula.data.settings import DataSettings
 from transformula.data.splits import Split
 from transformula.errors import CheckpointError, ConfigError, DataError, UnknownName
+from transformula.tokenizers.texts import Texts
 
 TEXT = "The quick brown fox jumps over the lazy dog, and the dog sleeps on. " * 40
 
@@ -114,5 +115,6 @@ def test_settings_are_checked():
 
 
 def test_automatic_choice_by_size():
-    wide = Split(["".join(chr(i) for i in range(100, 400))] * 2, ["a"], "", whole=False)
+    text = "".join(chr(i) for i in range(100, 400))
+    wide = Split(Texts.of([text] * 2), Texts.of(["a"]), "", whole=False)
     assert choose_tokenizer("auto", wide)[0].kind == "bpe"

@@ -2,11 +2,15 @@
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from transformula.data import files
 from transformula.data.format import formats, read_file
+from transformula.data.lines import lines_of
+from transformula.data.records import read_records
 from transformula.data.sources import read_corpus
 from transformula.errors import DataError, MissingExtra
 
@@ -129,10 +133,10 @@ def test_missing_and_unreadable(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="no folder"):
         read_corpus(str(tmp_path / "no" / "file.txt"))
 
-    def refuse(self):
+    def refuse(self, *how):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(DataError, match="may not be read; .*chmod"):
         read_corpus(str(tmp_path / "shakespeare.txt"))
 
@@ -185,3 +189,72 @@ def test_json(tmp_path):
         with pytest.raises(DataError) as error:
             read_file(write(tmp_path / "a.json", content))
         assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("text".encode("utf-32"), "is in UTF-32; convert it with: iconv -f UTF-32"),
+        (b"\0\0\xfe\xff" + "text".encode("utf-32-be"), "is in UTF-32"),
+        ("text".encode("utf-16"), "is in UTF-16; convert it with: iconv -f UTF-16"),
+        (b"\xfe\xff" + "text".encode("utf-16-be"), "is in UTF-16"),
+    ],
+)
+def test_other_encodings_by_their_marks(tmp_path, content, said):
+    path = write(tmp_path / "a.txt", content)
+    for read in (lambda: read_file(path), lambda: list(lines_of(path))):
+        with pytest.raises(DataError, match=said):
+            read()
+
+
+class TestWhatIsNoFile:
+    def test_a_pipe_is_refused_and_not_waited_for(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe.txt")
+        os.mkfifo(tmp_path / "pipe.tsv")
+        for read in (
+            lambda: read_corpus(str(tmp_path / "pipe.txt")),
+            lambda: list(read_records(tmp_path / "pipe.tsv")),
+            lambda: list(read_records({"source": tmp_path / "pipe.txt", "target": tmp_path / "pipe.txt"})),
+        ):
+            with pytest.raises(DataError, match="is a pipe; expected a file, .*write it into one first"):
+                read()
+        write(tmp_path / "b.txt", "text")
+        assert read_corpus(str(tmp_path)).documents == ["text"]
+
+    def test_devices_folders_and_links(self, tmp_path):
+        (tmp_path / "x.tsv").mkdir()
+        (tmp_path / "gone.txt").symlink_to("nowhere.txt")
+        (tmp_path / "loop.txt").symlink_to("loop.txt")
+        for path, said in [
+            (Path("/dev/zero"), "is a device"),
+            (tmp_path / "gone.txt", "is a link to nowhere.txt, which is not there"),
+            (tmp_path / "loop.txt", "cannot be read \\(Too many levels of symbolic links\\)"),
+            (Path("a\0b"), "cannot be read \\(embedded null byte\\)"),
+            (tmp_path / ("n" * 5_000), "cannot be read \\(File name too long\\)"),
+        ]:
+            for read in (read_corpus, lambda path: list(read_records({"source": path, "target": path}))):
+                with pytest.raises(DataError, match=said if read is not read_corpus else "."):
+                    read(str(path))
+
+    def test_a_folder_that_may_not_be_read_is_not_passed_over(self, tmp_path, monkeypatch):
+        write(tmp_path / "a.txt", "a")
+        write(tmp_path / "locked" / "b.txt", "b")
+        scan = os.scandir
+
+        def refuse(path):
+            if Path(path).name == "locked":
+                raise PermissionError(13, "Permission denied", str(path))
+            return scan(path)
+
+        monkeypatch.setattr(os, "scandir", refuse)
+        with pytest.raises(DataError, match="locked: may not be read"):
+            read_corpus(str(tmp_path))
+
+    def test_a_gzip_file_that_unpacks_to_far_more(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(files, "UNPACKED", 100_000)
+        path = write(tmp_path / "a.txt.gz", gzip.compress(b"a" * 2_000_000))
+        for read in (lambda: read_file(path), lambda: list(lines_of(path))):
+            with pytest.raises(DataError, match="unpacks to more than 200 times its size, .* gunzip -k a.txt.gz"):
+                read()
+        write(path, gzip.compress(b"a" * 90_000))
+        assert read_file(path) == ["a" * 90_000]

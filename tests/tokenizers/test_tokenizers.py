@@ -2,10 +2,12 @@
 
 import json
 import pickle
+import random
 import subprocess
 import sys
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -176,6 +178,36 @@ class TestLearnt:
         monkeypatch.setattr(byte_level, "PART", 97)
         assert tokenizer.encode(text) == whole
         assert [len(x) for x in tokenizer.encode_many([text, "", text])] == [len(whole), 0, len(whole)]
+
+    def test_pieces_get_the_ids_of_the_whole(self, name, monkeypatch):
+        """Long lines, punctuation, signs, other scripts and runs of blanks; pieces end anywhere."""
+        words = "don't x's( it's. a,b 1.5% _x_ -- ÄÖ 語。語、 e\u0301 😀".split() + ["\t", "  ", "\n\n"]
+        chance = random.Random(1)
+        text = " ".join(chance.choice(words) for _ in range(3_000))
+        tokenizer = tokenizers.get(name).train([text], 400)
+        whole = tokenizer.encode(text)
+        for part, piece in ((64, 11), (50, 1), (300, 1_000), (100, 100_000)):
+            monkeypatch.setattr(byte_level, "PART", part)
+            pieces = (text[start : start + piece] for start in range(0, len(text), piece))
+            assert np.concatenate(list(tokenizer.encode_pieces(pieces))).tolist() == whole
+            assert tokenizer.encode(text) == whole
+
+    def test_tokens_are_learned_from_pieces_as_from_the_whole(self, name, monkeypatch):
+        text = "It isn't so: the cat, the dog (and 1,000 birds) sat there; they sat. " * 40
+        learned = [tokenizers.get(name).train([text], 330).identity]
+        for part in (5, 100, 100_000):
+            monkeypatch.setattr(byte_level, "LEARNED_PART", part)
+            learned.append(tokenizers.get(name).train([text], 330).identity)
+        assert len(set(learned)) == 1
+
+    def test_a_run_without_an_end_is_cut_all_the_same(self, name, monkeypatch):
+        """A file of one long word: parts stay bounded, the text is not lost, pieces and whole agree."""
+        text = "acgt" * 500
+        tokenizer = tokenizers.get(name).train([text], 300)
+        monkeypatch.setattr(byte_level, "PART", 100)
+        assert max(map(len, byte_level.parts_of([text]))) <= 200
+        pieces = np.concatenate(list(tokenizer.encode_pieces(text[i : i + 33] for i in range(0, len(text), 33))))
+        assert tokenizer.decode(pieces) == text and pieces.tolist() == tokenizer.encode(text)
 
     def test_what_is_learnt_shortens_the_text(self, name):
         text = "the cat and the dog and the bird " * 50

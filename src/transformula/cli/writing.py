@@ -109,11 +109,12 @@ def arriving(given: Given, thing: str) -> tuple[Iterable[list[str]], int | None]
 
 def of_file(path: Path, column: str | None, thing: str) -> list[str]:
     """The sources in a file: its lines, or one column of its rows. Read whole, so that a mistake is seen at once."""
-    from ..data.lines import arriving_lines, opened
+    from ..data.files import opened
+    from ..data.lines import arriving_lines
     from ..data.records import columns_of, read_records
 
     if is_lines(path):
-        with opened(path) as file:
+        with opened(path, once=True) as file:
             return [line for piece in arriving_lines(file, path) for line in piece]
     if column is None:
         names = columns_of(path)

@@ -11,16 +11,19 @@ It is found by the extension, with or without `.gz` after it. The function raise
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Callable, Sequence
+import codecs
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ..errors import DataError, did_you_mean, nearest
+from ..errors import DataError, InputError, MissingExtra, did_you_mean, nearest
 from ..registry import Registry
+from ..tokenizers.texts import PIECE, Content, Texts
+from .files import whole_file
+from .lines import check_mark
 
-Reader = Callable[[Path, bytes, str | None], list[str]]
-"""(path, content, column) -> documents."""
+Reader = Callable[[Path, bytes, str | None], Iterable[str | Content]]
+"""(path, content, column) -> documents: strings, or UTF-8 that is known to be valid. They may be given out one by one,
+so that no second copy of a large file is held."""
 
 formats: Registry[Reader] = Registry("data format", "transformula.data.formats")
 """Readers by extension, without its dot."""
@@ -32,37 +35,29 @@ def extension(path: Path) -> str:
     return path.suffix.lower().removeprefix(".")
 
 
-def read_file(path: Path, column: str | None = None) -> list[str]:
+def read_file(path: Path, column: str | None = None) -> Texts:
     """The documents of one file. An extension that no format claims is read as text.
 
     Raises DataError for a file that is missing, unreadable, empty or not what its extension says.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError("there is no such file", path=path) from None
-    except PermissionError:
-        raise DataError("may not be read; give yourself the right with: chmod +r", path=path) from None
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", path=path) from None
-    if path.suffix.lower() == ".gz":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"is not a whole gzip file ({error}); copy it again", path=path) from None
+    content = whole_file(path)
     if not content.strip():
         raise DataError("is empty; expected text", path=path)
     kind = extension(path)
-    return formats.get(kind if kind in formats else "txt")(path, content, column)
+    try:
+        return Texts.of(formats.get(kind if kind in formats else "txt")(path, content, column))
+    except (DataError, MissingExtra):
+        raise
+    except InputError as error:  # half a character, from a reader that does not look for it
+        raise DataError(str(error), path=path) from None
 
 
-def as_text(path: Path, content: bytes) -> str:
-    """The text of UTF-8 bytes, a leading byte-order mark left out; line ends stay as they are.
+def as_utf8(path: Path, content: bytes) -> Content:
+    """The content itself, without a leading byte-order mark, if it is UTF-8.
 
     Raises DataError with offset and line where the file is binary or in another encoding.
     """
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"is in UTF-16; convert it with: iconv -f UTF-16 -t UTF-8 {path.name} > NEW", path=path, line=1)
+    check_mark(content[:4], path)
     zero = content.find(b"\0")
     if zero >= 0:
         raise DataError(
@@ -70,16 +65,41 @@ def as_text(path: Path, content: bytes) -> str:
             path=path,
             line=_line(content, zero),
         )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        at = error.start + (3 if content.startswith(b"\xef\xbb\xbf") else 0)
-        raise DataError(
-            f"is not UTF-8: byte {at} is 0x{content[at]:02x}{_magic(content)}; if it is text in another encoding,"
-            f" convert it with: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW",
-            path=path,
-            line=_line(content, at),
-        ) from None
+    text = memoryview(content)[len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0 :]
+    start = 0
+    while start < len(text):
+        end = start + PIECE
+        try:
+            start += codecs.utf_8_decode(text[start:end], "strict", end >= len(text))[1]
+        except UnicodeDecodeError as error:
+            at = len(content) - len(text) + start + error.start
+            raise DataError(
+                f"is not UTF-8: byte {at} is 0x{content[at]:02x}{_magic(content)}; if it is text in another encoding,"
+                f" convert it with: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW",
+                path=path,
+                line=_line(content, at),
+            ) from None
+    return text
+
+
+def as_text(path: Path, content: bytes) -> str:
+    """The text of UTF-8 bytes, a leading byte-order mark left out; line ends stay as they are.
+
+    Raises DataError with offset and line where the file is binary or in another encoding.
+    """
+    return str(as_utf8(path, content), "utf-8")
+
+
+def lines_in(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
+    """(number, text) of the lines of UTF-8, one by one, with their ends; errors as `as_text`."""
+    text = as_utf8(path, content)
+    start = len(content) - len(text)
+    number = 0
+    while start < len(content):
+        number += 1
+        end = content.find(b"\n", start) + 1 or len(content)
+        yield number, content[start:end].decode()
+        start = end
 
 
 def _line(content: bytes, at: int) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ..errors import DataError
 from .pairs import row_digest
 from .record import Record
-from .splits import FRACTION
+from .settings import FRACTION
 
 
 def split_records(

@@ -3,42 +3,33 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
-from ..errors import DataError, did_you_mean, nearest
+from ..errors import DataError
+from .files import opened, unpacked
 
 PIECE = 1 << 16
 """Bytes that are read at once, at most."""
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """A file of bytes, unpacked where its name ends in .gz. Raises DataError where it cannot be opened."""
-    try:
-        file: Any = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")
-    except FileNotFoundError:
-        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = did_you_mean(nearest(path.name, beside))
-        raise DataError(f"there is no such file;{near or ' see its folder'}", path=path) from None
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", path=path) from None
-    with file:
-        yield cast(BinaryIO, file)
+MARKS = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+"""How files in encodings other than UTF-8 begin; the longer marks first, as UTF-16's is the beginning of UTF-32's."""
 
 
-def unpacked(read: Callable[[], bytes], path: Path, line: int) -> bytes:
-    """What `read` gives. Raises DataError where a gzip file is cut or damaged."""
-    try:
-        return read()
-    except (EOFError, zlib.error, OSError) as error:
-        raise DataError(
-            f"cannot be read on from here ({error}): the file is cut or damaged; copy it again", path=path, line=line
-        ) from None
+def check_mark(start: bytes, path: Path) -> None:
+    """Raise DataError where the beginning of a file says that it is in another encoding than UTF-8."""
+    for mark, encoding in MARKS.items():
+        if start.startswith(mark):
+            raise DataError(
+                f"is in {encoding}; convert it with: iconv -f {encoding} -t UTF-8 {path.name} > NEW", path=path, line=1
+            )
 
 
 def whole_line(raw: bytes, number: int, at: int, path: Path) -> str:
@@ -48,8 +39,8 @@ def whole_line(raw: bytes, number: int, at: int, path: Path) -> str:
 
     Raises DataError where it is no UTF-8.
     """
-    if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise DataError(f"is in UTF-16; convert it with: iconv -f UTF-16 -t UTF-8 {path.name} > NEW", path=path, line=1)
+    if number == 1:
+        check_mark(raw[:4], path)
     if b"\0" in raw:
         raise DataError(f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8", path=path, line=number)
     try:

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
-from .lines import lines_of, opened, unpacked
+from .files import opened, unpacked
+from .lines import lines_of
 from .record import Lazy
 from .record_format import Options, record_formats
 

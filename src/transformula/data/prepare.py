@@ -11,6 +11,8 @@ from typing import Any
 
 from ..errors import ConfigError, DataError, InputError, UnknownName
 from ..tokenizers.base import Tokenizer, load, tokenizers
+from ..tokenizers.characters import Characters
+from ..tokenizers.texts import Texts, distinct_characters
 from .cache import cached_entry, forget
 from .settings import TextSettings
 from .sources import Corpus, read_corpus
@@ -48,10 +50,7 @@ class TextData:
     @property
     def identity(self) -> str:
         """A hash of both sides' content and the tokenizer."""
-        sides = [
-            hashlib.sha256("\0".join(side).encode("utf-8")) for side in (self.split.training, self.split.validation)
-        ]
-        parts = [*(side.hexdigest() for side in sides), self.tokenizer.identity]
+        parts = [*map(_joined_digest, (self.split.training, self.split.validation)), self.tokenizer.identity]
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
     def preview(self) -> Preview:
@@ -109,14 +108,25 @@ class Preview:
         return "\n".join(f"{name:<12}{text}" for name, text in lines)
 
 
-def _examples(texts: Sequence[str], count: int = 5, width: int = 96) -> list[str]:
+def _joined_digest(texts: Texts) -> str:
+    """A hash of documents with a zero byte between each two."""
+    digest = hashlib.sha256()
+    for number, content in enumerate(texts.contents):
+        digest.update(b"\0" if number else b"")
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _examples(texts: Texts, count: int = 5, width: int = 96) -> list[str]:
     """The beginnings of five documents, or five places of a single text, each on a line as a Python string."""
     if len(texts) == 1:
-        step = max(1, len(texts[0]) // count)
-        texts = [texts[0][i : i + width] for i in range(0, step * count, step)]
+        text = texts.contents[0]
+        step = max(1, len(text) // count)
+        parts = [text[i : i + 4 * width] for i in range(0, step * count, step)]
     else:
-        texts = texts[:: max(1, len(texts) // count)]
-    shown = [repr(text[:width]) for text in texts[:count] if text]
+        parts = [content[: 4 * width] for content in texts.contents[:: max(1, len(texts) // count)]]
+    # A part may begin or end within a character.
+    shown = [repr(str(part, "utf-8", "ignore")[:width]) for part in parts[:count] if len(part)]
     return [text if len(text) <= width else text[: width - 4] + "..." + text[-1] for text in shown]
 
 
@@ -184,17 +194,15 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bo
         if "/" not in name and not os.path.lexists(name):
             raise UnknownName("tokenizer", name, ["auto", *tokenizers.names()])
         return load(path), f"loaded from {name}"
-    everything = [*split.training, *split.validation]
+    everything = split.training + split.validation
     why = "as asked"
     if name == "auto":
         name, why = _automatic(split, everything, vocab)
     if name == "characters":
-        documents = everything if split.whole else ["".join(everything), ""][: 1 + ends]
-        return tokenizers.get(name).train(documents), why
+        return Characters.train(everything, ends=ends or (split.whole and len(everything) > 1)), why
     size = vocab
     if tokenizers.get(name).sized and vocab is None:
-        length = sum(len(text.encode("utf-8")) for text in split.training)
-        size = min(LEARNT_SIZE, max(512, length // BYTES_PER_TOKEN))
+        size = min(LEARNT_SIZE, max(512, split.training.size // BYTES_PER_TOKEN))
         why += f"; {size:,} asked for" if size == LEARNT_SIZE else f"; {size:,} asked for, as the text is small"
     if name == "bytes":
         return tokenizers.get(name).train(()), why
@@ -202,9 +210,9 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bo
         return trained_tokenizer(name, split.training, size), why
 
 
-def _automatic(split: Split, texts: Sequence[str], vocab: int | None) -> tuple[str, str]:
-    if not split.whole and sum(map(len, texts)) <= SMALL_TEXT:
-        distinct = len(set().union(*texts))
+def _automatic(split: Split, texts: Texts, vocab: int | None) -> tuple[str, str]:
+    if not split.whole and texts.characters <= SMALL_TEXT:
+        distinct = len(distinct_characters(texts.pieces()))
         if distinct <= FEW_CHARACTERS and vocab in (None, distinct):
             return "characters", f"auto: a single text of {distinct} distinct characters"
     if vocab == 257:
@@ -214,9 +222,9 @@ def _automatic(split: Split, texts: Sequence[str], vocab: int | None) -> tuple[s
 
 def trained_tokenizer(name: str, documents: Sequence[str], vocab: int | None) -> Tokenizer:
     """A tokenizer trained on documents, from the cache or now."""
+    documents = Texts.of(documents)
     digest = hashlib.sha256(f"1 {name} {vocab}".encode())
-    for document in documents:
-        digest.update(hashlib.sha256(document.encode("utf-8")).digest())
+    digest.update(b"".join(documents.digests))
 
     def make(folder: Path) -> dict[str, Any]:
         trained = tokenizers.get(name).train(documents, vocab)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pydantic import Field, field_validator
 
 from ..settings import Settings
-from .splits import FRACTION
+
+FRACTION = 0.1
+"""Of a text, what is held back where nothing is said."""
 
 
 class TextSettings(Settings):

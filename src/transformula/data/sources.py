@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ..errors import DataError, did_you_mean, nearest
+from ..tokenizers.texts import Content, Texts, pieces_of
 from .builtin import builtin
+from .files import check_regular, unreadable
 from .format import extension, formats, read_file
 
 
@@ -25,19 +28,14 @@ class Corpus:
     """
 
     name: str
-    documents: list[str]
+    documents: Texts
     files: int = 0
     left_out: int = 0
 
     @cached_property
-    def digests(self) -> list[bytes]:
-        """A hash of each document, 32 bytes."""
-        return [hashlib.sha256(document.encode("utf-8")).digest() for document in self.documents]
-
-    @cached_property
     def identity(self) -> str:
         """A hash of the whole content, order included; names of files do not count."""
-        return hashlib.sha256(b"".join(self.digests)).hexdigest()
+        return hashlib.sha256(b"".join(self.documents.digests)).hexdigest()
 
 
 def read_corpus(data: str | Path | Sequence[str | Path], column: str | None = None) -> Corpus:
@@ -52,20 +50,25 @@ def read_corpus(data: str | Path | Sequence[str | Path], column: str | None = No
     sources = [data] if isinstance(data, (str, Path)) else list(data)
     if not sources:
         raise DataError("no data is named; name a file, a folder, a pattern or one of: " + ", ".join(builtin.names()))
-    documents: list[str] = []
+    contents: list[Content] = []
     files = 0
     for source in sources:
         if isinstance(source, str) and source in builtin:
-            documents += builtin.get(source)()
+            contents += Texts.of(builtin.get(source)()).contents
             continue
         for path in files_of(source):
-            documents += read_file(path, column)
+            contents += read_file(path, column).contents
             files += 1
     name = ", ".join(map(str, sources))
-    kept = [document for document in documents if document.strip()]
+    kept = [content for content in contents if not _blank(content)]
     if not kept:
         raise DataError("holds no text: every document in it is empty", path=name)
-    return Corpus(name, kept, files, len(documents) - len(kept))
+    return Corpus(name, Texts(kept), files, len(contents) - len(kept))
+
+
+def _blank(content: Content) -> bool:
+    """Whether a document holds nothing but white space."""
+    return all(not piece.strip() for piece in pieces_of(content))
 
 
 def files_of(source: str | Path) -> list[Path]:
@@ -82,7 +85,7 @@ def files_of(source: str | Path) -> list[Path]:
 
 def _found(path: Path, source: str) -> list[Path]:
     if path.is_dir():
-        inside = [p for p in sorted(path.rglob("*")) if p.is_file() and not _hidden(p.relative_to(path))]
+        inside = [p for p in _inside(path) if p.is_file() and not _hidden(p.relative_to(path))]
         known = [p for p in inside if extension(p) in formats]
         if not known:
             others = sorted({p.suffix or p.name for p in inside})
@@ -93,9 +96,8 @@ def _found(path: Path, source: str) -> list[Path]:
                 path=path,
             )
         return known
-    if path.is_char_device() or path.is_block_device():
-        raise DataError("is a device; expected a file", path=path)
-    if path.exists():
+    if path.exists() or path.is_symlink():
+        check_regular(path)
         return [path]
     if glob.has_magic(source):
         found = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if Path(p).is_file()]
@@ -103,6 +105,15 @@ def _found(path: Path, source: str) -> list[Path]:
             raise DataError("the pattern fits no file", path=source)
         return found
     raise DataError(_missing(path), path=source)
+
+
+def _inside(folder: Path) -> list[Path]:
+    """All files of a folder, at any depth, sorted. Raises DataError for a folder in it that may not be read."""
+
+    def refused(error: OSError) -> None:
+        raise unreadable(Path(error.filename or folder), error)
+
+    return sorted(Path(place) / name for place, _, names in os.walk(folder, onerror=refused) for name in names)
 
 
 def _hidden(path: Path) -> bool:

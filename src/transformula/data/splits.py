@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import DataError
+from ..tokenizers.texts import Content, Texts, characters_of, place_of
+from .settings import FRACTION
 from .sources import Corpus
-
-FRACTION = 0.1
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Split:
     removed  documents that were taken out of training because they are in the validation file too
     """
 
-    training: list[str]
-    validation: list[str]
+    training: Texts
+    validation: Texts
     how: str
     whole: bool
     removed: int = 0
@@ -33,28 +33,30 @@ class Split:
 
 def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
     """Split a corpus. Raises DataError for a text too short to be cut."""
-    distinct = dict.fromkeys(corpus.digests)
+    documents = corpus.documents
+    distinct = dict.fromkeys(documents.digests)
     if len(distinct) == 1:
-        text = corpus.documents[0]
+        text = memoryview(documents.contents[0])
+        characters = characters_of(text)
         # Written so that a tenth gives int(0.9 * n), the cut that everyone makes in tiny Shakespeare.
-        cut = int((1 - fraction) * len(text))
-        if not 0 < cut < len(text):
-            raise DataError(f"is too short to be split: {len(text)} characters", path=corpus.name)
-        return Split([text[:cut]], [text[cut:]], f"the last {fraction:.3g} of the text validates", whole=False)
+        cut = int((1 - fraction) * characters)
+        if not 0 < cut < characters:
+            raise DataError(f"is too short to be split: {characters} characters", path=corpus.name)
+        at = place_of(text, cut)
+        how = f"the last {fraction:.3g} of the text validates"
+        return Split(Texts([text[:at]]), Texts([text[at:]]), how, whole=False)
     below = int(fraction * 2**64)
     chosen = {digest for digest in distinct if int.from_bytes(digest[:8], "big") < below}
     if not chosen:
         chosen = {min(distinct)}
     elif len(chosen) == len(distinct):
         chosen.remove(max(chosen))
-    training: list[str] = []
-    validation: list[str] = []
-    for digest, document in zip(corpus.digests, corpus.documents, strict=True):
-        (validation if digest in chosen else training).append(document)
-    how = (
-        f"{len(validation)} of {len(corpus.documents)} documents validate, chosen by their hash (about {fraction:.3g})"
-    )
-    return Split(training, validation, how, whole=True)
+    training: list[Content] = []
+    validation: list[Content] = []
+    for digest, content in zip(documents.digests, documents.contents, strict=True):
+        (validation if digest in chosen else training).append(content)
+    how = f"{len(validation)} of {len(documents)} documents validate, chosen by their hash (about {fraction:.3g})"
+    return Split(Texts(training), Texts(validation), how, whole=True)
 
 
 def split_given(corpus: Corpus, validation: Corpus) -> Split:
@@ -62,13 +64,13 @@ def split_given(corpus: Corpus, validation: Corpus) -> Split:
 
     Raises DataError if nothing is left to train on.
     """
-    held = set(validation.digests)
-    pairs = zip(corpus.digests, corpus.documents, strict=True)
-    training = [document for digest, document in pairs if digest not in held]
+    held = set(validation.documents.digests)
+    pairs = zip(corpus.documents.digests, corpus.documents.contents, strict=True)
+    training = [content for digest, content in pairs if digest not in held]
     if not training:
         raise DataError(
             f"is also the validation data ({validation.name}): nothing is left to train on", path=corpus.name
         )
     whole = len(training) > 1 or len(validation.documents) > 1
     removed = len(corpus.documents) - len(training)
-    return Split(training, validation.documents, f"validation data given: {validation.name}", whole, removed)
+    return Split(Texts(training), validation.documents, f"validation data given: {validation.name}", whole, removed)

@@ -9,7 +9,8 @@ something before it and is predicted like all others. Ids are kept in 2 bytes ea
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 from ..errors import DataError
 from ..structured import load_json
 from ..tokenizers.base import Tokenizer
+from ..tokenizers.texts import PIECE, Content, Texts, pieces_of
 from .cache import ABOUT, cached_entry, forget
 
 VERSION = 1
@@ -60,21 +62,21 @@ def token_store(documents: Sequence[str], tokenizer: Tokenizer, *, whole: bool =
     The key is a hash of the documents and the tokenizer: changed input is another store. Raises InputError for text
     that the tokenizer does not know, DataError where the cache cannot be written.
     """
+    texts = Texts.of(documents)
     digest = hashlib.sha256(f"{VERSION} {tokenizer.identity} {whole}".encode())
-    for document in documents:
-        digest.update(hashlib.sha256(document.encode("utf-8")).digest())
+    digest.update(b"".join(texts.digests))
     key = digest.hexdigest()[:32]
 
     def make(folder: Path) -> dict[str, Any]:
-        count = _write(folder / FILE, documents, tokenizer, whole)
+        count = _write(folder / FILE, texts, tokenizer, whole)
         return {
             "data": name,
             "tokenizer": f"{tokenizer.kind}, {tokenizer.vocab} tokens",
             "tokens": count,
             "type": id_type(tokenizer.vocab).name,
-            "bytes": sum(len(document.encode("utf-8")) for document in documents),
-            "characters": sum(map(len, documents)),
-            "documents": len(documents),
+            "bytes": texts.size,
+            "characters": texts.characters,
+            "documents": len(texts),
         }
 
     for _ in range(2):
@@ -88,37 +90,49 @@ def token_store(documents: Sequence[str], tokenizer: Tokenizer, *, whole: bool =
     )
 
 
-def _write(path: Path, documents: Sequence[str], tokenizer: Tokenizer, whole: bool) -> int:
-    """Write the ids; returns how many."""
+def _write(path: Path, texts: Texts, tokenizer: Tokenizer, whole: bool) -> int:
+    """Write the ids while they are made; returns how many."""
     kind = id_type(tokenizer.vocab)
     end = tokenizer.end_of_document if whole else None
     mark = np.array([] if end is None else [end], dtype=kind)
     count = 0
     with path.open("wb") as file:
-        pieces = [mark]
-        for start, stop in _groups(documents):
-            for ids in tokenizer.encode_many(documents[start:stop]):
-                if len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.vocab:
-                    raise DataError(
-                        f"the tokenizer gave the id {ids.max()}, but has {tokenizer.vocab} tokens; its file is damaged"
-                    )
-                pieces += [ids.astype(kind), mark]
-            row = np.concatenate(pieces)
-            row.tofile(file)
-            count += len(row)
-            pieces = []
+        for ids in itertools.chain([mark], _encoded(texts, tokenizer, mark)):
+            if len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.vocab:
+                raise DataError(
+                    f"the tokenizer gave the id {ids.max()}, but has {tokenizer.vocab} tokens; its file is damaged"
+                )
+            ids.astype(kind, copy=False).tofile(file)
+            count += len(ids)
     return count
 
 
-def _groups(documents: Sequence[str], most: int = 16_000_000) -> list[tuple[int, int]]:
-    """Ranges of documents of about so many characters: what is encoded at a time."""
-    groups, start, size = [], 0, 0
-    for i, document in enumerate(documents):
-        size += len(document)
-        if size >= most:
-            groups.append((start, i + 1))
-            start, size = i + 1, 0
-    return [*groups, (start, len(documents))] if start < len(documents) else groups
+def _encoded(texts: Texts, tokenizer: Tokenizer, mark: np.ndarray) -> Iterator[np.ndarray]:
+    """The ids of documents in arrays of a bounded size, `mark` after each document."""
+    for group in _groups(texts.contents):
+        if len(group) == 1 and len(group[0]) > PIECE:
+            yield from tokenizer.encode_pieces(pieces_of(group[0]))
+            yield mark
+        else:
+            encoded = tokenizer.encode_many([str(content, "utf-8") for content in group])
+            yield np.concatenate([part for ids in encoded for part in (ids, mark)])
+
+
+def _groups(contents: Sequence[Content], most: int = 4 * PIECE) -> Iterator[list[Content]]:
+    """Documents of together about so many bytes, and those that are longer than a piece alone."""
+    group: list[Content] = []
+    size = 0
+    for content in contents:
+        if group and (len(content) > PIECE or size >= most):
+            yield group
+            group, size = [], 0
+        group.append(content)
+        size += len(content)
+        if len(content) > PIECE:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _open(folder: Path, vocab: int) -> Tokens | None:

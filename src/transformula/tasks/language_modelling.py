@@ -271,7 +271,10 @@ class LanguageModelling(Task):
         split = self.data.split
         digest = hashlib.sha256(f"1 {split.whole} {MOST_BYTES}".encode())
         for side in (split.training, split.validation):
-            digest.update(hashlib.sha256(byte_stream(side, True)).digest())
+            each = hashlib.sha256()
+            for part in byte_stream(side, True):
+                each.update(part)
+            digest.update(each.digest())
 
         def make(folder: Path) -> dict[str, Any]:
             found = byte_ngrams(split.training, split.validation, split.whole)

@@ -15,16 +15,22 @@ Source: Kneser, Ney 1995; Chen, Goodman 1998 (modified, interpolated).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
+from ..tokenizers.texts import Texts
 
 ORDERS = (3, 4, 5, 6)
 LONGEST = 6
 
 MOST_BYTES = 32_000_000
 """Bytes that are counted at most: the first of the training text. More would take gigabytes."""
+
+
+PART = 1_000_000
+"""Bytes whose grams are looked at together: of each there are some tens of bytes meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +94,7 @@ class KneserNey:
     def __init__(self, text: bytes) -> None:
         if not text:
             raise ValueError("n-grams of no text")
-        keys = grams_of(text[:MOST_BYTES])
-        types, counts = np.unique(keys, return_counts=True)
+        types, counts = _counted(text[:MOST_BYTES])
         self._highest: dict[int, Level] = {}
         self._lower: dict[int, Level] = {}
         for order in range(LONGEST, 0, -1):
@@ -122,12 +127,26 @@ class KneserNey:
     def nats(self, text: bytes, orders: Sequence[int] = ORDERS) -> Mapping[int, float]:
         """-log P of a whole text under each order: its bytes are predicted one after the other."""
         sums = dict.fromkeys(orders, 0.0)
-        for start in range(0, len(text), 1_000_000):
+        for start in range(0, len(text), PART):
             before = text[max(0, start - LONGEST) : start]
-            grams = grams_of(before + text[start : start + 1_000_000])[len(before) :]
+            grams = grams_of(before + text[start : start + PART])[len(before) :]
             for order, found in self.probabilities(grams, orders).items():
                 sums[order] -= float(np.log(found).sum())
         return sums
+
+
+def _counted(text: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """The different grams of a text, sorted, and how often each occurs."""
+    found = []
+    for start in range(0, len(text), PART):
+        first = max(0, start - LONGEST)
+        grams = grams_of(text[first : start + PART])[start - first :]
+        found.append(np.unique(grams, return_counts=True))
+    types, counts = (np.concatenate(each) for each in zip(*found, strict=True))
+    order = np.argsort(types, kind="stable")
+    types, counts = types[order], counts[order]
+    starts = np.flatnonzero(np.diff(types, prepend=~types[:1]))
+    return types[starts], np.add.reduceat(counts, starts)
 
 
 def _mask(order: int) -> np.uint64:
@@ -143,10 +162,22 @@ def grams_of(text: bytes) -> np.ndarray:
     return grams
 
 
-def byte_stream(texts: Sequence[str], whole: bool) -> bytes:
-    """Texts as the n-grams read them: like a model's tokens, with a zero byte as the end of a document, also first."""
-    pieces = [text.encode("utf-8") for text in texts]
-    return b"".join(piece + b"\0" for piece in pieces) if whole else b"".join(pieces)
+def byte_stream(texts: Sequence[str], whole: bool) -> Iterator[bytes | memoryview]:
+    """Texts as the n-grams read them: like a model's tokens, with a zero byte as the end of a document."""
+    for content in Texts.of(texts).contents:
+        yield content
+        if whole:
+            yield b"\0"
+
+
+def _beginning(stream: Iterable[bytes | memoryview], most: int) -> bytes:
+    """So many bytes of a stream, or all."""
+    held = bytearray()
+    for part in stream:
+        held += part[: most - len(held)]
+        if len(held) >= most:
+            break
+    return bytes(held)
 
 
 def byte_ngrams(training: Sequence[str], validation: Sequence[str], whole: bool) -> dict[int, float]:
@@ -154,6 +185,7 @@ def byte_ngrams(training: Sequence[str], validation: Sequence[str], whole: bool)
 
     whole  the texts are whole documents: that they end is predicted too, and paid for, as a model pays for it
     """
-    size = sum(len(text.encode("utf-8")) for text in validation)
-    found = KneserNey(byte_stream(training, whole)).nats(byte_stream(validation, whole))
+    size = Texts.of(validation).size
+    counted = KneserNey(_beginning(byte_stream(training, whole), MOST_BYTES))
+    found = counted.nats(b"".join(byte_stream(validation, whole)))
     return {order: nats / size for order, nats in found.items()}

@@ -10,7 +10,7 @@ import codecs
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -57,6 +57,14 @@ class Tokenizer(ABC):
     @abstractmethod
     def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text, int64 arrays (tokens,). Raises InputError for a text that cannot be encoded."""
+
+    @abstractmethod
+    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
+        """The ids of one long text that comes in pieces, cut anywhere, in arrays (tokens,): joined, the ids of the
+        whole. Holds a few megabytes of it at a time.
+
+        Raises InputError as `encode_many` does.
+        """
 
     @abstractmethod
     def state(self) -> dict[str, Any]:

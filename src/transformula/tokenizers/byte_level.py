@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from tokenizers import decoders, pre_tokenizers
 
 from ..errors import InputError
 from .base import Tokenizer, as_utf8
+from .texts import Texts, pieces_of, place_of
 
 END = "<|endoftext|>"
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")
@@ -36,8 +37,16 @@ TRAINED_ON = 64_000_000
 PART = 1_000_000
 """Characters from which on a document is encoded in parts, to bound the memory that the library takes."""
 
-_CUT = re.compile(r"\S\n(?=\S)")
-"""A single newline between words: GPT-2's pattern cuts there in any case, so parts get the ids of the whole."""
+LEARNED_PART = 10_000
+"""Characters of a part from which tokens are learned: the library holds 256 of them at a time, and much beside."""
+
+GROUP = 4_000_000
+"""Characters that are encoded at a time, or little more."""
+
+_CUT = re.compile(r"\S\n(?=\S)|\S(?= )|[^\W_](?=[!-&(-/:-@\[-`{-~、。！，：；？])")
+"""Where a text may be cut, so that parts get the ids of the whole: after a single newline between words, before the
+blank after a word, and between a letter or digit and a punctuation mark. GPT-2's pattern, and those of later models,
+cut there in any case; none of them looks back, or ahead from there."""
 
 
 class ByteLevel(Tokenizer):
@@ -61,12 +70,18 @@ class ByteLevel(Tokenizer):
 
     def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
         result: list[np.ndarray] = []
-        for group in _groups(texts):
-            parts = [part for text in group for part in text]
-            ids = self._backend.encode_batch_fast(parts, add_special_tokens=False)
+        for group in _of_size(texts, GROUP):
+            parts = [list(parts_of([text])) for text in group]
+            flat = [part for text in parts for part in text]
+            ids = self._backend.encode_batch_fast(flat, add_special_tokens=False)
             arrays = iter([np.array(one.ids, dtype=np.int64) for one in ids])
-            result += [np.concatenate([next(arrays) for _ in text]) for text in group]
+            result += [np.concatenate([next(arrays) for _ in text]) for text in parts]
         return result
+
+    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
+        for group in _of_size(parts_of(pieces), GROUP):
+            for one in self._backend.encode_batch_fast(group, add_special_tokens=False):
+                yield np.array(one.ids, dtype=np.int64)
 
     def state(self) -> dict[str, Any]:
         return dict(json.loads(self._backend.to_str()))
@@ -117,43 +132,57 @@ def size_of(kind: str, vocab: int | None) -> int:
 
 
 def sample(documents: Sequence[str]) -> Iterator[str]:
-    """What is trained on: all documents, every n-th of large data, or the beginnings of a few large ones."""
-    every = -(-sum(map(len, documents)) // TRAINED_ON)
-    if every <= 1:
-        return iter(documents)
-    if len(documents) < 10 * every:
-        return (document[: TRAINED_ON // len(documents)] for document in documents)
-    return iter(documents[::every])
+    """What is trained on, in small parts: all documents, every n-th of large data, or the beginnings of a few large
+    ones."""
+    texts = Texts.of(documents)
+    every = -(-texts.characters // TRAINED_ON)
+    if 1 < every <= len(texts) / 10:
+        texts = texts[::every]
+    elif every > 1:
+        most = TRAINED_ON // len(texts)
+        texts = Texts([content[: place_of(content, most)] for content in texts.contents])
+    for content in texts.contents:
+        yield from parts_of(pieces_of(content), LEARNED_PART)
 
 
-def parts_of(text: str) -> list[str]:
-    """A text in parts of about a million characters, which together get the ids of the whole.
+def parts_of(pieces: Iterable[str], least: int | None = None) -> Iterator[str]:
+    """One text, which comes in pieces, in parts of at least so many characters (`PART`), which together get the ids
+    of the whole. A run of as many more characters without a place to cut is cut all the same.
 
     Raises InputError for half a character.
     """
-    as_utf8(text)
-    if len(text) <= PART:
-        return [text]
-    parts, start = [], 0
-    while len(text) - start > PART:
-        found = _CUT.search(text, start + PART)
-        if found is None:
-            break
-        parts.append(text[start : found.end()])
-        start = found.end()
-    return [*parts, text[start:]]
+    least = PART if least is None else least
+    text, start = "", 0
+    for piece in pieces:
+        as_utf8(piece)
+        text, start = text[start:] + piece, 0
+        while (end := _part_end(text, start, least)) is not None:
+            yield text[start:end]
+            start = end
+    if start < len(text) or not text:
+        yield text[start:]
 
 
-def _groups(texts: Sequence[str]) -> Iterator[list[list[str]]]:
-    """Texts, each in its parts, in groups of about 16 million characters: what is encoded at a time."""
-    group: list[list[str]] = []
-    size = 0
+def _part_end(text: str, start: int, least: int) -> int | None:
+    """Where the part that begins at `start` ends; None where that is not known before more of the text is there."""
+    if len(text) - start <= least:
+        return None
+    found = _CUT.search(text, start + least, start + 2 * least)
+    if found is not None:
+        return found.end()
+    return start + least if len(text) - start > 2 * least else None
+
+
+def _of_size(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Texts in groups of so many characters, or little more."""
+    group: list[str] = []
+    filled = 0
     for text in texts:
-        group.append(parts_of(text))
-        size += len(text)
-        if size > 16 * PART:
+        group.append(text)
+        filled += len(text)
+        if filled >= size:
             yield group
-            group, size = [], 0
+            group, filled = [], 0
     if group:
         yield group
 

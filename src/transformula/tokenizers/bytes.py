@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +26,10 @@ class Bytes(Tokenizer):
 
     def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [np.frombuffer(as_utf8(text), dtype=np.uint8).astype(np.int64) for text in texts]
+
+    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
+        for piece in pieces:
+            yield np.frombuffer(as_utf8(piece), dtype=np.uint8)
 
     def state(self) -> dict[str, Any]:
         return {"kind": self.kind}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from ..errors import InputError
 from .base import Tokenizer, as_utf8, tokenizers
+from .texts import Texts, distinct_characters
 
 
 @tokenizers.register("characters")
@@ -37,26 +38,28 @@ class Characters(Tokenizer):
 
         ends  whether there is an end of a document; by default where there are several documents
         """
-        found: set[str] = set()
-        for document in documents:
-            found.update(document)
-        for character in found:
-            as_utf8(character)
-        return cls("".join(sorted(found)), ends=len(documents) > 1 if ends is None else ends)
+        pieces = documents.pieces() if isinstance(documents, Texts) else documents
+        return cls("".join(distinct_characters(pieces)), ends=len(documents) > 1 if ends is None else ends)
 
     def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
         return [self._encode(text) for text in texts]
 
-    def _encode(self, text: str) -> np.ndarray:
+    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
+        before = 0
+        for piece in pieces:
+            yield self._encode(piece, before)
+            before += len(piece)
+
+    def _encode(self, text: str, before: int = 0) -> np.ndarray:
+        """The ids of a text, or of a piece of one that so many characters stand before."""
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
         ids: np.ndarray = self._table[np.minimum(codes, len(self._table) - 1)].astype(np.int64)
         if len(ids) and ids.min() < 0:
             at = int(np.argmin(ids))
-            raise InputError(self._unknown(text, at, int((ids < 0).sum())))
+            raise InputError(self._unknown(text[at], before + at, int((ids < 0).sum())))
         return ids
 
-    def _unknown(self, text: str, at: int, count: int) -> str:
-        character = text[at]
+    def _unknown(self, character: str, at: int, count: int) -> str:
         shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in self.characters)
         known = shown if len(shown) <= 100 else f"{shown[:97]}..."
         more = f", and {count - 1} more of the text" if count > 1 else ""

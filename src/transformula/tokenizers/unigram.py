@@ -25,7 +25,7 @@ from tokenizers import models, pre_tokenizers
 
 from ..extras import need
 from .base import tokenizers
-from .byte_level import END, ByteLevel, alphabet, backend_of, parts_of, sample, size_of
+from .byte_level import END, ByteLevel, alphabet, backend_of, sample, size_of
 
 NEVER = -1e6
 """The logarithm of the probability of the end of a document within a text."""
@@ -84,9 +84,8 @@ def _words(documents: Sequence[str]) -> Counter[str]:
     """How often each word occurs, in the signs that stand for bytes."""
     cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     counted: Counter[str] = Counter()
-    for document in sample(documents):
-        for part in parts_of(document):
-            counted.update(word for word, _ in cut.pre_tokenize_str(part))
+    for part in sample(documents):
+        counted.update(word for word, _ in cut.pre_tokenize_str(part))
     return counted
 
 

@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ..format import as_text, choose_column, formats, whole_characters
+from ..format import as_text, choose_column, formats, lines_in, whole_characters
 
 
 @formats.register("jsonl")
 @formats.register("ndjson")
-def read_jsonl(path: Path, content: bytes, column: str | None) -> list[str]:
+def read_jsonl(path: Path, content: bytes, column: str | None) -> Iterator[str]:
     """A document for each line that is not blank; a null is an empty document.
 
     Raises DataError with the line for broken JSON, another kind of value, or an object without the column.
     """
-    return documents_of(_rows(path, as_text(path, content)), column, path)
+    return documents_of(_rows(path, content), column, path)
 
 
 @formats.register("json")
-def read_json(path: Path, content: bytes, column: str | None) -> list[str]:
+def read_json(path: Path, content: bytes, column: str | None) -> Iterator[str]:
     """A document for each entry of a list; a null is an empty document. Errors as with lines."""
     rows = parsed(as_text(path, content), path)
     if not isinstance(rows, list):
@@ -34,16 +34,14 @@ Row = tuple[str, int | None, Any]
 """Where it stands in words, its line, its value."""
 
 
-def _rows(path: Path, text: str) -> Iterator[Row]:
-    # Not splitlines: a JSON string may hold other line ends than \n as they are.
-    for line, row in enumerate(text.split("\n"), 1):
+def _rows(path: Path, content: bytes) -> Iterator[Row]:
+    for line, row in lines_in(path, content):
         if row.strip():
-            yield "", line, parsed(row, path, line)
+            yield "", line, parsed(row.removesuffix("\n"), path, line)
 
 
-def documents_of(rows: Iterable[Row], column: str | None, path: Path) -> list[str]:
+def documents_of(rows: Iterable[Row], column: str | None, path: Path) -> Iterator[str]:
     """The texts of rows: strings, nulls, or objects that hold one in the column, or a list that spaces join."""
-    documents: list[str] = []
     chosen = None
     for where, line, row in rows:
         if isinstance(row, dict):
@@ -58,8 +56,7 @@ def documents_of(rows: Iterable[Row], column: str | None, path: Path) -> list[st
         if row is not None and not isinstance(row, str):
             what = repr(chosen) if chosen is not None else "the line" if line else "it"
             raise DataError(f"{where}{what} is {_kind(row)}; expected a string", path=path, line=line)
-        documents.append(whole_characters(row or "", path, line))
-    return documents
+        yield whole_characters(row or "", path, line)
 
 
 def parsed(text: str, path: Path, line: int | None = None) -> Any:

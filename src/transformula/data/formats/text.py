@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..format import as_text, formats
+from ...tokenizers.texts import Content
+from ..format import as_utf8, formats
 
 
 @formats.register("txt")
@@ -12,6 +13,6 @@ from ..format import as_text, formats
 @formats.register("md")
 @formats.register("rst")
 @formats.register("tex")
-def read_text(path: Path, content: bytes, column: str | None) -> list[str]:
+def read_text(path: Path, content: bytes, column: str | None) -> list[Content]:
     """One document. `column` has no meaning for a text and is left to the files that have columns."""
-    return [as_text(path, content)]
+    return [as_utf8(path, content)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...extras import need
-from ..lines import opened
+from ..files import opened
 from ..record_format import Options, Row, record_format
 
 
