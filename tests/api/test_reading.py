@@ -9,7 +9,7 @@ import pytest
 from transformula.api.reading import check_model, known_words, model_folder, read_model
 from transformula.errors import CheckpointError, InputError
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import write_text
+from transformula.language.model_writing import write_text
 
 TEXT = "language: 1\ndepth: 2\nwidth: 8\nheads: 2\nlayer: x = x + attention(norm(x))\nafter: x = norm(x)\n"
 

@@ -16,7 +16,8 @@ from transformula.errors import UnknownName
 from transformula.gallery import reader
 from transformula.gallery.catalogue import index_text, make_index
 from transformula.language.check import check
-from transformula.language.model_file import read_text, write_text
+from transformula.language.model_file import read_text
+from transformula.language.model_writing import write_text
 from transformula.words import vocabulary
 
 ROOT = Path(__file__).parents[2]

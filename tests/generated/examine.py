@@ -30,7 +30,8 @@ from transformula.language.canonical import formula_hash, wiring_key_of
 from transformula.language.check import check
 from transformula.language.diagram import draw_text
 from transformula.language.graph import Architecture
-from transformula.language.model_file import read_text, write_text
+from transformula.language.model_file import read_text
+from transformula.language.model_writing import write_text
 from transformula.model import build
 from transformula.words import vocabulary
 

@@ -13,7 +13,8 @@ from tests.generated.writer import models
 from transformula.errors import InputError
 from transformula.language.check import check
 from transformula.language.families import as_encoder, as_encoder_decoder
-from transformula.language.model_file import read_text, write_text
+from transformula.language.model_file import read_text
+from transformula.language.model_writing import write_text
 
 EVERY_DAY, SLOW = 60, 1000
 

@@ -14,7 +14,8 @@ from tests.invariants.families import encoders, given, made, refused, small, tex
 from tests.invariants.harness import close, outputs, reduced
 from transformula import gallery
 from transformula.language.canonical import formula_hash
-from transformula.language.model_file import read_text, write_text
+from transformula.language.model_file import read_text
+from transformula.language.model_writing import write_text
 
 LOOKING_BACK = {"lstm", "gru", "rnn", "shift"}
 """Words that go from left to right in any stack."""

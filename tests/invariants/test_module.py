@@ -26,7 +26,8 @@ from tests.invariants.harness import (
 from transformula import gallery
 from transformula.language.canonical import formula_hash
 from transformula.language.check import check
-from transformula.language.model_file import read_text, write_text
+from transformula.language.model_file import read_text
+from transformula.language.model_writing import write_text
 from transformula.words import vocabulary
 
 STRUCTURES = ["pre-norm", "skip-2", "unet", "attention-residuals", "value-residual", "gemma3", "hyper-connections"]

@@ -10,7 +10,8 @@ from transformula.language.analysis import analyse
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import read_text, write_text
+from transformula.language.model_file import read_text
+from transformula.language.model_writing import write_text
 from transformula.words import vocabulary
 
 TEXT = "memory: 40\nlayer: x = x + attention(norm(x), rotary=100)\ncarry: {}\n"

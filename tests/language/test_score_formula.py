@@ -11,7 +11,8 @@ from transformula.language.canonical import canonical, formula_hash, wiring_key
 from transformula.language.check import check
 from transformula.language.graph import Architecture, Call
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import read_text, write_text
+from transformula.language.model_file import read_text
+from transformula.language.model_writing import write_text
 from transformula.language.ranges import Range, range_of
 from transformula.language.reach import order_of
 from transformula.language.score_formula import ScoreFormula

@@ -125,7 +125,7 @@ class Model:
     @property
     def text(self) -> str:
         """The model file's text."""
-        from ..language.model_file import write_text
+        from ..language.model_writing import write_text
 
         return write_text(self.architecture.text)
 

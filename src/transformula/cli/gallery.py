@@ -108,7 +108,7 @@ def show(names: Sequence[str], given: Given) -> int:
     """The file of an entry as it is written; with numbers or formulas changed, its text."""
     from .. import gallery
     from ..api.reading import read_model
-    from ..language.model_file import write_text
+    from ..language.model_writing import write_text
 
     entry = gallery.entry(names[0])
     text = write_text(read_model(entry.text, given.model)) if given.model else entry.source

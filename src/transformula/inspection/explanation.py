@@ -15,7 +15,8 @@ from ..language.diagram import draw_svg, draw_text
 from ..language.distance import shape_of
 from ..language.graph import Architecture, Section
 from ..language.lines import text_of
-from ..language.model_file import FREE_NUMBERS, write_text
+from ..language.model_file import FREE_NUMBERS
+from ..language.model_writing import write_text
 from ..language.parser import parse
 from ..language.source import Source
 from ..language.syntax import Call, walk

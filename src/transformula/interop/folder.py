@@ -36,7 +36,7 @@ def text_of(model: nn.Module) -> str:
             f"a model of the class {type(model).__name__} has no text, so its folder could not be loaded again;"
             " build it from a formula, or set `model.text` to the text of a model file"
         )
-    from ..language.model_file import write_text
+    from ..language.model_writing import write_text
 
     return write_text(text)
 

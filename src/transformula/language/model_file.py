@@ -281,7 +281,7 @@ class Reader:
                 hooks[key] = self.hook(value, key)
             elif key in STACK_KEYS:
                 own.append((key, key_node, value))
-            elif isinstance(value, yaml.MappingNode) and any(k.value in STACK_KEYS for k, _ in value.value):
+            elif key and isinstance(value, yaml.MappingNode) and any(k.value in STACK_KEYS for k, _ in value.value):
                 stacks.append(self.stack(key, self.mapping(value, key), key_node))
             elif isinstance(value, yaml.ScalarNode) and NAME.match(key) and self.numeric(value):
                 numbers[key] = self.number(key, key_node, value)
@@ -369,79 +369,3 @@ class Reader:
                 "key-value", self.place(node), name="layers", detail="stands beside `layer`", remedy="keep one of them"
             )
         return StackText(name, numbers=numbers, place=self.place(node), **here)
-
-
-def write_text(model: ModelText) -> str:
-    """The text of a model file that reads as `model`: what a checkpoint carries."""
-    lines = [f"language: {LANGUAGE}"]
-    if model.name:
-        lines.append(f"name: {_plain(model.name)}")
-    if model.about:
-        lines.append("about:")
-        lines += [f"  {key}: {_plain(value)}" for key, value in model.about.items()]
-    lines += [f"{key}: {_plain(value.text)}" for key, value in model.numbers.items()]
-    if model.inputs:
-        lines.append("inputs:")
-        lines += [f"  {key}: {_plain(value)}" for key, value in model.inputs.items()]
-    if model.extra:
-        lines.append("extra:")
-        for key, said in model.extra.items():
-            package = f"{{reach: {said.reach}, package: {said.package}}}" if said.package else said.reach
-            lines.append(f"  {key}: {package}")
-    if model.words:
-        lines.append("words:")
-        for key, value in model.words.items():
-            lines += _formula(_plain(key), value.text, 2)
-    for stack in model.stacks:
-        indent = 2 if stack.name else 0
-        if stack.name:
-            lines.append(f"{stack.name}:")
-        pad = " " * indent
-        if not stack.causal:
-            lines.append(f"{pad}causal: false")
-        lines += [f"{pad}{key}: {_plain(value.text)}" for key, value in stack.numbers.items()]
-        if stack.before:
-            lines += _formula("before", stack.before.text, indent)
-        if list(stack.layers) == ["layer"]:
-            lines += _formula("layer", stack.layers["layer"].text, indent)
-        elif stack.layers:
-            lines.append(f"{pad}layers:")
-            for key, value in stack.layers.items():
-                lines += _formula(key, value.text, indent + 2)
-        if isinstance(stack.order, tuple):
-            lines.append(f"{pad}order: [{', '.join(o.text for o in stack.order)}]")
-        elif stack.order:
-            lines.append(f"{pad}order: {_plain(stack.order.text)}")
-        if stack.share:
-            lines.append(f"{pad}share: {_plain(stack.share.text)}")
-        if stack.after:
-            lines += _formula("after", stack.after.text, indent)
-    if model.output:
-        lines += _formula("output", model.output.text, 0)
-    for key, hook in model.hooks.items():
-        if isinstance(hook, Mapping):
-            lines.append(f"{key}:")
-            lines += [f"  {_plain(k)}: {_plain(v.text if isinstance(v, Source) else str(v))}" for k, v in hook.items()]
-        else:
-            lines.append(f"{key}: {_plain(hook.text if isinstance(hook, Source) else str(hook))}")
-    return "\n".join(lines) + "\n"
-
-
-def _formula(key: str, text: str, indent: int) -> list[str]:
-    pad = " " * indent
-    if "\n" not in text:
-        return [f"{pad}{key}: {_plain(text)}"]
-    return [f"{pad}{key}: |", *(f"{pad}  {row}".rstrip() for row in text.strip("\n").splitlines())]
-
-
-def _plain(text: str) -> str:
-    """A text as a YAML scalar on one line: plain where YAML reads it back as it is, else quoted."""
-    if "\n" not in text:
-        try:
-            node = yaml.compose(f"k: {text}\n", Loader=LOADER)
-            value = node.value[0][1] if node else None
-            if isinstance(value, yaml.ScalarNode) and value.value == text and not value.style:
-                return text
-        except yaml.YAMLError:
-            pass
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

@@ -14,7 +14,8 @@ from transformula.errors import InputError
 from transformula.language.accounting import summary
 from transformula.language.canonical import canonical
 from transformula.language.check import check
-from transformula.language.model_file import read_text, write_text
+from transformula.language.model_file import read_text
+from transformula.language.model_writing import write_text
 from transformula.model import Transformer, build
 from transformula.words import vocabulary
 
