@@ -308,3 +308,23 @@ def test_what_is_used_does_not_depend_on_which_layers_there_are(depth: int) -> N
     ), depth=depth)  # fmt: skip
     unused = text.replace("twice(mlp(x))", "k * mlp(x)")
     refused(unused, "definition-unused", depth=depth)
+
+
+def test_an_unread_dropout_is_shown_in_the_layers_own_line() -> None:
+    def remedy(text: str) -> str:
+        return refused(text, "number-unused").remedy
+
+    assert "x = x + dropout(attention(norm(x)))" in remedy("dropout: 0.2\nlayer: x = x + attention(norm(x))")
+    assert "x = norm(x + 2 * dropout(mlp(x)))" in remedy("dropout: 0.2\nlayer: x = norm(x + 2 * mlp(x))")
+    named = "dropout: 0.2\nwords: {sub: y = mlp(norm(x))}\nlayer: |\n  y = norm(x)\n  x = x + sub(y)"
+    assert "x = x + dropout(sub(y))" in remedy(named), "the first line with a sublayer"
+    assert "dropout(" not in remedy("dropout: 0.2\nlayer: x = relu(x)"), "there is no sublayer to put it around"
+
+
+def test_ids_come_from_an_input_that_holds_them() -> None:
+    assert "tokens" in refused("layer: x = x + embed(x)", "ids-wanted").remedy
+    refused("before: x = embed(image)\nlayer: x = x + mlp(x)", "ids-wanted")
+    short = "vocab: 11\nbefore: x = embed.words(tokens, rows=5)\nlayer: x = x + mlp(x)\noutput: logits = linear(x, 11)"
+    assert "5" in refused(short, "check-failed").what
+    checked(short.replace("rows=5", "rows=11"))
+    checked(short.replace("vocab: 11\n", "")), "the run says how many there are"

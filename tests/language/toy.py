@@ -21,6 +21,7 @@ TOY = Vocabulary(
         record(
             "embed",
             streams=("tokens",),
+            ids=("tokens",),
             kind="input",
             family="table",
             width="size",

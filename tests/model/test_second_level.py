@@ -138,3 +138,12 @@ def test_a_formula_that_is_a_number_in_some_layers() -> None:
     decoding = some.start(2, 9)
     steps = [some.step(tokens()[:, i : i + 3], decoding) for i in (0, 3, 6)]
     torch.testing.assert_close(torch.cat(steps, 1), some(tokens()))
+
+
+def test_a_score_rounded_down_has_gradients() -> None:
+    """`//` of a score is flat nearly everywhere: its gradient is 0, and the rest of the formula has its own."""
+    text = "depth: 1\nwidth: 8\nheads: 2\nvocab: 11\ncontext: 8\nwords:\n  f(s, i, j): s = s + s // 2\n"
+    model = build(checked(text + "layer: x = x + attention(norm(x), score=f)"), seed=1)
+    model(tokens=torch.arange(8)[None]).square().mean().backward()
+    gradients = [p.grad for name, p in model.named_parameters() if "query" in name]
+    assert gradients and all(g is not None and g.isfinite().all() and g.any() for g in gradients)

@@ -7,10 +7,12 @@ and definitions' names kept (as the paths of modules), operands in written order
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .check import check
+from .depth import Steps, deep
 from .graph import OPERATIONS, Architecture, Call, Section, Stack, Value
 from .messages import FormulaError
 from .model_file import ModelText
@@ -19,10 +21,18 @@ from .vocabulary import Vocabulary
 WIRING_DEPTH = 12
 """Wirings are compared at this depth, so that factors made of `depth` agree."""
 
+MOST_TERMS = 500
+"""A chain of sums or products is one in the wiring key up to so many terms; `x = x + x`, ten times, has 1,024."""
+
 
 def number_text(number: Any) -> str:
     """A number as it stands in the canonical form: 12 digits."""
     return str(number) if isinstance(number, int) else f"{number:.12g}"
+
+
+def listed(items: Sequence[Sequence[Value | str]]) -> list[Value | str]:
+    """Items, each in pieces, with commas between them."""
+    return [piece for n, item in enumerate(items) for piece in ([", "] if n else []) + list(item)]
 
 
 class Printer:
@@ -53,40 +63,53 @@ class Printer:
                 self.count(entry)
 
     def text(self, value: Value) -> str:
-        if id(value) in self.names:
-            return self.names[id(value)]
+        """The value's text, its arguments in place: written from left to right, however deep they stand."""
+        written: list[str] = []
+        waiting: list[Value | str] = [value]
+        while waiting:
+            here = waiting.pop()
+            if isinstance(here, str):
+                written.append(here)
+            elif id(here) in self.names:
+                written.append(self.names[id(here)])
+            else:
+                waiting.extend(reversed(self.parts(here)))
+        return "".join(written)
+
+    def parts(self, value: Value) -> list[Value | str]:
+        """A value's text as its pieces and, where their texts stand, its arguments."""
         match value.op:
             case "number":
-                return number_text(value.number)
+                return [number_text(value.number)]
             case "input" | "name":
-                return f"{value.stack}.{value.name}" if value.stack else value.name
+                return [f"{value.stack}.{value.name}" if value.stack else value.name]
             case "argument":
-                return "x"
+                return ["x"]
             case "history":
-                return f"{value.stack or value.name}[{value.number:g}]"
+                return [f"{value.stack or value.name}[{value.number:g}]"]
             case "list":
-                return "[" + ", ".join(self.text(v) for v in value.args) + "]"
+                return ["[", *listed([[v] for v in value.args]), "]"]
             case "neg":
-                return f"(-{self.text(value.args[0])})"
+                return ["(-", value.args[0], ")"]
             case "tap":
-                return f"{self.text(value.args[0])}.{value.name}"
+                return [value.args[0], f".{value.name}"]
             case "call":
                 return self.call(value)
-        left, right = (self.text(a) for a in value.args)
-        return f"({left} {OPERATIONS[value.op]} {right})"
+        return ["(", value.args[0], f" {OPERATIONS[value.op]} ", value.args[1], ")"]
 
-    def call(self, value: Value) -> str:
+    def call(self, value: Value) -> list[Value | str]:
         call = value.call
         assert call is not None
-        arguments = [self.text(a) for a in value.args[: len(call.streams)]]
-        arguments += [f"{p}={self.text(a)}" for p, a in zip(call.ports, value.args[len(call.streams) :], strict=True)]
-        arguments += [f"{name}={self.option(call, name)}" for name in sorted(call.options)]
+        arguments: list[list[Value | str]] = [[a] for a in value.args[: len(call.streams)]]
+        ports = zip(call.ports, value.args[len(call.streams) :], strict=True)
+        arguments += [[f"{port}=", argument] for port, argument in ports]
+        arguments += [[f"{name}={self.option(call, name)}"] for name in sorted(call.options)]
         for role, template in call.inner.items():
             inner = Printer(template.values, {"": template.result}, "")
-            arguments.append(f"{role}={{{'; '.join(inner.rows)}}}")
+            arguments.append([f"{role}={{{'; '.join(inner.rows)}}}"])
         version = f":{call.word.version}" if call.word.version != 1 else ""
         path = call.path.removeprefix(self.prefix)
-        return f"{call.word.name}{version}@{path}({', '.join(arguments)})"
+        return [f"{call.word.name}{version}@{path}(", *listed(arguments), ")"]
 
     @staticmethod
     def option(call: Call, name: str) -> str:
@@ -155,6 +178,7 @@ class Wiring:
     def __init__(self, names: dict[str, str]) -> None:
         self.names = names
         self.known: dict[int, str] = {}
+        self.flat: dict[tuple[int, str], Counter[str]] = {}
 
     @staticmethod
     def digest(*parts: str) -> str:
@@ -163,21 +187,36 @@ class Wiring:
     def name(self, name: str) -> str:
         return self.names.setdefault(name, f"s{len(self.names)}")
 
-    def terms(self, value: Value, op: str) -> list[str]:
-        """The operands of a chain of sums or products, flattened."""
-        if value.op == op:
-            return [t for a in value.args for t in self.terms(a, op)]
+    def terms(self, value: Value, op: str) -> Steps:
+        """How often each operand stands in a chain of sums or products, flattened as far as it has MOST_TERMS; beyond,
+        what is added together stays together."""
         if op == "add" and value.op == "sub":
             left, right = value.args
-            return [*self.terms(left, op), self.digest("neg", self.of(right))]
-        return [self.of(value)]
+            minus = self.digest("neg", (yield self.steps(right)))
+            return (yield self.operand(left, op)) + Counter([minus])
+        found: Counter[str] = Counter()
+        for argument in value.args:
+            found += yield self.operand(argument, op)
+        return found
+
+    def operand(self, value: Value, op: str) -> Steps:
+        """The operands that one argument of a sum or a product stands for."""
+        if value.op == op or (op == "add" and value.op == "sub"):
+            if (id(value), op) not in self.flat:
+                self.flat[id(value), op] = yield self.terms(value, op)
+            if self.flat[id(value), op].total() <= MOST_TERMS:
+                return self.flat[id(value), op]
+        return Counter([(yield self.steps(value))])
 
     def of(self, value: Value) -> str:
+        return str(deep(self.steps(value)))
+
+    def steps(self, value: Value) -> Steps:
         if id(value) not in self.known:
-            self.known[id(value)] = self.make(value)
+            self.known[id(value)] = yield self.make(value)
         return self.known[id(value)]
 
-    def make(self, value: Value) -> str:
+    def make(self, value: Value) -> Steps:
         match value.op:
             case "number":
                 return self.digest("number", f"{value.number:.6g}")
@@ -186,17 +225,18 @@ class Wiring:
             case "history":
                 return self.digest("history", value.stack, self.name(value.name), f"{value.number:g}")
             case "add" | "sub":
-                return self.digest("sum", *sorted(self.terms(value, "add")))
+                return self.digest("sum", *sorted((yield self.terms(value, "add")).elements()))
             case "mul":
-                return self.digest("product", *sorted(self.terms(value, "mul")))
-            case "call":
-                call = value.call
-                assert call is not None
-                if call.word.kind == "chance":
-                    return self.of(value.args[0])
-                word = "norm" if call.word.kind == "norm" else call.word.name
-                return self.digest("call", word, *call.ports, *(self.of(a) for a in value.args))
-        return self.digest(value.op, value.name, *(self.of(a) for a in value.args))
+                return self.digest("product", *sorted((yield self.terms(value, "mul")).elements()))
+        call = value.call
+        if call is not None and call.word.kind == "chance":
+            return (yield self.steps(value.args[0]))
+        parts = []
+        for argument in value.args:
+            parts.append((yield self.steps(argument)))
+        if call is None:
+            return self.digest(value.op, value.name, *parts)
+        return self.digest("call", "norm" if call.word.kind == "norm" else call.word.name, *call.ports, *parts)
 
 
 def layer_wiring(section: Section, names: dict[str, str]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..errors import nearest
 from .causality import check_causal
+from .chance import line_with_chance
 from .definition_calls import Calls
 from .definitions import Definition, check_second, read_definition, tells_positions
 from .graph import Architecture, Section, Stack
@@ -263,11 +264,13 @@ class Checker(Calls):
                     section.leaves[name] = scope.names[name]
         return section
 
-    @staticmethod
-    def unused(name: str, source: Source) -> FormulaError:
-        """A number that nothing reads: perhaps a key misspelt."""
+    def unused(self, name: str, source: Source) -> FormulaError:
+        """A number that nothing reads: perhaps a key misspelt, or the p of a word of chance that no line calls."""
         near = nearest(name, [key for key in (*FREE_NUMBERS, *MODEL_KEYS, "dropout") if key != name])
-        return FormulaError("number-unused", Place(source, 1, 0, 1, max(1, len(source.text))), name=name, near=near)
+        place = Place(source, 1, 0, 1, max(1, len(source.text)))
+        line = line_with_chance(name, self.text, self.vocabulary, self.definitions)
+        remedy = f"read it in the layer: {line}" if line else "use it in a formula"
+        return FormulaError("number-unused", place, name=name, near=near, remedy=remedy)
 
     def ask(self, architecture: Architecture) -> None:
         """Note what the model's `policy` reads: the names in its brackets that every layer of a stack sets."""

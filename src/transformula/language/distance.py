@@ -29,8 +29,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from .canonical import WIRING_DEPTH, Wiring, wiring_key
+from .canonical import MOST_TERMS, WIRING_DEPTH, Wiring, wiring_key
 from .check import check
+from .depth import Steps, deep
 from .graph import Architecture, Section, Value
 from .messages import FormulaError
 from .model_file import ModelText
@@ -45,6 +46,9 @@ the same kind. A sublayer for one of another kind costs a node."""
 
 CONTEXT = 0.02
 """How much pairs are favoured whose arguments and readers agree: less than any edit."""
+
+MOST_READS = 64
+"""What a node reads through nodes without a partner counts as often as there are ways, up to so many."""
 
 SUBLAYERS = ("positions", "channels", "scores")
 
@@ -140,6 +144,8 @@ class _Nodes:
         self.rows: list[str] = []
         self.numbers: dict[object, int] = {}
         self.sublayers: dict[int, str] = {}
+        self.flat: dict[tuple[int, str], list[tuple[Value, bool]]] = {}
+        self.known: dict[int, int] = {}
 
     def put(self, key: object, label: str, inputs: Sequence[int] = ()) -> int:
         """The number of a node, new if none has the key."""
@@ -152,45 +158,65 @@ class _Nodes:
         """A node without weights: one for all that are written alike."""
         return self.put((label, *inputs), label, inputs)
 
-    def operands(self, value: Value, op: str) -> list[tuple[Value, bool]]:
-        """The operands of a chain of sums or products, and whether each is subtracted."""
-        if value.op == op:
-            return [pair for a in value.args for pair in self.operands(a, op)]
+    def operands(self, value: Value, op: str) -> Steps:
+        """The operands of a chain of sums or products, and whether each is subtracted; flattened as the wiring key
+        flattens them."""
         if op == "add" and value.op == "sub":
             left, right = value.args
-            return [*self.operands(left, op), (right, True)]
+            return [*(yield self.operand(left, op)), (right, True)]
+        found: list[tuple[Value, bool]] = []
+        for argument in value.args:
+            found += yield self.operand(argument, op)
+        return found
+
+    def operand(self, value: Value, op: str) -> Steps:
+        """The operands that one argument of a sum or a product stands for."""
+        if value.op == op or (op == "add" and value.op == "sub"):
+            if (id(value), op) not in self.flat:
+                self.flat[id(value), op] = yield self.operands(value, op)
+            if len(self.flat[id(value), op]) <= MOST_TERMS:
+                return self.flat[id(value), op]
         return [(value, False)]
 
-    def sublayer(self, value: Value) -> str:
+    def sublayer(self, value: Value) -> Steps:
         """The first sublayer on the way to a value: what an operand is known by, however it is normed or weighed."""
         if id(value) not in self.sublayers:
             call = value.call
+            names = []
             if call is not None and call.word.sublayer:
-                found = call.word.name
+                names.append(call.word.name)
             else:
-                found = min((s for a in value.args if (s := self.sublayer(a))), default="")
-            self.sublayers[id(value)] = found
+                for argument in value.args:
+                    names.append((yield self.sublayer(argument)))
+            self.sublayers[id(value)] = min(filter(None, names), default="")
         return self.sublayers[id(value)]
 
-    def many(self, value: Value, op: str, label: str) -> int:
+    def many(self, value: Value, op: str, label: str) -> Steps:
         """A sum or a product."""
-        parts = self.operands(value, op)
-        parts.sort(key=lambda p: (bool(self.sublayer(p[0])), self.sublayer(p[0]), p[0].op, p[1], self.wiring.of(p[0])))
-        return self.alike(label, [self.alike("neg", [self.of(v)]) if minus else self.of(v) for v, minus in parts])
+        parts: list[tuple[Any, ...]] = []
+        for operand, minus in (yield self.operands(value, op)):
+            first = yield self.sublayer(operand)
+            parts.append((bool(first), first, operand.op, minus, self.wiring.of(operand), len(parts), operand))
+        inputs = []
+        for *_, minus, _, _, operand in sorted(parts, key=lambda part: part[:-1]):
+            number = yield self.of(operand)
+            inputs.append(self.alike("neg", [number]) if minus else number)
+        return self.alike(label, inputs)
 
-    def read(self, values: Sequence[Value]) -> list[int]:
+    def read(self, values: Sequence[Value]) -> Steps:
         """Arguments; of a list its history as one, however long."""
         found: list[int] = []
         for value in values:
+            entries: Sequence[Value] = [value]
             if value.op == "list":
                 past = {f"past:{a.stack}:{self.wiring.name(a.name)}": None for a in value.args if a.op == "history"}
                 found += [self.alike(label) for label in past]
-                found += [self.of(a) for a in value.args if a.op != "history"]
-            else:
-                found.append(self.of(value))
+                entries = [a for a in value.args if a.op != "history"]
+            for entry in entries:
+                found.append((yield self.of(entry)))
         return found
 
-    def of(self, value: Value) -> int:
+    def of(self, value: Value) -> Steps:
         match value.op:
             case "number":
                 return self.alike(f"number:{value.number:.6g}")
@@ -198,21 +224,22 @@ class _Nodes:
                 return self.alike(f"name:{value.stack}:{self.wiring.name(value.name)}")
             case "history":
                 return self.alike(f"history:{value.stack}:{self.wiring.name(value.name)}:{value.number:g}")
-            case "add" | "sub":
-                return self.many(value, "add", "sum")
-            case "mul":
-                return self.many(value, "mul", "product")
-            case "call":
-                call = value.call
-                assert call is not None
-                if call.word.kind == "chance":
-                    return self.of(value.args[0])
-                label = "norm:" if call.word.kind == "norm" else f"{call.word.kind}:{call.word.name}"
-                if id(value) not in self.numbers:
-                    inputs = self.read(value.args)
-                    self.put(id(value), "+".join([label, *call.ports]), inputs)
-                return self.numbers[id(value)]
-        return self.alike(f"{value.op}:{value.name}" if value.name else value.op, self.read(value.args))
+        if id(value) not in self.known:
+            self.known[id(value)] = yield self.make(value)
+        return self.known[id(value)]
+
+    def make(self, value: Value) -> Steps:
+        call = value.call
+        if call is not None:
+            if call.word.kind == "chance":
+                return (yield self.of(value.args[0]))
+            label = "norm:" if call.word.kind == "norm" else f"{call.word.kind}:{call.word.name}"
+            return self.put(id(value), "+".join([label, *call.ports]), (yield self.read(value.args)))
+        if value.op in ("add", "sub"):
+            return (yield self.many(value, "add", "sum"))
+        if value.op == "mul":
+            return (yield self.many(value, "mul", "product"))
+        return self.alike(f"{value.op}:{value.name}" if value.name else value.op, (yield self.read(value.args)))
 
 
 def layer_graph(section: Section, names: dict[str, str]) -> str:
@@ -220,7 +247,7 @@ def layer_graph(section: Section, names: dict[str, str]) -> str:
     nodes = _Nodes(section, names)
     leaves = sorted((nodes.wiring.name(name), value) for name, value in section.leaves.items())
     for name, value in leaves:
-        nodes.put(("leave", name), f"leave:{name}", [nodes.of(value)])
+        nodes.put(("leave", name), f"leave:{name}", [deep(nodes.of(value))])
     return ";".join(nodes.rows)
 
 
@@ -305,6 +332,8 @@ def _reads(graph: _Graph, names: Mapping[int, int]) -> list[list[int]]:
     found: list[list[int]] = []
     for arguments in graph.inputs:
         reads = [name for a in arguments for name in ([names[a]] if a in names else through[a])]
+        if len(reads) > MOST_READS:  # of nodes that read each other twice there would be twice as many, each time
+            reads = list(dict.fromkeys(reads))
         found.append(reads)
         through.append(reads)
     return found

@@ -76,7 +76,7 @@ MESSAGES: dict[str, Message] = {
     ),
     "number-unused": Message(
         "nothing reads the number {name!r};{near}",
-        "take it out, or use it in a formula",
+        "take it out, or {remedy}",
         "rank: 8\nlayer: x = x + mlp(norm(x))",
     ),
     # names
@@ -133,7 +133,7 @@ MESSAGES: dict[str, Message] = {
     ),
     "ids-wanted": Message(
         "{word} takes an input of the task here, and this is {what}",
-        "give it the ids that its memory was made of",
+        "give it ids as the task gives them, such as tokens or source",
         "layer: x = x + mlp(x)\noutput: y = pointer(x, x, x)",
     ),
     "wrong-kind": Message("{word} takes a stream, and this is {what}", "give it a stream", "x = x + mlp(scalar(1))"),

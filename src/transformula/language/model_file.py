@@ -17,6 +17,7 @@ import yaml
 from ..structured import LOADER, MOST_YAML_BYTES, Malformed, half_character, load_text, yaml_events
 from .messages import FormulaError, unknown
 from .parser import MOST_CHARACTERS, MOST_LEVELS
+from .plain_values import check_characters, checked_flag, checked_name
 from .source import Place, Source
 
 LANGUAGE = 1
@@ -96,8 +97,10 @@ class ModelText:
         result = self
         for key, value in given.items():
             source = None if value is None else Source(key, str(value))
-            if key in ("name",):
-                result = dataclasses.replace(result, name=str(value))
+            if source is not None:
+                check_characters(source)
+            if key == "name":
+                result = dataclasses.replace(result, name=checked_name(str(value), None))
             elif key == "output":
                 result = dataclasses.replace(result, output=source)
             elif key in HOOKS:
@@ -118,7 +121,7 @@ class ModelText:
                 if key == "layer":
                     stack = dataclasses.replace(stack, layers={"layer": source} if source else {}, order=None)
                 elif key == "causal":
-                    stack = dataclasses.replace(stack, causal=str(value).lower() in ("true", "1", "yes"))
+                    stack = dataclasses.replace(stack, causal=checked_flag(str(value), key, None))
                 elif key == "layers":
                     raise FormulaError(
                         "key-value",
@@ -241,12 +244,6 @@ class Reader:
             indent += 1
         return Source(source or name, text, self.whole.file, line, indent)
 
-    def flag(self, node: yaml.Node, name: str) -> bool:
-        value = self.text(node, name).text
-        if value not in ("true", "false", "True", "False"):
-            raise self.wrong(node, name, f"is {value!r}", "write true or false")
-        return value.lower() == "true"
-
     def model(self, node: yaml.Node | None) -> ModelText:
         if node is None:
             _nothing(self.whole.file)
@@ -260,11 +257,11 @@ class Reader:
             if key == "language":
                 given = self.text(value, key).text
                 if not re.fullmatch("[0-9]{1,9}", given):
-                    raise self.wrong(value, key, f"is {given!r}", f"write language: {LANGUAGE}")
+                    raise self.wrong(value, key, f"is {given[:40]!r}", f"write language: {LANGUAGE}")
                 if int(given) > LANGUAGE:
                     raise FormulaError("newer-language", self.place(value), given=given, known=LANGUAGE)
             elif key == "name":
-                here["name"] = self.text(value, key).text
+                here["name"] = checked_name(self.text(value, key).text, self.place(value))
             elif key == "about":
                 here["about"] = {k: self.text(v, k).text for k, _, v in self.mapping(value, key)}
             elif key == "words":
@@ -357,7 +354,7 @@ class Reader:
             elif key == "share":
                 here[key] = self.text(value, key)
             elif key == "causal":
-                here[key] = self.flag(value, key)
+                here[key] = checked_flag(self.text(value, key).text, key, self.place(value))
             elif isinstance(value, yaml.ScalarNode) and NAME.match(key) and self.numeric(value):
                 numbers[key] = self.number(key, key_node, value)
             elif key in FREE_NUMBERS:

@@ -51,6 +51,7 @@ class Names:
         self.used_definitions: set[str] = set()
         self.default_output = Source("output", output)
         self.inputs = {*INPUTS, *text.inputs}
+        self.numbers: dict[str, int | float] = {}
         self.definitions: list[Definition] = []
         self.resolved: dict[Any, dict[str, Any]] = {}
         self.stacks: list[Stack] = []

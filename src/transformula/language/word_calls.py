@@ -18,6 +18,12 @@ from .syntax import Call as CallNode
 from .syntax import Flag, Name, Text
 from .vocabulary import Vocabulary, WordRecord
 
+NO_IDS = ("image", "audio")
+"""Inputs that hold no ids."""
+
+OF_VOCABULARY = ("tokens", "source")
+"""Inputs whose ids are those of the vocabulary."""
+
 
 class WordCalls(Expressions):
     """Evaluates calls of words."""
@@ -103,7 +109,8 @@ class WordCalls(Expressions):
         streams = self.streams_of(record, name, node, names, given)
         if record.reach == "all" and scope.section.where != "output" and self.current.causal and record.kind != "input":
             raise FormulaError("reach-all", node.head, word=name)
-        if record.ids and self.current.causal and len({value.sequence for _, value in streams}) == 1:
+        pointing = record.ids and record.kind != "input"
+        if pointing and self.current.causal and len({value.sequence for _, value in streams}) == 1:
             detail = "it points into another sequence; of its own a causal stack must not see what comes later"
             raise FormulaError("check-failed", node.place, word=name, detail=detail)
         table: dict[Any, Any] = {}
@@ -113,6 +120,7 @@ class WordCalls(Expressions):
         earlier: Call | None = found[1] if found is not None and found[0] == name else None
         environment = self.resolve_options(record, name, node, options, streams, earlier, scope)
         resolved = {option: environment.names[option] for option in record.options}
+        self.check_ids(record, name, node, streams, resolved)
         ports = self.bind_definitions(record, resolved, streams, ports, node, scope)
         if record.kind == "chance" and resolved.get("p") == 0 and not node.label:
             return streams[0][1]
@@ -273,6 +281,26 @@ class WordCalls(Expressions):
         if record.equal and len(widths) > 1:
             raise FormulaError("widths", node.place, left=widths[0], right=widths[1])
         return streams
+
+    def check_ids(
+        self,
+        record: WordRecord,
+        name: str,
+        node: CallNode,
+        streams: Sequence[tuple[str, Value]],
+        resolved: Mapping[str, Any],
+    ) -> None:
+        """Ids come from an input that holds ids, and there is a row for each of the vocabulary where its size is known
+        (`vocab` is written, or the run has said it)."""
+        for stream, value in streams:
+            if stream not in record.ids:
+                continue
+            if value.name in NO_IDS:
+                raise FormulaError("ids-wanted", value.place or node.place, word=name, what=describe(value))
+            rows, vocab = resolved.get("rows"), self.numbers["vocab"]
+            if value.name in OF_VOCABULARY and "vocab" in self.text.numbers and rows is not None and rows < vocab:
+                detail = f"rows is {rows}, and the ids of {value.name} are those of a vocabulary of {vocab}"
+                raise FormulaError("check-failed", node.place, word=name, detail=detail)
 
     def resolve_options(
         self,

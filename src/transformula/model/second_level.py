@@ -9,6 +9,7 @@ Nothing is evaluated as text. Attention calls it; see `words.scores.Formula` for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
     "-": torch.sub,
     "*": torch.mul,
     "/": torch.div,
-    "//": torch.floor_divide,
+    "//": partial(torch.div, rounding_mode="floor"),  # torch.floor_divide has no derivative, this one has 0
     "%": torch.remainder,
     "**": torch.pow,
     "neg": torch.neg,

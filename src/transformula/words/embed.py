@@ -12,6 +12,7 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, word
 @word(
     "embed",
     streams=("tokens",),
+    ids=("tokens",),
     kind="input",
     width="size",
     family="table",
@@ -103,9 +104,9 @@ class Unembed(Word):
 class Positions(Word):
     """y_i = row `first` + i of a learned table, i from 0; x gives the length only: ids (batch, length) or a stream.
 
-    weight (rows, size), from N(0, 0.02^2). y is (1, length, size), or (batch, ...) where decoding rows stand at
-    different positions. Raises InputError past the table's end: learned positions reach no further than they were
-    trained.
+    weight (rows, size), from N(0, 0.02^2). y is (batch, length, size), one row's vectors for all of the batch unless
+    decoding rows stand at different positions. Raises InputError past the table's end: learned positions reach no
+    further than they were trained.
     """
 
     def __init__(self, rows: int, size: int, first: int = 0, x: int | None = None) -> None:
@@ -116,22 +117,23 @@ class Positions(Word):
     def initial_values(self, generator_for: GeneratorFor) -> None:
         fill_normal(self.weight, generator_for("weight"), 0.02)
 
-    def _rows(self, start: int, length: int) -> Tensor:
-        end = start + length
+    def _rows(self, start: int, x: Tensor) -> Tensor:
+        end = start + x.shape[1]
         if end > self.weight.shape[0]:
             raise InputError(
                 f"a sequence of {end - self.first} positions is longer than the table of learned positions: "
-                f"{self.weight.shape[0] - self.first}; shorten it, or raise `context` and train again"
+                f"{self.weight.shape[0] - self.first}; shorten it, or raise `context` (or `rows=` where it is written) "
+                "and train again"
             )
-        return self.weight[start:end][None]
+        return self.weight[start:end].expand(x.shape[0], -1, -1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._rows(self.first, x.shape[1])
+        return self._rows(self.first, x)
 
     def step(self, x: Tensor, *, at: At) -> Tensor:
         """The rows of this chunk's positions."""
         if at.start is not None:
-            return self._rows(self.first + at.start, x.shape[1])
+            return self._rows(self.first + at.start, x)
         # padding on the right of a chunk may stand past the end; what it gets is never seen
         rows = (at.positions(x.shape[1]) + self.first).clamp(max=self.weight.shape[0] - 1)
         return F.embedding(rows, self.weight)

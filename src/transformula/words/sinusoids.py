@@ -39,12 +39,12 @@ from .word import At, Word, word
 class Sinusoids(Word):
     """Position i as waves of size / 2 lengths: sin and cos of (first + i) / base^(2c / size), i from 0, at any length.
 
-    With a stream x (or ids), y is (1, length, size), or (batch, length, size) where decoding rows stand at different
-    positions; `at=n` gives every position the vector of the number n (Universal Transformer's step). Without a stream
-    y is (1, rows, size), a sequence of its own: with first=0 a table of the distances 0, 1, ..., as `relative` reads it
-    in a causal stack; with rows=2 * n and first=-n one of -n to n - 1, as it reads it elsewhere. Sines and cosines in
-    turn, as in the paper; `halves=True` is the layout of Transformer-XL, XLNet, Marian and Pegasus. No parameters; made
-    in float64, given in the model's dtype.
+    With a stream x (or ids), y is (batch, length, size), one row's vectors for all of the batch unless decoding rows
+    stand at different positions; `at=n` gives every position the vector of the number n (Universal Transformer's step).
+    Without a stream y is (1, rows, size), a sequence of its own: with first=0 a table of the distances 0, 1, ..., as
+    `relative` reads it in a causal stack; with rows=2 * n and first=-n one of -n to n - 1, as it reads it elsewhere.
+    Sines and cosines in turn, as in the paper; `halves=True` is the layout of Transformer-XL, XLNet, Marian and
+    Pegasus. No parameters; made in float64, given in the model's dtype.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Sinusoids(Word):
         if x is None:
             return self._table(self.rows, self.like)[None]
         if self.at:
-            return self._number(x).expand(1, x.shape[1], self.size)
-        return self._table(x.shape[1], x)[None]
+            return self._number(x).expand(x.shape[0], x.shape[1], self.size)
+        return self._table(x.shape[1], x).expand(x.shape[0], -1, -1)
 
     def step(self, x: Tensor | None = None, *, at: At) -> Tensor:
         """The vectors of this chunk's positions; without a stream, all rows."""
@@ -87,7 +87,7 @@ class Sinusoids(Word):
             return self.forward(x)
         length = x.shape[1]
         if at.start is not None:
-            return self._table(length, x, at.start)[None]
+            return self._table(length, x, at.start).expand(x.shape[0], -1, -1)
         return self._table(at.longest + length, x)[at.positions(length)]
 
     def extra_repr(self) -> str:
