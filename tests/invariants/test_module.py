@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from tests.invariants.harness import (
     CAUSAL,
@@ -62,6 +63,41 @@ def test_the_written_text_is_the_same_model(name: str) -> None:
     architecture = small(name)
     again = check(read_text(write_text(architecture.text)), vocabulary())
     assert formula_hash(again) == formula_hash(architecture)
+
+
+class InPlaceOf(nn.Module):
+    """Stands where a linear layer stood, as an adapter does: it can be called, and has no weight of its own to read."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.base_layer, self.calls = layer, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.base_layer(x)
+
+
+def linear_layers(model: nn.Module) -> list[str]:
+    return [path for path, module in model.named_modules() if type(module) is nn.Linear]
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in (*STRUCTURES, *MORE) else pytest.param(n, marks=pytest.mark.slow) for n in gallery.names()]
+)
+def test_what_stands_in_the_place_of_a_linear_layer_is_called(name: str) -> None:
+    """Nothing reads past a linear layer to its weight: what LoRA or quantization put there would have no effect."""
+    model, given = built(name, deep=False), inputs(name)
+    with torch.no_grad():
+        expected = model(**given)
+        layers = {path: InPlaceOf(model.get_submodule(path)) for path in linear_layers(model)}
+        for path, layer in layers.items():
+            owner, _, own = path.rpartition(".")
+            setattr(model.get_submodule(owner), own, layer)
+        assert same(model(**given), expected)
+        assert not [path for path, layer in layers.items() if not layer.calls]
+        if name in CAUSAL:
+            decoding = model.start(2, 3, **fixed_inputs(name, given))
+            close(model.step(decoding=decoding, **chunk_of(name, given, 0, 3)), expected[:, :3])
 
 
 @pytest.mark.parametrize("name", gallery.names())

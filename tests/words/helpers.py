@@ -10,7 +10,7 @@ import torch
 from transformula.language.numbers import evaluate_text
 from transformula.language.vocabulary import WordRecord
 from transformula.words import vocabulary
-from transformula.words.word import At, word_class
+from transformula.words.word import At, fill_word, module_of, word_class
 
 VOCABULARY = vocabulary()
 FILE = {"width": 32, "heads": 4, "vocab": 11, "context": 24}
@@ -66,8 +66,8 @@ def make(
         if "training" in inspect.signature(function).parameters:
             constants["training"] = True
         return lambda *streams: function(*streams, **constants), names
-    module = made(**given)
-    module.initial_values(generator_for)
+    module = module_of(made, given)
+    fill_word(module, generator_for)
     return module, names
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from tests.words.helpers import at, make, random_weights
 from transformula.errors import InputError
 from transformula.words.chance import Dropout, DropPath
+from transformula.words.embed import Unembed
 
 X = {"x": 32}
 
@@ -108,7 +109,7 @@ def test_embedding_and_its_other_face() -> None:
     assert torch.equal(embed(tokens)[0], embed.weight[[3, 0, 7]])
     x = stream()
     near(unembed(x), x @ unembed.weight.T + unembed.bias)
-    near(type(unembed).forward(embed, x), x @ embed.weight.T)  # one table, two faces
+    near(Unembed.forward(embed, x), x @ embed.weight.T)  # one table, two faces
 
 
 def test_positions() -> None:

@@ -244,7 +244,10 @@ def test_defaults_of_the_constructors_are_those_of_the_records() -> None:
         if not record.built or not record.module.startswith("transformula."):
             continue
         made = word_class(record)
-        signature = inspect.signature(made.function if "function" in vars(made) else made.__init__)
+        own = vars(made)
+        signature = inspect.signature(
+            made.function if "function" in own else made.layer if "layer" in own else made.__init__
+        )
         for option in record.options.values():
             assert option.name in signature.parameters, f"{record.name}: {option.name}"
             default = signature.parameters[option.name].default

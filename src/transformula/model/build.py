@@ -59,7 +59,7 @@ def generate(
     architecture: Architecture, recipe: Recipe, found: dict[str, Spot], borrowed: dict[Path, list[str]]
 ) -> tuple[Transformer, dict[Path, Layer]]:
     """The model and its layers, with their code and without modules. Fills `borrowed`: for each layer the paths of what
-    it calls and another layer has."""
+    holds modules that it calls and does not have."""
     layers: dict[Path, Layer] = {}
     forward: dict[int, Any] = {}
     step: dict[int, Any] = {}
@@ -109,9 +109,10 @@ def place_all(
                     placed.add(full)
                     spot = found[full]
                     causal = spot.causal[id(spot.call)]
-                    module = construct(recipe, spot.call, causal, spot.place, spot.title)
+                    module = construct(recipe, spot.call, causal, spot.place, spot.title, shared=spot.shared)
                     if spot.faces:
-                        module.faces = [make_face(recipe, module, spot, call) for call in spot.faces]
+                        made = [make_face(recipe, module, spot, call) for call in spot.faces]
+                        module.faces = made  # type: ignore[assignment]
                     place_module(model, full.split("."), module, full)
 
 
@@ -137,10 +138,11 @@ def function_of(
     def way(call: Call) -> tuple[str | int, ...]:
         if call.path.startswith(lead):
             return tuple(call.path.removeprefix(lead).split("."))
+        owner, _, name = call.path.rpartition(".")
         known = borrowed.setdefault(where, [])
-        if call.path not in known:
-            known.append(call.path)
-        return (known.index(call.path),)
+        if owner not in known:
+            known.append(owner)
+        return known.index(owner), name
 
     ways = Ways(
         way,

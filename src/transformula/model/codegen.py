@@ -153,7 +153,7 @@ def load(name: str, span: Span) -> ast.expr:
 
 def module_at(path: Sequence[str | int], span: Span) -> ast.expr:
     """`self._modules['a']._modules['b']`: PyTorch's own attribute look-up would be slower, and names could collide. A
-    number first: a module of another layer, `self.borrowed[n]`."""
+    number first: what holds a module of another layer, `self.borrowed[n]._modules['c']`."""
     tree = load("self", span)
     for part in path:
         if isinstance(part, int):

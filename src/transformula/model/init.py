@@ -27,7 +27,7 @@ from ..language.numbers import as_number, evaluate
 from ..language.parser import parse_expression
 from ..language.source import Source
 from ..language.syntax import Name, Node
-from ..words.word import Word, fill_normal
+from ..words.word import fill_normal, fill_word
 from .hook import Policy, asked
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def fill_model(model: Transformer, seed: int) -> None:
     """Give every parameter its initial value."""
     rules = read_rules(model)
     for path, module in model.named_modules():
-        if isinstance(module, (Word, Policy)):
-            fill_word(module, path, seed)
+        if isinstance(module, Policy) or hasattr(module, "record"):
+            fill_module(module, path, seed)
     for name, deviation in rules.items():
         fill_normal(model.get_parameter(name), generator_of(seed, name), deviation)
     project = asked(model.architecture, "after_step")
@@ -53,11 +53,18 @@ def fill_model(model: Transformer, seed: int) -> None:
         project(model)
 
 
-def fill_word(module: Word | Policy, path: str, seed: int) -> None:
-    """The word's own initial values; `path` is its name in the model."""
+def fill_module(module: nn.Module, path: str, seed: int) -> None:
+    """The own initial values of a word or a policy; `path` is its name in the model."""
     if any(p.device.type == "meta" for p in module.parameters()):
         return
-    module.initial_values(lambda name: generator_of(seed, f"{path}.{name}"))
+
+    def generator_for(name: str) -> torch.Generator:
+        return generator_of(seed, f"{path}.{name}")
+
+    if isinstance(module, Policy):
+        module.initial_values(generator_for)
+    else:
+        fill_word(module, generator_for)
 
 
 def read_rules(model: Transformer) -> dict[str, float]:

@@ -14,7 +14,7 @@ from ..language.calls import sizes_of
 from ..language.graph import Architecture, Call, Section, Template, Value
 from ..language.score_formula import ScoreFormula
 from ..language.source import Place
-from ..words.word import Word, word_class
+from ..words.word import module_of, word_class
 from .codegen import SectionCode, Ways, sources_of
 from .files import PseudoFile
 from .formula import Formula, Recipe
@@ -60,6 +60,11 @@ class Spot:
     def title(self) -> str:
         """The section, in words."""
         return self.section.title
+
+    @property
+    def shared(self) -> bool:
+        """Whether several words use the module."""
+        return any(call.word is not self.call.word for call in self.calls)
 
     def setting(self, call: Call) -> tuple[Any, ...]:
         """What a face is made with."""
@@ -162,8 +167,10 @@ def sizes(call: Call) -> dict[str, int]:
     return {name: int(size) for name, size in sizes_of(call).items() if size}
 
 
-def construct(recipe: Recipe, call: Call, causal: bool, place: Place | None, title: str, full: str = "") -> Word:
-    """The module of a call, its parameters empty. `full` is its path in the model."""
+def construct(
+    recipe: Recipe, call: Call, causal: bool, place: Place | None, title: str, full: str = "", shared: bool = False
+) -> nn.Module:
+    """The module of a call, its parameters empty. `full` is its path in the model; `shared`: other words use it too."""
     word = call.word
     given: dict[str, object] = {}
     for form in word.forms:
@@ -185,7 +192,7 @@ def construct(recipe: Recipe, call: Call, causal: bool, place: Place | None, tit
         # a word that is its `forward` and no more needs no constructor to be told the widths of its streams
         return made()
     try:
-        return made(**given)
+        return module_of(made, given, shared)
     except InputError as error:
         raise at_place(error.message, place, title) from None
 
@@ -215,7 +222,7 @@ def inner_module(
     return module
 
 
-def make_face(recipe: Recipe, module: Word, spot: Spot, call: Call) -> Word:
+def make_face(recipe: Recipe, module: nn.Module, spot: Spot, call: Call) -> nn.Module:
     """The module with another call's options: it has the module's own tables of parameters and of modules."""
     with torch.device("meta"):
         other = construct(recipe, call, spot.causal[id(call)], spot.place, spot.title)

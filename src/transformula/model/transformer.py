@@ -29,11 +29,8 @@ class Layer(Formula):
 
     _step: Any
     borrowed: list[nn.Module]
-    """Modules of other layers that this one calls (`share=`): not registered here."""
-
-    def lent(self) -> list[nn.Module]:
-        """What other layers lend, with all inside."""
-        return [m for b in getattr(self, "borrowed", []) for m in b.modules()]
+    """What holds the modules of other layers that this one calls (`share=`), not registered here: their holders and not
+    themselves, so that one put in a module's place (an adapter, a quantized layer) is called here too."""
 
 
 class Transformer(Formula):
@@ -292,10 +289,10 @@ class Transformer(Formula):
     @contextmanager
     def silent(self) -> Iterator[None]:
         """Within it every sublayer of the layers (a call that mixes positions or channels) yields 0."""
-        hooks = []
-        for module in {m: None for layer in self.layer_modules() for m in (*layer.modules(), *layer.lent())}:
-            if isinstance(module, Word) and module.record.sublayer:
-                hooks.append(module.register_forward_hook(_zero))
+        sections = [s for s in self.architecture.sections() if s.where == "layer"]
+        calls = [value.call for section in sections for value in section.calls()]
+        paths = dict.fromkeys(call.path for call in calls if call is not None and call.word.sublayer)
+        hooks = [self.get_submodule(path).register_forward_hook(_zero) for path in paths]
         try:
             yield
         finally:

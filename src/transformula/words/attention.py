@@ -13,7 +13,7 @@ from .dot_attention import WithFormulas
 from .memory import Memory, attend_memory, once
 from .rotary import rotate, rotation_tables, turned_channels
 from .scores import Formula
-from .word import Affine, At, GeneratorFor, word
+from .word import At, GeneratorFor, fill_matrix, matrix, word
 
 
 @word(
@@ -163,10 +163,10 @@ class Attention(WithFormulas):
         self.rotary, self.rotary_pairs = rotary, rotary_pairs
         self.turned = turned_channels(self.size, rotary_part) if rotary else 0
         self.qk_norm = qk_norm
-        self.query = Affine(width, heads * self.size, bias)
-        self.key = Affine(memory or k or width, self.kv_heads * self.size, bias)
-        self.value = Affine(memory or v or width, self.kv_heads * self.size, bias)
-        self.output = Affine(heads * self.size, width, bias)
+        self.query = matrix(width, heads * self.size, bias)
+        self.key = matrix(memory or k or width, self.kv_heads * self.size, bias)
+        self.value = matrix(memory or v or width, self.kv_heads * self.size, bias)
+        self.output = matrix(heads * self.size, width, bias)
         made = inner or {}
         self.query_norm, self.key_norm = made.get("query_norm"), made.get("key_norm")
         self.value_norm = made.get("value_norm")
@@ -175,7 +175,7 @@ class Attention(WithFormulas):
     def initial_values(self, generator_for: GeneratorFor) -> None:
         super().initial_values(generator_for)
         for name in ("query", "key", "value", "output"):
-            getattr(self, name).initial_values(generator_for, name)
+            fill_matrix(getattr(self, name), generator_for, name)
 
     def _normed(self, x: Tensor, heads: int, norm: nn.Module | None) -> Tensor:
         """(batch, length, heads * size) to (batch, heads, length, size), normed."""

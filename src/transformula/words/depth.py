@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .unit_linear import unit_linear
-from .word import Affine, GeneratorFor, Word, empty, fill, word
+from .word import GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, word
 
 
 @word(
@@ -57,14 +57,14 @@ class Mix(Word):
         super().__init__()
         self.eps = eps
         self.weight = empty(entries)
-        self.first = Affine(entry, hidden, bias=False) if dynamic else None
-        self.second = Affine(hidden, entries, bias=False) if dynamic else None
+        self.first = Matrix(entry, hidden) if dynamic else None
+        self.second = Matrix(hidden, entries) if dynamic else None
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         fill(self.weight[:-1], 0)
         fill(self.weight[-1:], 1)
         if self.first is not None and self.second is not None:
-            self.first.initial_values(generator_for, "first")
+            fill_normal(self.first.weight, generator_for("first.weight"), spread(self.first.weight.shape[1]))
             fill(self.second.weight, 0)
 
     def forward(self, *entries: Tensor) -> Tensor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import At, GeneratorFor, Word, empty, fill, fill_normal, word
+from .word import At, GeneratorFor, Word, empty, fill, fill_normal, matrix, word
 
 
 @word(
@@ -64,8 +64,13 @@ class Embed(Word):
 class Unembed(Word):
     """logits = E x + b; x (batch, length, x), logits (batch, length, rows).
 
-    weight (rows, x), from N(0, 0.02^2) like the table that it may be; bias (rows,), 0, off by default.
+    weight (rows, x), from N(0, 0.02^2) like the table that it may be; bias (rows,), 0, off by default. With a table of
+    its own it is an `nn.Linear`.
     """
+
+    @staticmethod
+    def layer(x: int, rows: int, bias: bool = False) -> nn.Linear:
+        return matrix(x, rows, bias)
 
     def __init__(self, x: int, rows: int, bias: bool = False) -> None:
         super().__init__()

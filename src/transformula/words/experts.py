@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from . import cpu
 from .mlp import ACTIVATIONS
-from .word import Affine, GeneratorFor, Word, empty, fill, fill_normal, spread, word
+from .word import GeneratorFor, Word, empty, fill, fill_matrix, fill_normal, matrix, spread, word
 
 
 @word(
@@ -130,7 +130,7 @@ class Experts(Word):
         balance: float = 0.01,
     ) -> None:
         super().__init__()
-        self.router = Affine(x, n, False)
+        self.router = matrix(x, n, False)
         self.gate = Matrices(n, x, hidden, bias) if gated else None
         self.up = Matrices(n, x, hidden, bias)
         self.down = Matrices(n, hidden, x, bias)
@@ -140,7 +140,7 @@ class Experts(Word):
         self._balance: Tensor | None = None
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
-        self.router.initial_values(generator_for, "router")
+        fill_matrix(self.router, generator_for, "router")
         for name in ("gate", "up", "down"):
             matrices: Matrices | None = getattr(self, name)
             if matrices is not None:
@@ -270,15 +270,15 @@ class Shared(nn.Module):
 
     def __init__(self, x: int, hidden: int, gated: bool, bias: bool) -> None:
         super().__init__()
-        self.gate = Affine(x, hidden, bias) if gated else None
-        self.up = Affine(x, hidden, bias)
-        self.down = Affine(hidden, x, bias)
+        self.gate = matrix(x, hidden, bias) if gated else None
+        self.up = matrix(x, hidden, bias)
+        self.down = matrix(hidden, x, bias)
 
     def initial_values(self, generator_for: GeneratorFor, one: int) -> None:
         """Fill; `one` is the hidden width of one expert, by which `down` is drawn: the sum of several is larger."""
         if self.gate is not None:
-            self.gate.initial_values(generator_for, "shared.gate")
-        self.up.initial_values(generator_for, "shared.up")
+            fill_matrix(self.gate, generator_for, "shared.gate")
+        fill_matrix(self.up, generator_for, "shared.up")
         fill_normal(self.down.weight, generator_for("shared.down.weight"), spread(one))
         fill(self.down.bias, 0)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import Affine, GeneratorFor, Word, empty, fill, word
+from .word import GeneratorFor, Word, empty, fill, fill_matrix, matrix, word
 
 
 @word(
@@ -74,14 +74,14 @@ class GRUGate(Word):
     def __init__(self, x: int, y: int | None = None, bias: float = 2) -> None:
         super().__init__()
         self.start_at = bias
-        self.input = Affine(x, 3 * x, False)
-        self.state = Affine(x, 2 * x, False)
-        self.candidate = Affine(x, x, False)
+        self.input = matrix(x, 3 * x, False)
+        self.state = matrix(x, 2 * x, False)
+        self.candidate = matrix(x, x, False)
         self.bias = empty(x)
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         for name in ("input", "state", "candidate"):
-            getattr(self, name).initial_values(generator_for, name)
+            fill_matrix(getattr(self, name), generator_for, name)
         fill(self.bias, self.start_at)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn import functional as F
 
-from .word import Affine, GeneratorFor, Word, empty, fill, fill_normal, spread, word
+from .word import GeneratorFor, Word, fill, fill_matrix, matrix, word
 
 
 @word(
@@ -26,24 +25,14 @@ from .word import Affine, GeneratorFor, Word, empty, fill, fill_normal, spread, 
 class Linear(Word):
     """y = W x + b; x (batch, length, x), y (batch, length, size).
 
-    weight (size, x), from N(0, 1 / (3 x)): the variance of PyTorch's default, drawn from a normal; bias (size,), 0.
+    weight (size, x), from N(0, 1 / (3 x)): the variance of PyTorch's default, drawn from a normal; bias (size,), 0. It
+    is an `nn.Linear`.
     """
 
-    def __init__(self, x: int, size: int, bias: bool = True) -> None:
-        super().__init__()
-        self.weight = empty(size, x)
-        self.bias = empty(size) if bias else None
+    layer = staticmethod(matrix)
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_normal(self.weight, generator_for("weight"), spread(self.weight.shape[1]))
-        fill(self.bias, 0)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        size, x = self.weight.shape
-        return f"{x}, {size}, bias={self.bias is not None}"
+        fill_matrix(self, generator_for)  # type: ignore[arg-type]
 
 
 @word(
@@ -72,11 +61,11 @@ class LowRank(Word):
 
     def __init__(self, x: int, rank: int, size: int, bias: bool = False) -> None:
         super().__init__()
-        self.down = Affine(x, rank, False)
-        self.up = Affine(rank, size, bias)
+        self.down = matrix(x, rank, False)
+        self.up = matrix(rank, size, bias)
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
-        self.down.initial_values(generator_for, "down")
+        fill_matrix(self.down, generator_for, "down")
         fill(self.up.weight, 0)
         fill(self.up.bias, 0)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import Affine, At, GeneratorFor, Word, word
+from .word import At, GeneratorFor, Word, fill_matrix, matrix, word
 
 CHUNK = 64
 """Positions that are compared pair by pair; what stands before them is summed up."""
@@ -67,14 +67,14 @@ class LinearAttention(Word):
     ) -> None:
         super().__init__()
         self.heads, self.size, self.eps, self.causal = heads, size, eps, causal
-        self.query = Affine(x, heads * size, bias)
-        self.key = Affine(x, heads * size, bias)
-        self.value = Affine(x, heads * size, bias)
-        self.output = Affine(heads * size, x, bias)
+        self.query = matrix(x, heads * size, bias)
+        self.key = matrix(x, heads * size, bias)
+        self.value = matrix(x, heads * size, bias)
+        self.output = matrix(heads * size, x, bias)
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         for name in ("query", "key", "value", "output"):
-            getattr(self, name).initial_values(generator_for, name)
+            fill_matrix(getattr(self, name), generator_for, name)
 
     def _heads(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """f(q), f(k), v, each (batch, heads, length, size); f(k) and v are 0 where a position is padding."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import Affine, GeneratorFor, Word, word
+from .word import GeneratorFor, Word, fill_matrix, matrix, word
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -75,16 +75,16 @@ class MLP(Word):
 
     def __init__(self, x: int, hidden: int, activation: str = "gelu", gated: bool = False, bias: bool = True) -> None:
         super().__init__()
-        self.gate = Affine(x, hidden, bias) if gated else None
-        self.up = Affine(x, hidden, bias)
-        self.down = Affine(hidden, x, bias)
+        self.gate = matrix(x, hidden, bias) if gated else None
+        self.up = matrix(x, hidden, bias)
+        self.down = matrix(hidden, x, bias)
         self.activation = activation
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         if self.gate is not None:
-            self.gate.initial_values(generator_for, "gate")
-        self.up.initial_values(generator_for, "up")
-        self.down.initial_values(generator_for, "down")
+            fill_matrix(self.gate, generator_for, "gate")
+        fill_matrix(self.up, generator_for, "up")
+        fill_matrix(self.down, generator_for, "down")
 
     def forward(self, x: Tensor) -> Tensor:
         activate = ACTIVATIONS[self.activation]

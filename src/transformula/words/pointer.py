@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .core import of_one_batch
 from .memory import Memory, once
-from .word import Affine, At, GeneratorFor, Word, word
+from .word import At, GeneratorFor, Word, fill_matrix, matrix, word
 
 
 @word(
@@ -49,12 +49,12 @@ class Pointer(Word):
     def __init__(self, x: int, memory: int, rows: int, size: int, ids: int | None = None, causal: bool = True) -> None:
         super().__init__()
         self.rows, self.size = rows, size
-        self.query = Affine(x, size, bias=False)
-        self.key = Affine(memory, size, bias=False)
+        self.query = matrix(x, size, bias=False)
+        self.key = matrix(memory, size, bias=False)
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
-        self.query.initial_values(generator_for, "query")
-        self.key.initial_values(generator_for, "key")
+        fill_matrix(self.query, generator_for, "query")
+        fill_matrix(self.key, generator_for, "key")
 
     def forward(self, x: Tensor, memory: Tensor, ids: Tensor, *, real: Tensor | None = None) -> Tensor:
         q, k, ids = of_one_batch(self.query(x), self.key(memory), ids)

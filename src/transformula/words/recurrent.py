@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .cpu import tracing
-from .word import Affine, At, GeneratorFor, Word, empty, fill, word
+from .word import At, GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, word
 
 State = tuple[Tensor, ...]
 """What a recurrence carries from one position to the next, each (batch, size); the first is its result there."""
@@ -31,12 +31,12 @@ class _Recurrent(Word):
     def __init__(self, x: int, size: int, causal: bool = True) -> None:
         super().__init__()
         self.size = size
-        self.input = Affine(x, self.gates * size, bias=False)
-        self.state = Affine(size, self.gates * size, bias=False)
+        self.input = Matrix(x, self.gates * size)
+        self.state = Matrix(size, self.gates * size)
         self.bias = empty(self.gates * size)
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
-        self.input.initial_values(generator_for, "input")
+        fill_normal(self.input.weight, generator_for("input.weight"), spread(self.input.weight.shape[1]))
         fill_orthogonal(self.state.weight, generator_for("state.weight"), self.gates)
         fill(self.bias, 0)
 

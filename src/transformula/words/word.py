@@ -41,6 +41,11 @@ Parameters are made empty; `initial_values` fills them. `forward` takes the stre
 A word without weights and state may instead be a function: a static method `function(streams..., ports and options by
 keyword)`, for words of chance with `training`. `forward` is then not needed.
 
+A word that is a layer of PyTorch's may say so: a static method `layer(widths and options by keyword)` makes it, and it
+stands in the model under the word's name, with the word's record as its attribute `record`. `initial_values` is called
+with it in the place of `self`. The constructor and `forward` serve where several words share one module; a word that
+shares none needs neither.
+
 Padding stands on the right of a sequence. A word whose record says `padding` takes the keyword `real`: (batch,
 positions), bool, which positions of its last stream are real, or None where all are. It is given where it matters: not
 to a word of reach "past" over its own sequence in a causal stack, whose real positions see no padding.
@@ -168,6 +173,24 @@ class At:
         return made
 
 
+def module_of(made: type[Word], given: dict[str, Any], shared: bool = False) -> nn.Module:
+    """The module of a word, made with these widths and options: the layer of PyTorch's that the word is, else one of
+    its own class, as for `shared`: a module that other words use too."""
+    layer = None if shared else getattr(made, "layer", None)
+    if layer is None:
+        return made(**given)
+    module: nn.Module = layer(**given)
+    module.record = made.record  # type: ignore[assignment]
+    return module
+
+
+def fill_word(module: nn.Module, generator_for: GeneratorFor) -> None:
+    """The initial values of a module that `module_of` made."""
+    record: WordRecord = module.record  # type: ignore[assignment]
+    fill = type(module).initial_values if isinstance(module, Word) else word_class(record).initial_values
+    fill(module, generator_for)  # type: ignore[arg-type]
+
+
 class Word(nn.Module):
     """Base of the modules of all words."""
 
@@ -251,28 +274,47 @@ def fill(parameter: Tensor | None, value: float) -> None:
         parameter.fill_(value)
 
 
-class Affine(nn.Module):
-    """y = W x + b, a matrix inside a word: weight (size, x), bias (size,) or None.
+class _Unfilled(nn.Linear):
+    """A linear layer whose constructor draws no random numbers, which take most of its time and would be replaced."""
 
-    Initial values: W from N(0, 1 / (3 x)), which is the variance of PyTorch's default; b 0.
+    def reset_parameters(self) -> None:
+        pass
+
+
+def matrix(x: int, size: int, bias: bool = True) -> nn.Linear:
+    """y = W x + b, a linear layer inside a word: weight (size, x), bias (size,) or None; to be filled.
+
+    It is PyTorch's own `nn.Linear` and no class of ours, because tools that adapt or quantize linear layers look for
+    that type. A word calls it as a module, so that what such a tool puts in its place is used.
     """
+    layer: nn.Linear = _Unfilled(x, size, bias)
+    layer.__class__ = nn.Linear
+    return layer
 
-    def __init__(self, x: int, size: int, bias: bool = True) -> None:
+
+def fill_matrix(layer: nn.Linear, generator_for: GeneratorFor, name: str = "") -> None:
+    """Fill a linear layer: W from N(0, 1 / (3 x)), which is the variance of PyTorch's default; b 0.
+
+    `name` is the layer's name inside its word, "" where the word is that layer.
+    """
+    fill_normal(layer.weight, generator_for(f"{name}.weight" if name else "weight"), spread(layer.weight.shape[1]))
+    fill(layer.bias, 0)
+
+
+class Matrix(nn.Module):
+    """weight (size, x), a matrix that a word multiplies by in a kernel of its own: no linear layer, since what takes
+    the place of one (an adapter, a quantized layer) would not be asked."""
+
+    def __init__(self, x: int, size: int) -> None:
         super().__init__()
         self.weight = empty(size, x)
-        self.bias = empty(size) if bias else None
-
-    def initial_values(self, generator_for: GeneratorFor, name: str) -> None:
-        """Fill; `name` is the matrix's name inside its word."""
-        fill_normal(self.weight, generator_for(f"{name}.weight" if name else "weight"), spread(self.weight.shape[1]))
-        fill(self.bias, 0)
 
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.linear(x, self.weight, self.bias)
+        return nn.functional.linear(x, self.weight)
 
     def extra_repr(self) -> str:
         size, x = self.weight.shape
-        return f"{x}, {size}, bias={self.bias is not None}"
+        return f"{x}, {size}"
 
 
 def spread(fan_in: int) -> float:
