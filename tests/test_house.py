@@ -14,12 +14,13 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "transformula"
 DOCS = Path(__file__).parents[1] / "docs"
 
-FOUNDATION = {"atomic_io", "errors", "settings", "structured", "registry", "extras", "notebook"}
+FOUNDATION = {"atomic_io", "errors", "settings", "plain", "structured", "registry", "extras", "notebook"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "atomic_io": {"errors"},
     "extras": {"errors"},
     "notebook": set(),
+    "plain": set(),
     "registry": {"errors"},
     "settings": {"errors"},
     "structured": set(),

@@ -12,13 +12,15 @@
         └── NotFinite              a loss or gradient that is not a number; names step and line
 
 `exit_status` is what the command line returns. An error says what is wrong, where, what was expected and what to do;
-`near` carries the nearest known names as data, so that a program can use them too.
+`near` carries the nearest known names as data, so that a program can use them too; `data` is the whole error as plain
+data, which the command line prints with --json.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
@@ -41,11 +43,20 @@ class TransformulaError(Exception):
     """Base of all errors that are meant to be read by a user."""
 
     exit_status = 1
+    fields: ClassVar[tuple[str, ...]] = ()
+    """Attributes that say more of an error of this kind, for programs."""
 
     def __init__(self, message: str, *, near: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.message = message
         self.near = list(near)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data: kind, message, near, exit_status, and what else an error of this kind knows."""
+        more = {name: getattr(self, name) for name in self.fields if getattr(self, name) is not None}
+        head = {"kind": type(self).__name__, "message": self.message, "near": self.near}
+        return {**head, "exit_status": self.exit_status, **more}
 
     def __str__(self) -> str:
         return self.message
@@ -60,6 +71,8 @@ class InputError(TransformulaError):
 class ConfigError(InputError):
     """Settings that cannot be used. `mistakes` lists all of them, each 'key: what is wrong'."""
 
+    fields = ("mistakes", "source")
+
     def __init__(self, mistakes: Sequence[str] | str, *, source: str = "", near: Sequence[str] = ()) -> None:
         self.mistakes = [mistakes] if isinstance(mistakes, str) else list(mistakes)
         self.source = source
@@ -72,11 +85,16 @@ class ConfigError(InputError):
 
 
 class UnknownName(InputError):
-    """A name that nothing announces, e.g. a task, a tokenizer, a gallery entry."""
+    """A name that nothing announces, e.g. a task, a tokenizer, a gallery entry.
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    `meant` are known names that it stands for elsewhere: nearer than those that are spelled alike.
+    """
+
+    fields = ("name", "known")
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, meant: Sequence[str] = ()) -> None:
         known = sorted(known)
-        near = nearest(name, known)
+        near = list(meant) or nearest(name, known)
         listed = ", ".join(known[:40]) + (", ..." if len(known) > 40 else "")
         super().__init__(f"unknown {kind} {name!r};{did_you_mean(near)} known: {listed}", near=near)
         self.kind, self.name, self.known = kind, name, known
@@ -84,6 +102,8 @@ class UnknownName(InputError):
 
 class DataError(InputError):
     """A file of data that cannot be read as what it should be. Names the file and, where there is one, the line."""
+
+    fields = ("path", "line")
 
     def __init__(self, message: str, *, path: object = None, line: int | None = None) -> None:
         place = "" if path is None else f"{path}:{line}: " if line is not None else f"{path}: "
@@ -105,6 +125,8 @@ class RunError(TransformulaError):
 
 class NotFinite(RunError):
     """A loss or gradient became NaN or infinite. `step` and `place` say where it first appeared."""
+
+    fields = ("step", "place")
 
     def __init__(self, message: str, *, step: int, place: str = "") -> None:
         super().__init__(message)

@@ -8,6 +8,7 @@ from types import ModuleType
 from .errors import MissingExtra
 
 EXTRAS = {
+    "argcomplete": "completion",
     "babel": "cldr",
     "datasets": "hub",
     "pyarrow": "parquet",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import transformula
 from transformula import errors
 from transformula.cli import door, main
+
+HELPERS = {"__init__", "door", "options", "output", "streams", "writing"}
+"""Files of the command line that are no verbs."""
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -22,12 +27,35 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert all(f"  {verb} " in shown for verb in door.VERBS)
     assert "exit status" in shown
-    assert main(["--version"]) == 0
+    for typed in ("--version", "-V"):
+        assert main([typed]) == 0
+        assert capsys.readouterr().out == f"transformula {transformula.__version__}\n"
+    assert main(["--version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": transformula.__version__}
+    assert main(["--version", "now"]) == 2
+
+
+def test_no_verb_shows_the_verbs_and_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == "" and all(f"  {verb} " in shown.err for verb in door.VERBS)
+
+
+def test_help_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    pages = []
+    for typed in (["train", "--help"], ["help", "train"], ["--help", "train"]):
+        with pytest.raises(SystemExit) as end:
+            main(typed)
+        pages.append(capsys.readouterr().out)
+        assert end.value.code == 0
+    assert pages[0] == pages[1] == pages[2] and "transformula train" in pages[0]
+    assert main(["help"]) == 0
+    assert main(["help", "tarin"]) == 2
+    assert "did you mean train" in capsys.readouterr().err
 
 
 def test_a_verb_is_a_file() -> None:
-    files = {path.stem for path in Path(door.__file__).parent.glob("*.py")} - {"__init__", "door", "options", "writing"}
+    files = {path.stem for path in Path(door.__file__).parent.glob("*.py")} - HELPERS
     assert files == set(door.VERBS)
 
 
@@ -48,6 +76,32 @@ def test_every_help_has_an_example_and_loads_no_torch(verb: str) -> None:
 def test_an_unknown_verb_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explian"]) == 2
     assert "did you mean explain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("typed", door.ELSEWHERE)
+def test_a_verb_of_other_programs_names_ours(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([typed, "runs/first"]) == 2
+    said = capsys.readouterr().err
+    assert f"unknown verb {typed!r}; did you mean {door.ELSEWHERE[typed][0]}" in said
+    assert set(door.ELSEWHERE[typed]) <= set(door.VERBS) and typed not in door.VERBS
+
+
+def test_what_stands_where_a_verb_is_expected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["x = x + mlp(x)"]) == 2
+    assert "transformula explain" in capsys.readouterr().err
+    assert main(["--quiet", "train"]) == 2
+    assert "options stand after the verb" in capsys.readouterr().err
+
+
+def test_what_the_machine_refuses_is_an_error_of_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: list[str]) -> int:
+        raise OSError(28, "No space left on device", "runs/first/log.jsonl")
+
+    monkeypatch.setattr(door, "dispatch", fail)
+    assert main(["train"]) == 1
+    assert capsys.readouterr().err == "error: runs/first/log.jsonl: No space left on device\n"
 
 
 @pytest.mark.parametrize(

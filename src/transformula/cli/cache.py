@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 
-from .options import Parser
+from .options import Given, Parser
+from .output import as_json
 
 WHAT = """\
 Tokens, tokenizers and baselines are made from data once and kept; everything in the cache can be made again.
@@ -15,19 +15,21 @@ It lies in ~/.cache/transformula, or where TRANSFORMULA_CACHE says."""
 EXAMPLES = ["transformula cache", "transformula cache clear"]
 
 
-def run(arguments: Sequence[str]) -> int:
-    """List the cache, or empty it."""
+def make_parser(_: Sequence[str]) -> Parser:
+    """Its options."""
     parser = Parser("cache", WHAT, EXAMPLES, "[ACTION]")
     parser.add_argument("action", nargs="?", choices=("list", "clear"), default="list", help="(default: list)")
-    parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
-    given = parser.parse(arguments)
+    return parser
 
+
+def run(given: Given) -> int:
+    """List the cache, or empty it."""
     from ..data.cache import cache_folder, cached, clear_cache
 
     folder = str(cache_folder())
     if given["action"] == "clear":
         freed = clear_cache()
-        print(json.dumps({"folder": folder, "freed": freed}) if given["json"] else f"{folder}: {size(freed)} freed")
+        print(as_json({"folder": folder, "freed": freed}) if given["json"] else f"{folder}: {size(freed)} freed")
         return 0
     entries = cached()
     if given["json"]:
@@ -35,7 +37,7 @@ def run(arguments: Sequence[str]) -> int:
             {"kind": e.kind, "key": e.key, "bytes": e.bytes, "made": e.made, "about": e.about, "path": str(e.path)}
             for e in entries
         ]
-        print(json.dumps({"folder": folder, "entries": rows}, indent=1))
+        print(as_json({"folder": folder, "entries": rows}))
         return 0
     for entry in entries:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))

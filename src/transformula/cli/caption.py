@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .writing import write
+from .options import Given, Parser
+from .writing import write, writing_parser
 
 WHAT = """\
 Say what pictures show, with a trained model: files (PNG, JPEG) as arguments, or their names in a file, in a column of
@@ -17,6 +18,11 @@ EXAMPLES = [
 ]
 
 
-def run(arguments: Sequence[str]) -> int:
+def make_parser(_: Sequence[str]) -> Parser:
+    """Its options."""
+    return writing_parser("caption", WHAT, EXAMPLES, "PICTURE")
+
+
+def run(given: Given) -> int:
     """Caption."""
-    return write("caption", WHAT, EXAMPLES, "PICTURE", arguments)
+    return write(given, "PICTURE")

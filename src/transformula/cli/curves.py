@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from .options import Parser
+from .options import Given, Parser
+from .output import as_json
 
 WHAT = """\
 Draw the loss curves of several runs in one picture, SVG or PNG, and print where each was best. Runs that still train
@@ -17,8 +17,8 @@ EXAMPLES = [
 ]
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Draw the curves."""
+def make_parser(_: Sequence[str]) -> Parser:
+    """Its options."""
     parser = Parser("curves", WHAT, EXAMPLES, "RUN ...")
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder")
     parser.add_argument("--x", default="steps", metavar="AXIS", help="steps, tokens or minutes (default: steps)")
@@ -28,15 +28,17 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--out", default="curves.svg", metavar="FILE", help="the picture, .svg or .png (default: curves.svg)"
     )
-    parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
-    given = parser.parse(arguments)
+    return parser
 
+
+def run(given: Given) -> int:
+    """Draw the curves."""
     from ..api import curves
 
     drawn = curves(given["runs"], x=given["x"], score=given["score"])
     path = drawn.save(given["out"])
     if given["json"]:
-        print(json.dumps({**drawn.data, "picture": str(path)}, indent=1))
+        print(as_json({**drawn.data, "picture": path}))
     else:
         print(drawn)
         print(f"wrote {path}")

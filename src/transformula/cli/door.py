@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 
-from ..errors import TransformulaError, UnknownName
+from ..errors import InputError, RunError, TransformulaError, UnknownName
+from .output import EXIT_CODES, OPTION, as_json, print_error
+from .streams import OutputLost, discard_output, open_streams
 
 VERBS = {
     "train": "train a model on your text",
@@ -22,11 +26,37 @@ VERBS = {
     "gallery": "wirings and whole models by name: list, search, show, draw, diff, the nearest to yours",
     "curves": "the loss curves of several runs in one picture",
     "cache": "what was prepared from data, and clearing it",
+    "completion": "a script by which a shell completes verbs, options and names",
 }
 """Verb -> what it is for. Each is the file of its name in this folder."""
 
-EXIT_CODES = """\
-exit status: 0 done, 1 failed while running, 2 wrong input, 3 undecided (comparisons), 130 interrupted"""
+ELSEWHERE = {
+    "fit": ["train"],
+    "finetune": ["train"],
+    "fine-tune": ["train"],
+    "pretrain": ["train"],
+    "resume": ["train"],
+    "generate": ["sample", "translate"],
+    "complete": ["sample"],
+    "write": ["sample", "translate"],
+    "predict": ["sample", "translate", "caption"],
+    "infer": ["sample", "translate", "caption"],
+    "inference": ["sample", "translate", "caption"],
+    "eval": ["evaluate"],
+    "test": ["evaluate"],
+    "validate": ["evaluate"],
+    "score": ["evaluate"],
+    "benchmark": ["evaluate"],
+    "run": ["train", "reproduce"],
+    "summarize": ["summarise"],
+    "info": ["explain", "summary"],
+    "show": ["explain", "gallery"],
+    "draw": ["gallery"],
+    "diff": ["gallery"],
+    "search": ["gallery"],
+    "list": ["gallery"],
+}
+"""What other programs call these verbs."""
 
 HELP = """\
 usage: transformula VERB ...
@@ -36,43 +66,98 @@ Transformers whose layers are written as their equations.
 {verbs}
 
   transformula VERB --help     its options, with an example
+  transformula help VERB       the same
   transformula --version
 
 example: transformula explain "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)"
 {codes}"""
 
 
+class Interrupted(TransformulaError):
+    """Ctrl-C, where nothing of a run had to be saved."""
+
+    exit_status = 130
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status. Errors meant for a user are printed without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    open_streams()
+    status = 0
     try:
-        status = dispatch(arguments)
-        sys.stdout.flush()
-        return status
+        try:
+            status = attempt(arguments)
+        finally:
+            sys.stdout.flush()
+    except OutputLost as error:
+        discard_output()
+        if error.errno != errno.EPIPE:  # a reader that left has read enough: `| head`
+            print(f"error: standard output takes nothing more: {error.strerror}", file=sys.stderr)
+            status = RunError.exit_status
+    return status
+
+
+def attempt(arguments: list[str]) -> int:
+    """Run one command; print the error in which it ends, if it does."""
+    try:
+        return dispatch(arguments)
     except TransformulaError as error:
-        sys.stdout.flush()
-        print(f"error: {error}", file=sys.stderr)
+        print_error(error, f"error: {error}", arguments)
         return error.exit_status
     except KeyboardInterrupt:
-        print("\ninterrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # Who read has read enough (`| head`). Python would complain once more on closing the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        print_error(Interrupted("interrupted"), "\ninterrupted", arguments)
+        return Interrupted.exit_status
+    except OutputLost:
+        raise
+    except OSError as error:  # of the machine: a full disk, a file that may not be read
+        place = "" if error.filename is None else f"{error.filename}: "
+        failed = RunError(f"{place}{error.strerror or error}")
+        print_error(failed, f"error: {failed}", arguments)
+        return failed.exit_status
 
 
 def dispatch(arguments: list[str]) -> int:
     """Find the verb and run it."""
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(HELP.format(verbs="\n".join(f"  {v:<11} {what}" for v, what in VERBS.items()), codes=EXIT_CODES))
-        return 0 if arguments else 2
-    if arguments[0] == "--version":
-        from .. import __version__
+    if "_ARGCOMPLETE" in os.environ:
+        from .completion import complete
 
-        print(f"transformula {__version__}")
-        return 0
+        return complete(VERBS, module_of)
+    if not arguments:
+        print(usage(), file=sys.stderr)
+        return InputError.exit_status
     verb, *rest = arguments
-    if verb not in VERBS:
-        raise UnknownName("verb", verb, VERBS)
-    return int(import_module(f".{verb}", __package__).run(rest))
+    if verb in ("-h", "--help", "help"):
+        if rest:
+            return dispatch([*rest, "--help"])
+        print(usage())
+        return 0
+    if verb in ("-V", "--version"):
+        return version(rest)
+    module = module_of(verb)
+    return int(module.run(module.make_parser(rest).parse(rest)))
+
+
+def usage() -> str:
+    """All verbs, on one page."""
+    return HELP.format(verbs="\n".join(f"  {verb:<11} {what}" for verb, what in VERBS.items()), codes=EXIT_CODES)
+
+
+def version(rest: list[str]) -> int:
+    """Which version this is."""
+    from .. import __version__
+
+    if rest not in ([], [OPTION]):
+        raise InputError(f"--version takes nothing beside it but {OPTION} (got {' '.join(rest)})")
+    print(as_json({"version": __version__}) if rest else f"transformula {__version__}")
+    return 0
+
+
+def module_of(verb: str) -> ModuleType:
+    """The file of a verb. Raises InputError for what is none, with the verb that was meant."""
+    if verb in VERBS:
+        return import_module(f".{verb}", __package__)
+    if verb.startswith("-"):
+        raise InputError(f"{verb}: options stand after the verb, as in: transformula VERB {verb}; see: transformula -h")
+    if "=" in verb:
+        raise InputError("a formula stands where a verb is expected; did you mean: transformula explain FORMULA?")
+    raise UnknownName("verb", verb, VERBS, meant=ELSEWHERE.get(verb.lower(), ()))

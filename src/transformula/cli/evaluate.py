@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError
 from .explain import USE
-from .options import Parser
+from .options import Given, Parser
+from .output import as_json
 from .writing import WITH
 
 WHAT = """\
@@ -27,8 +27,8 @@ EXAMPLES = [
 ]
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Evaluate one model."""
+def make_parser(arguments: Sequence[str]) -> Parser:
+    """Its options, those of the task of the run that is named among them."""
     from ..api.evaluation import evaluation_settings
 
     settings = evaluation_settings(task_asked(arguments))
@@ -37,12 +37,16 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--data", action="append", metavar="VALUE", help="other text or rows; may be given again")
     parser.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=WITH)
     parser.add_argument("--output", metavar="FILE", help="what the model wrote, one a line")
-    parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--device", metavar="TEXT", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_settings("scoring", settings, without=("data", "validation", "tokenizer", "n_best"))
-    given = parser.parse(arguments)
+    return parser
+
+
+def run(given: Given) -> int:
+    """Evaluate one model."""
+    (settings,) = given.parser.settings
     chosen = {key: value for key, value in given.of(settings).items() if key != "data"}
 
     from ..api.evaluation import evaluate
@@ -66,7 +70,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     if given["output"] is not None and found.written is not None:
         write_output(given["output"], [line_of(text) for text in found.written])
-    print(json.dumps(found.data, indent=1) if given["json"] else found)
+    print(as_json(found.data) if given["json"] else found)
     return 0
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from .options import Parser, prints
+from .options import Given, Parser, prints
+from .output import as_json
 
 WHAT = """\
 What a formula says, from its text alone: what each line reads, what is carried, skips and branches, the gain of the
@@ -20,18 +20,20 @@ MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's f
 USE = "load words from this package too (as it is imported); may be given again"
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Explain one model."""
+def make_parser(_: Sequence[str]) -> Parser:
+    """Its options."""
     parser = Parser("explain", WHAT, EXAMPLES, "MODEL")
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
-    parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_model_options()
-    given = parser.parse(arguments)
+    return parser
 
+
+def run(given: Given) -> int:
+    """Explain one model."""
     from ..api import explain
 
     result = explain(given["model"], ascii=given["ascii"] or not prints("│"), use=given["use"], **given.model)
-    print(json.dumps(result.data, indent=1) if given["json"] else result)
+    print(as_json(result.data) if given["json"] else result)
     return 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError, UnknownName, nearest
 from .explain import USE
 from .options import Given, Parser, prints
+from .output import as_json
 
 WHAT = """\
 Wirings and whole models by name, each with its paper.
@@ -33,8 +33,8 @@ ACTIONS = {"list": 0, "search": None, "show": 1, "draw": 1, "diff": 2}
 """Action -> how many names follow it; None: one or more."""
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Look into the gallery."""
+def make_parser(_: Sequence[str]) -> Parser:
+    """Its options."""
     parser = Parser("gallery", WHAT, EXAMPLES, "[ACTION] [NAME ...]")
     parser.add_argument("action", metavar="ACTION", nargs="?", help=f"{', '.join(ACTIONS)} (default: list)")
     parser.add_argument("names", metavar="NAME", nargs="*", help="what to search, show, draw or compare")
@@ -44,22 +44,25 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--whole", action="store_true", help="draw what stands before and after the layers too")
     parser.add_argument("--open", metavar="WORD", action="append", default=[], help="draw inside this definition too")
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
-    parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_model_options()
-    given = parser.parse(arguments)
+    return parser
+
+
+def run(given: Given) -> int:
+    """Look into the gallery."""
     action, names = given["action"], given["names"]
     if given["like"] is not None:
         if action is not None:
-            raise InputError(f"--like takes no action beside it (got {action}); see: {parser.prog} --help")
+            raise InputError(f"--like takes no action beside it (got {action}); see: {given.parser.prog} --help")
         return like(given["like"], given)
     if given["count"] is not None:
-        raise InputError(f"--count says how many entries --like shows; see: {parser.prog} --help")
+        raise InputError(f"--count says how many entries --like shows; see: {given.parser.prog} --help")
     action = known(action) if action is not None else "list"
     wanted = ACTIONS[action]
     if (wanted is None and not names) or (wanted is not None and len(names) != wanted):
         count = "words" if wanted is None else ("no name", "one name", "two names")[wanted]
-        raise InputError(f"gallery {action} takes {count}, and got {len(names)}; see: {parser.prog} --help")
+        raise InputError(f"gallery {action} takes {count}, and got {len(names)}; see: {given.parser.prog} --help")
     return int({"list": entries, "search": entries, "show": show, "draw": draw, "diff": diff}[action](names, given))
 
 
@@ -82,9 +85,9 @@ def like(name: str, given: Given) -> int:
     count = 5 if given["count"] is None else given["count"]
     found = nearest(name, count=count, use=given["use"], **given.model)
     if given["out"] is not None:
-        return write(given["out"], found.difference.svg())
+        return write(given, found.difference.svg())
     plain = given["ascii"] or not prints("│")
-    print(json.dumps(found.data, indent=1) if given["json"] else found.text(ascii=plain))
+    print(as_json(found.data) if given["json"] else found.text(ascii=plain))
     return 0
 
 
@@ -94,7 +97,7 @@ def entries(words: Sequence[str], given: Given) -> int:
 
     found = gallery.search(" ".join(words)) if words else gallery.entries()
     if given["json"]:
-        print(json.dumps([entry.data for entry in found], indent=1))
+        print(as_json({"entries": [entry.data for entry in found]}))
         return 0
     width = max((len(entry.name) for entry in found), default=0)
     for entry in found:
@@ -112,7 +115,7 @@ def show(names: Sequence[str], given: Given) -> int:
 
     entry = gallery.entry(names[0])
     text = write_text(read_model(entry.text, given.model)) if given.model else entry.source
-    print(json.dumps({**entry.data, "text": text}, indent=1) if given["json"] else text.rstrip("\n"))
+    print(as_json({**entry.data, "text": text}) if given["json"] else text.rstrip("\n"))
     return 0
 
 
@@ -125,11 +128,12 @@ def draw(names: Sequence[str], given: Given) -> int:
         from ..language.diagram import draw_text
 
         plain = given["ascii"] or not prints("│")
-        print(draw_text(architecture, ascii=plain, whole=given["whole"], opened=given["open"]))
+        diagram = draw_text(architecture, ascii=plain, whole=given["whole"], opened=given["open"])
+        print(as_json({"name": names[0], "diagram": diagram}) if given["json"] else diagram)
         return 0
     from ..language.diagram import draw_svg
 
-    return write(given["out"], draw_svg(architecture, whole=given["whole"], opened=given["open"]))
+    return write(given, draw_svg(architecture, whole=given["whole"], opened=given["open"]))
 
 
 def diff(names: Sequence[str], given: Given) -> int:
@@ -139,18 +143,18 @@ def diff(names: Sequence[str], given: Given) -> int:
 
     found = difference(*(check_model(name, given.model, given["use"]) for name in names))
     if given["out"] is not None:
-        return write(given["out"], found.svg())
+        return write(given, found.svg())
     plain = given["ascii"] or not prints("│")
-    print(json.dumps(found.data, indent=1) if given["json"] else found.text(ascii=plain))
+    print(as_json(found.data) if given["json"] else found.text(ascii=plain))
     return 0
 
 
-def write(name: str, svg: str) -> int:
-    """Write a diagram and say so."""
-    path = Path(name)
+def write(given: Given, svg: str) -> int:
+    """Write a diagram to --out and say so."""
+    path = Path(given["out"])
     try:
         path.write_text(svg, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    print(f"wrote {path}")
+    print(as_json({"wrote": path}) if given["json"] else f"wrote {path}")
     return 0

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import InputError, did_you_mean, nearest
-from .door import EXIT_CODES
+from .output import EXIT_CODES, OPTION
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -55,6 +55,8 @@ class Parser(argparse.ArgumentParser):
         )
         self.verb = verb
         self.model_options = False
+        self.settings: list[type[Settings]] = []
+        self.add_argument(OPTION, action="store_true", help="for programs: one JSON object on standard output")
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments") and "--data" in self._option_string_actions:
@@ -75,6 +77,7 @@ class Parser(argparse.ArgumentParser):
     def add_settings(self, title: str, settings: type[Settings], without: Iterable[str] = ()) -> None:
         """An option for each field: its name, its type, its description, its default."""
         group = self.add_argument_group(title)
+        self.settings.append(settings)
         left_out = set(without)
         for name, field in settings.model_fields.items():
             if name not in left_out:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 
 from .explain import USE
-from .options import Parser
+from .options import Given, Parser
+from .output import as_json
 
 WHAT = """\
 Write text with a trained model. Several prompts are gone on from at once, and shown one after the other; without one,
@@ -19,19 +19,24 @@ EXAMPLES = [
 ]
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Sample from one model."""
+def make_parser(_: Sequence[str]) -> Parser:
+    """Its options."""
     from ..generation.settings import SamplingSettings
 
     parser = Parser("sample", WHAT, EXAMPLES, "RUN [PROMPT ...]")
     parser.add_argument("run", metavar="RUN", help="a run's folder (its best model) or a model's")
     parser.add_argument("prompts", metavar="PROMPT", nargs="*", help="what the text begins with")
-    parser.add_argument("--json", action="store_true", help="for programs: one JSON object")
     parser.add_argument("--device", metavar="TEXT", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_settings("sampling", SamplingSettings)
-    given = parser.parse(arguments)
+    return parser
+
+
+def run(given: Given) -> int:
+    """Sample from one model."""
+    from ..generation.settings import SamplingSettings
+
     settings = given.read(SamplingSettings)
 
     from ..api.model import Model
@@ -52,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
     texts = model.generate(prompts, on_text=show if stream else None, **settings.plain())
     if given["json"]:
         rows = [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)]
-        print(json.dumps({"texts": rows, "settings": settings.plain()}, indent=1))
+        print(as_json({"texts": rows, "settings": settings.plain()}))
     elif stream:
         print(before)
     else:

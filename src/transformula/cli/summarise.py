@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .writing import write
+from .options import Given, Parser
+from .writing import write, writing_parser
 
 WHAT = """\
 Summarise with a trained model: arguments, a column of a file, or lines as they come. What is longer than the sources
@@ -17,6 +18,11 @@ EXAMPLES = [
 ]
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Summarise."""
-    return write("summarise", WHAT, EXAMPLES, "TEXT", arguments)
+def make_parser(_: Sequence[str]) -> Parser:
+    """Its options."""
+    return writing_parser("summarise", WHAT, EXAMPLES, "TEXT")
+
+
+def run(given: Given) -> int:
+    """Summarize."""
+    return write(given, "TEXT")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from .explain import MODEL, USE
-from .options import Parser
+from .options import Given, Parser
+from .output import as_json
 
 WHAT = """\
 Train a model on your data. Everything is left in the run's folder: the model, checkpoints, a log, a picture, a summary,
@@ -27,8 +27,8 @@ EXAMPLES = [
 ]
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Train one model."""
+def make_parser(arguments: Sequence[str]) -> Parser:
+    """Its options, those of the task that is named among them."""
     from ..api.run import TASK, data_settings
     from ..training.settings import TrainingSettings
 
@@ -55,15 +55,18 @@ def run(arguments: Sequence[str]) -> int:
         metavar="NAME",
         help="the stack of MODEL that takes the layers of --init-from, a run of one stack",
     )
-    parser.add_argument("--json", action="store_true", help="for programs: the result as one JSON object, at the end")
     parser.add_argument("--quiet", action="store_true", help="say nothing before the end")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task)
     parser.add_settings("training", TrainingSettings)
     parser.add_model_options()
-    given = parser.parse(arguments)
+    return parser
+
+
+def run(given: Given) -> int:
+    """Train one model."""
     if given["model"] is None and not (given["config"] or given["resume"] or given["init_from"]):
-        raise InputError(f"no model: give {MODEL}; see: {parser.prog} --help")
+        raise InputError(f"no model: give {MODEL}; see: {given.parser.prog} --help")
 
     from ..api.run import train
 
@@ -75,12 +78,12 @@ def run(arguments: Sequence[str]) -> int:
         init_stack=given["init_stack"],
         use=given["use"],
         quiet=given["quiet"],
-        **given.of(of_task, TrainingSettings),
+        **given.of(*given.parser.settings),
         **({"task": given["task"]} if "task" in given.arguments else {}),
         **given.model,
     )
     if given["json"]:
-        print(json.dumps(ended.data, indent=1))
+        print(as_json(ended.data))
     else:
         sample = ended.result.sample
         if sample:

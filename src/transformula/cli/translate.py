@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .writing import write
+from .options import Given, Parser
+from .writing import write, writing_parser
 
 WHAT = """\
 Translate with a trained model: arguments, the lines of a file, or those of standard input as they come. A line in, a
@@ -19,6 +20,11 @@ EXAMPLES = [
 ]
 
 
-def run(arguments: Sequence[str]) -> int:
+def make_parser(_: Sequence[str]) -> Parser:
+    """Its options."""
+    return writing_parser("translate", WHAT, EXAMPLES, "TEXT")
+
+
+def run(given: Given) -> int:
     """Translate."""
-    return write("translate", WHAT, EXAMPLES, "TEXT", arguments)
+    return write(given, "TEXT")

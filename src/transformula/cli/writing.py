@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from .explain import USE
 from .options import Given, Parser
+from .output import as_json
+from .streams import as_utf8
 
 if TYPE_CHECKING:
     from ..api.model import Model
@@ -21,15 +23,15 @@ WITH = "a further model that writes together with this one; may be given again"
 FORMATS = ("text", "jsonl")
 
 
-def write(verb: str, what: str, examples: Sequence[str], thing: str, arguments: Sequence[str]) -> int:
-    """Run one of the verbs. `thing` is what it is given, for its help: TEXT or PICTURE."""
+def writing_parser(verb: str, what: str, examples: Sequence[str], thing: str) -> Parser:
+    """The options of one of the verbs. `thing` is what it is given, for its help: TEXT or PICTURE."""
     from ..generation.settings import SearchSettings
 
-    named = "a line" if thing == "TEXT" else "a line each, the names of pictures"
+    lines = "a line" if thing == "TEXT" else "a line each, the names of pictures"
     parser = Parser(verb, what, examples, f"RUN [{thing} ...]")
     parser.add_argument("run", metavar="RUN", help="a run's folder (its best model) or a model's")
-    parser.add_argument("sources", metavar=thing, nargs="*", help=f"by default standard input: {named}")
-    parser.add_argument("--input", metavar="FILE", help=f"sources: {named}, or .jsonl, .tsv, .csv, .parquet")
+    parser.add_argument("sources", metavar=thing, nargs="*", help=f"by default standard input: {lines}")
+    parser.add_argument("--input", metavar="FILE", help=f"sources: {lines}, or .jsonl, .tsv, .csv, .parquet")
     parser.add_argument("--column", metavar="NAME", help="the column of FILE (default: source, or the only one)")
     parser.add_argument("--output", metavar="FILE", help="write there, all of it or, on failure, nothing")
     parser.add_argument("--format", choices=FORMATS, default="text", help="a line for each source, or an object")
@@ -40,7 +42,13 @@ def write(verb: str, what: str, examples: Sequence[str], thing: str, arguments: 
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_settings("search", SearchSettings)
-    given = parser.parse(arguments)
+    return parser
+
+
+def write(given: Given, thing: str) -> int:
+    """Run one of the verbs."""
+    from ..generation.settings import SearchSettings
+
     settings = given.read(SearchSettings)
     check(given, thing)
 
@@ -51,20 +59,26 @@ def write(verb: str, what: str, examples: Sequence[str], thing: str, arguments: 
 
     set_threads(given["threads"])
     model = Model.from_folder(given["run"], device=given["device"], use=given["use"])
+    verb = given.parser.verb
     refuse_other_models(verb, given["run"], model)
     modules = model.together(given["others"], device=given["device"], use=given["use"])
     pieces, count = arriving(given, thing)
     show = count is not None and (given["output"] is not None or not sys.stdout.isatty())
-    sink = Sink(given["output"])
+    sink = Sink(given["output"], shown=not given["json"])
+    texts: list[dict[str, Any]] = []
     number = 0
     with counting(f"{verb}: sources", show) as progress:
         for found in stream(must_write(model.writing), modules, pieces, settings, prefix=given["prefix"]):
             for source, best in found:
                 number += 1
                 sink.add(rows(number, source, best, given, thing, settings.n_best > 1))
+                if given["json"]:
+                    texts.append({named(thing): source, "written": [asdict(one) for one in best]})
             sink.flush()
             progress(number, count or number)
     sink.close()
+    if given["json"]:
+        print(as_json({"texts": texts, "settings": settings.plain(), "output": given["output"]}))
     return 0
 
 
@@ -76,6 +90,8 @@ def check(given: Given, thing: str) -> None:
         raise InputError("--column: names a column of --input FILE with rows (.jsonl, .tsv, .csv, .parquet)")
     if "ensemble" in given.arguments and not given["others"]:
         raise InputError("--ensemble: says how several models write together; name a second one: --with RUN")
+    if given["json"] and (given["format"] != "text" or given["scores"]) and given["output"] is None:
+        raise InputError("--json is one object that has the scores: leave --format and --scores out")
     check_output(given["output"])
 
 
@@ -146,12 +162,17 @@ def rows(number: int, source: str, best: Sequence[Written], given: Given, thing:
     if given["format"] == "jsonl":
         each = [asdict(one) if scores else {"text": one.text} for one in best]
         written: dict[str, Any] = {"written": each} if several else each[0]
-        yield json.dumps({"source" if thing == "TEXT" else "picture": source, **written}, ensure_ascii=False)
+        yield json.dumps({named(thing): source, **written}, ensure_ascii=False)
         return
     for one in best:
         cells = [str(number)] if several else []
         cells += [f"{one.score:.5f}"] if scores else []
         yield "\t".join([*cells, line_of(one.text)])
+
+
+def named(thing: str) -> str:
+    """The key of a source in an object."""
+    return "source" if thing == "TEXT" else "picture"
 
 
 def line_of(text: str) -> str:
@@ -162,10 +183,10 @@ def line_of(text: str) -> str:
 class Sink:
     """Where lines go, always in UTF-8: standard output as they come, or a file when all are there."""
 
-    def __init__(self, output: str | None) -> None:
-        self.output, self.kept = output, list[str]()
-        if output is None and hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    def __init__(self, output: str | None, shown: bool = True) -> None:
+        self.output, self.shown, self.kept = output, shown, list[str]()
+        if output is None and shown:
+            as_utf8()
 
     def add(self, lines: Iterable[str]) -> None:
         """Take lines, without their ends."""
@@ -174,8 +195,9 @@ class Sink:
     def flush(self) -> None:
         """Show what is there, unless it goes to a file."""
         if self.output is None:
-            sys.stdout.writelines(f"{line}\n" for line in self.kept)
-            sys.stdout.flush()
+            if self.shown:
+                sys.stdout.writelines(f"{line}\n" for line in self.kept)
+                sys.stdout.flush()
             self.kept.clear()
 
     def close(self) -> None:

@@ -28,9 +28,14 @@ ABOUT = "about.json"
 
 
 def cache_folder() -> Path:
-    """Where the cache lies."""
+    """Where the cache lies. Raises DataError where no home folder is known and no other is named."""
     named = os.environ.get("TRANSFORMULA_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "transformula"
+    try:
+        return Path(named).expanduser() if named else Path.home() / ".cache" / "transformula"
+    except RuntimeError:
+        raise DataError(
+            "no home folder is known for the cache: set HOME, or TRANSFORMULA_CACHE to a folder that may be written"
+        ) from None
 
 
 @dataclass(frozen=True)

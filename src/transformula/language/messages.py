@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import InputError, did_you_mean, nearest
 from .source import Place
@@ -252,6 +253,11 @@ class FormulaError(InputError):
             lines.append(remedy)
         super().__init__("\n".join(lines), near=near)
         self.code, self.place, self.what, self.remedy = code, place, what, remedy
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data: code and remedy too, and where it stands, if that is known."""
+        return {**super().data, "code": self.code, "remedy": self.remedy, **(self.place.data if self.place else {})}
 
 
 def unknown(code: str, place: Place | None, name: str, known: Iterable[str], **values: object) -> FormulaError:

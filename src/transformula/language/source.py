@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,16 @@ class Place:
         """The text at the place (of its first line)."""
         row = self.source.line(self.line)
         return row[self.column : self.end_column if self.end_line == self.line else len(row)]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data: `part` of the model, `file` and `line` (of the file, or of what was typed), `column` from 1,
+        and the `text` that is underlined."""
+        source = self.source
+        line = source.first_line + self.line - 1 if source.file else self.line
+        column = self.column + (source.indent if source.file else 0) + 1
+        file = {"file": source.file} if source.file else {}
+        return {"part": source.name, **file, "line": line, "column": column, "text": self.text}
 
     def underlined(self, most: int = 100) -> str:
         """The line, and below it the place underlined."""

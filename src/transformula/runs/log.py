@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 from ..atomic_io import write_whole
+from ..plain import plain
 from ..structured import parse_json
 
 
@@ -23,7 +23,7 @@ class Log:
         """Append one event and flush it. Numbers that are not finite become null, which JSON can say."""
         if self._file is None:
             self._file = open(self.path, "a", encoding="utf-8")
-        self._file.write(json.dumps({"event": event, **{k: _plain(v) for k, v in fields.items()}}) + "\n")
+        self._file.write(json.dumps(plain({"event": event, **fields})) + "\n")
         self._file.flush()
 
     def close(self) -> None:
@@ -52,11 +52,3 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(event, dict):
                 yield event
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    return value

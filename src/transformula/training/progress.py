@@ -3,6 +3,7 @@ then elsewhere."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ class Progress:
     """Shows the state of a run on `stream`; `quiet` shows nothing but warnings.
 
     stream  by default standard error; in a notebook standard output, which it does not color as an error
-    live    a line that changes in place; by default where the stream is a terminal
+    live    a line that changes in place; by default where the stream is a terminal that can do so
     """
 
     def __init__(self, unit: str, stream: TextIO | None = None, quiet: bool = False, live: bool | None = None) -> None:
@@ -27,7 +28,7 @@ class Progress:
         self.unit, self.stream, self.quiet = unit, stream or (sys.stdout if notebook else sys.stderr), quiet
         self._live: Any = None
         self._cell = Line() if notebook and not quiet else None
-        self._wanted = self.stream.isatty() if live is None else live
+        self._wanted = self.stream.isatty() and os.environ.get("TERM") != "dumb" if live is None else live
         self._shown = time.monotonic()
 
     def __enter__(self) -> Progress:

@@ -1,0 +1,27 @@
+"""Plain data: what JSON can say, of whatever a program holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Set
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """The same as dicts, lists, texts and numbers. What is not finite is None; names of files are texts.
+
+    Raises TypeError for a value that says nothing outside Python.
+    """
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, Set)):
+        return [plain(inner) for inner in (sorted(value) if isinstance(value, Set) else value)]
+    if hasattr(value, "__fspath__"):
+        return str(value)
+    if hasattr(value, "tolist"):  # numbers of numpy and torch
+        return plain(value.tolist())
+    raise TypeError(f"{type(value).__name__} is no plain data: {value!r}")

@@ -1,0 +1,166 @@
+"""--json: each verb prints one object on standard output, of a result and of an error, and nothing else there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.api.translator import translator, write_pictures, write_rows
+from transformula import train
+from transformula.cli import door, main
+from transformula.cli.output import as_json
+
+SIZES = "--depth 1 --width 8 --heads 1 --batch 2 --precision float32 --quiet --threads 1".split()
+TEXT = "--data text.txt --tokenizer characters --context 16 --steps 2".split()
+EASY = {
+    "train": [["pre-norm", *TEXT, "--out", "new", *SIZES]],
+    "sample": [["text", "the cat", "dog", "--max-tokens", "3"], ["text", "the", "--max-tokens", "3"]],
+    "translate": [["translator", "hund", "katze", "--n-best", "2"], ["translator", "hund", "--output", "written.en"]],
+    "summarise": [["summariser", "hund"]],
+    "caption": [["captioner", "pictures/1.png"]],
+    "evaluate": [["text"], ["translator", "--beam", "1"]],
+    "reproduce": [["recipe.yaml", "--quiet"]],
+    "explain": [["pre-norm"]],
+    "summary": [["pre-norm"]],
+    "gallery": [["list"], ["search", "sandwich"], ["show", "pre-norm"], ["draw", "pre-norm"],
+                ["draw", "pre-norm", "--out", "drawn.svg"], ["diff", "pre-norm", "post-norm"], ["--like", "pre-norm"]],
+    "curves": [["text", "--out", "drawn.svg"]],
+    "cache": [["list"], ["clear"]],
+    "completion": [["bash"]],
+}  # fmt: skip
+"""Verb -> what is typed after it, in the folder of `work`."""
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "output.md"
+
+
+def documented() -> list[tuple[set[str], set[str], bool]]:
+    """What the page says: (what is typed, the keys of the object, whether there may be more)."""
+    table = PAGE.read_text(encoding="utf-8").split("| typed | keys of the object |")[1].split("\n\n")[0]
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines()[2:]]
+    outside = [re.sub(r"\([^)]*\)|:.*", "", keys) for _, keys in rows]
+    names = [(set(re.findall(r"`([^`]+)`", typed)), keys) for (typed, _), keys in zip(rows, outside, strict=True)]
+    return [(typed, set(re.findall(r"`([^`]+)`", keys)), keys.rstrip().endswith("itself")) for typed, keys in names]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a text, rows, pictures, and models of one step that write."""
+    folder = tmp_path_factory.mktemp("json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRANSFORMULA_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        write_rows(folder)
+        write_pictures(folder)
+        (folder / "text.txt").write_text("the cat sees the dog. " * 50)
+        claim = (
+            "recipe: {about: none, score: loss, at_most: 99}\nmodel: pre-norm\ndata: text.txt\ntokenizer: characters\n"
+        )
+        sizes = "depth: 1\nwidth: 8\nheads: 1\ncontext: 16\nbatch: 2\nsteps: 1\nprecision: float32\n"
+        (folder / "recipe.yaml").write_text(claim + sizes)
+        assert main(["train", "pre-norm", *TEXT, "--out", "text", *SIZES]) == 0
+        translator(folder, "translator", steps=1, depth=1, width=8, heads=1)
+        how: dict[str, Any] = {"steps": 1, "written": 2, "width": 8, "heads": 1, "precision": "float32", "quiet": True}
+        rows = {"data": "train.{de,en}", "validation": "val.{de,en}"}
+        train("small.yaml", task="summarisation", out="summariser", tokenizer="bpe", **rows, **how)
+        pictures = {"data": "pictures/captions.tsv", "source": "file_name", "target": "text"}
+        train("seeing.yaml", task="captioning", out="captioner", tokenizer="bytes", **pictures, **how)
+        yield folder
+
+
+def printed(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> tuple[int, dict[str, Any], str]:
+    """Exit status, the object on standard output, and what stands on standard error."""
+    capsys.readouterr()
+    status = main(arguments)
+    shown = capsys.readouterr()
+    data = json.loads(shown.out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert isinstance(data, dict)
+    return status, data, shown.err
+
+
+def test_every_verb_is_tried() -> None:
+    assert set(EASY) == set(door.VERBS)
+
+
+@pytest.mark.parametrize("verb", EASY)
+def test_a_result_is_one_object(verb: str, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for typed in EASY[verb]:
+        status, data, _ = printed(capsys, [verb, *typed, "--json"])
+        assert status == 0 and "error" not in data, data
+        rows = [row for row in documented() if {verb, f"{verb} {typed[0]}"} & row[0]]
+        assert any(keys == set(data) or (more and keys <= set(data)) for _, keys, more in rows), (typed, set(data))
+
+
+MISTAKES = {
+    "train": ["pre-norm", "--data", "missing.txt"],
+    "sample": ["missing"],
+    "translate": ["text", "hund"],
+    "summarise": ["translator", "hund"],
+    "caption": ["missing", "one.png"],
+    "evaluate": ["missing"],
+    "reproduce": ["missing.yaml"],
+    "explain": ["x = x + attenion(norm(x))"],
+    "summary": ["pre-norm", "--depth", "many"],
+    "gallery": ["show", "pre-nrm"],
+    "curves": ["missing"],
+    "cache": ["burn"],
+    "completion": ["tcsh"],
+}
+
+
+@pytest.mark.parametrize("verb", door.VERBS)
+@pytest.mark.parametrize("typed", ["a mistake", "an unknown option"])
+def test_an_error_is_one_object(verb: str, typed: str, work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = MISTAKES[verb] if typed == "a mistake" else ["pre-norm", "--nonsense"]
+    status, data, beside = printed(capsys, [verb, *arguments, "--json"])
+    assert beside == "" and list(data) == ["error"]
+    assert {"kind", "message", "near", "exit_status"} <= set(data["error"])
+    assert data["error"]["exit_status"] == status == 2
+    assert main([verb, *arguments]) == status
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.startswith("error: ")
+    assert (data["error"]["message"] in shown.err) or verb == "train"  # a hash of the data may stand in between
+
+
+@pytest.mark.parametrize("arguments", [["explian"], ["fit"], ["--quiet", "train"], ["x = x"], ["--version", "now"]])
+def test_an_error_at_the_door_is_one_object(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, data, beside = printed(capsys, [*arguments, "--json"])
+    assert status == data["error"]["exit_status"] == 2 and beside == ""
+
+
+def test_an_error_says_as_data_what_its_message_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    error = printed(capsys, ["explain", "x = x + attenion(norm(x))", "--json"])[1]["error"]
+    assert error["kind"] == "FormulaError" and error["code"] == "unknown-word" and "attention" in error["near"]
+    assert (error["part"], error["line"], error["column"], error["text"]) == ("layer", 1, 9, "attenion")
+    path = tmp_path / "model.yaml"
+    path.write_text("language: 1\nlayer: |\n  x = x + mlp(norm(x))\n  x = x + attenion(norm(x))\n")
+    error = printed(capsys, ["explain", str(path), "--json"])[1]["error"]
+    assert (error["file"], error["line"], error["column"], error["text"]) == (str(path), 4, 11, "attenion")
+    error = printed(capsys, ["gallery", "show", "pre-nrm", "--json"])[1]["error"]
+    assert error["kind"] == "UnknownName" and error["name"] == "pre-nrm" and "pre-norm" in error["known"]
+    error = printed(capsys, ["train", "pre-norm", "--steps", "-1", "--batch", "x", "--json"])[1]["error"]
+    assert error["kind"] == "ConfigError" and len(error["mistakes"]) == 2
+
+
+def test_after_two_dashes_nothing_is_an_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gallery", "search", "--", "--json"]) == 0
+    assert capsys.readouterr().out == "nothing in the gallery has: --json\n"
+
+
+def test_numbers_that_are_not_finite_are_null() -> None:
+    data = {"loss": float("nan"), "rates": [1.0, float("inf"), (float("-inf"),)], "path": Path("a"), 3: np.float32(2)}
+    assert json.loads(as_json(data)) == {"loss": None, "rates": [1.0, None, [None]], "path": "a", "3": 2.0}
+    with pytest.raises(TypeError, match="object is no plain data"):
+        as_json({"thing": object()})
+
+
+def test_one_object_and_a_format_of_lines_contradict_each_other(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for beside in (["--scores"], ["--format", "jsonl"]):
+        assert "leave --format and --scores out" in str(
+            printed(capsys, ["translate", "translator", "a", "--json", *beside])
+        )
