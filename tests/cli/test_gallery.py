@@ -20,7 +20,9 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0
 def test_list_has_every_entry(capsys: pytest.CaptureFixture[str]) -> None:
     rows = printed(capsys).splitlines()
     assert [row.split()[0] for row in rows] == list(gallery.names())
-    assert [entry["name"] for entry in json.loads(printed(capsys, "list", "--json"))] == list(gallery.names())
+    assert [entry["name"] for entry in json.loads(printed(capsys, "list", "--json"))["entries"]] == list(
+        gallery.names()
+    )
 
 
 def test_search(capsys: pytest.CaptureFixture[str]) -> None:

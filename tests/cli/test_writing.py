@@ -148,7 +148,7 @@ def test_mistakes_before_any_work(typed: Typed, work: Path) -> None:
     assert "no such file" in typed("translate", "run", "--input", "missing.de", status=2)
     assert "none: there is no such folder" in typed("evaluate", "none", "--beam", 2, status=2)
     assert "unknown option --beem; did you mean --beam" in typed("evaluate", "run", "--beem", 2, status=2)
-    assert "unknown option --stride" in typed("evaluate", "--json", "run", "--stride", 2, status=2)
+    assert "unknown option --stride" in typed("evaluate", "run", "--stride", 2, status=2)
 
 
 def test_what_came_before_a_mistake_is_shown_or_nothing_is_written(
