@@ -12,12 +12,17 @@ import io
 import os
 import re
 import sys
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import transformula
 from transformula.api.recipe import read_recipe
 from transformula.cli import door
+from transformula.language import word_reference
 from transformula.language.messages import MESSAGES
+from transformula.language.vocabulary import KINDS, WordRecord
+from transformula.words import vocabulary
 
 HERE = Path(__file__).parent / "reference"
 
@@ -128,10 +133,78 @@ def recipes() -> str:
     return "\n".join(rows) + "\n"
 
 
-PAGES = {"cli.md": command_line, "api.md": python, "errors.md": errors, "recipes.md": recipes}
+WORDS = """\
+# Words
+
+What a formula can call, by kind; each word has a page with its equation, streams, options, parameters, source and an
+example. The same in a terminal: `transformula words`, `transformula words attention`. How words are put together is
+said by [the language](../language.md), how one is added by [add a word](../../../CONTRIBUTING.md#add-a-word).
+"""
+
+
+def words() -> str:
+    """The index of the words."""
+    rows = [WORDS]
+    for kind, records in word_reference.by_kind(vocabulary()).items():
+        rows += [f"## {word_reference.TITLES[kind]}", "", sentence(KINDS[kind]), "", "| word | |", "| --- | --- |"]
+        rows += [f"| [{record.name}]({record.name}.md) | `{cell(record.equation, code=True)}` |" for record in records]
+        rows.append("")
+    return "\n".join(rows)
+
+
+def sentence(text: str) -> str:
+    """With a capital letter and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def one_word(record: WordRecord) -> str:
+    """The page of one word."""
+    title = word_reference.TITLES[record.kind]
+    rows = [
+        f"# {record.name}",
+        "",
+        f"[{title}](README.md#{title.lower().replace(' ', '-')}): {KINDS[record.kind]}.",
+        "",
+    ]
+    rows += ["```text", *word_reference.calls(record), record.equation, "```", ""]
+    if record.ports:
+        rows += [f"Further streams, by name: {', '.join(f'`{port}=`' for port in record.ports)}.", ""]
+    if record.options:
+        rows += ["## Options", "", "*: shapes weights; calls that share a label agree in it.", ""]
+        rows += table(("option", "type", "default", "meaning"), word_reference.option_rows(record), coded=(0, 2))
+    if record.taps:
+        rows += ["## Taps", "", "Values that a formula may read after the call.", ""]
+        rows += table(("tap", "what"), word_reference.tap_rows(record), coded=(0,))
+    if record.parameters or record.inner:
+        rows += ["## Parameters", "", *table(("name", "numbers"), word_reference.parameter_rows(record), coded=(0, 1))]
+    rows += ["## Shapes and initial values", "", "```text", record.doc, "```", ""]
+    rows += [f"- Result: {word_reference.result_words(record)}.", f"- Sees: {word_reference.REACHES[record.reach]}."]
+    rows += [f"- Source: {record.source}."] if record.source else []
+    rows += ["", "## Example", "", "```sh", word_reference.command(record), "```"]
+    return "\n".join(rows) + "\n"
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], coded: tuple[int, ...]) -> list[str]:
+    """A table, some of whose columns are text of the language."""
+    lines = [f"| {' | '.join(head)} |", f"| {' | '.join('---' for _ in head)} |"]
+    for row in rows:
+        cells = [f"`{cell(c, code=True)}`" if n in coded and "`" not in c else cell(c) for n, c in enumerate(row)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+PAGES = {
+    "cli.md": command_line,
+    "api.md": python,
+    "errors.md": errors,
+    "recipes.md": recipes,
+    "words/README.md": words,
+    **{f"words/{name}.md": partial(one_word, record) for name, record in vocabulary().items()},
+}
 
 if __name__ == "__main__":
     os.environ["COLUMNS"] = "112"
     for page, make in PAGES.items():
+        (HERE / page).parent.mkdir(exist_ok=True)
         (HERE / page).write_text(make(), encoding="utf-8")
-        print(f"wrote {HERE / page}", file=sys.stderr)
+    print(f"wrote {len(PAGES)} pages under {HERE}", file=sys.stderr)

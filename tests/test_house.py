@@ -14,15 +14,16 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "transformula"
 DOCS = Path(__file__).parents[1] / "docs"
 
-FOUNDATION = {"atomic_io", "errors", "settings", "plain", "structured", "registry", "extras", "notebook"}
+FOUNDATION = {"atomic_io", "errors", "settings", "plain", "structured", "registry", "extras", "field_names", "notebook"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "atomic_io": {"errors"},
     "extras": {"errors"},
+    "field_names": {"errors"},
     "notebook": set(),
     "plain": set(),
     "registry": {"errors"},
-    "settings": {"errors"},
+    "settings": {"errors", "field_names"},
     "structured": set(),
     "language": FOUNDATION,
     "gallery": {"language", "words"},

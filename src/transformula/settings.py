@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from .errors import ConfigError, did_you_mean, nearest
+from .errors import ConfigError
+from .field_names import unknown_key
 
 
 class Settings(BaseModel):
@@ -30,9 +31,10 @@ class Settings(BaseModel):
             for detail in error.errors():
                 key = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
                 if detail["type"] == "extra_forbidden":
-                    near = nearest(key, [*cls.model_fields, *(known or {})])
+                    where = "file" if source else ""
+                    said, near = unknown_key(key, detail["input"], [*cls.model_fields, *(known or {})], where)
                     close += near
-                    mistakes.append(f"{key}: unknown key;{did_you_mean(near) or ' see --help for the known ones'}")
+                    mistakes.append(f"{key}: {said}")
                 else:
                     said = detail["msg"].removeprefix("Value error, ")
                     mistakes.append(f"{key}: {said[:1].lower()}{said[1:]} (got {detail['input']!r})")

@@ -9,6 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.docs.blocks import ROOT
+from transformula.words import vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +21,23 @@ def maker() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["cli.md", "api.md", "errors.md", "recipes.md"])
+PAGES = {"cli.md", "api.md", "errors.md", "recipes.md"}
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="Python versions word --help and signatures differently")
 def test_page_is_as_made(page: str, maker: ModuleType) -> None:
     written = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
     assert written == maker.PAGES[page](), "make the pages again: make docs"
 
 
+def test_the_pages_of_the_words_are_as_made(maker: ModuleType) -> None:
+    folder = ROOT / "docs" / "reference" / "words"
+    made = {page.removeprefix("words/"): make() for page, make in maker.PAGES.items() if page.startswith("words/")}
+    written = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+    assert written == made, "make the pages again: make docs"
+    assert set(made) == {"README.md", *(f"{name}.md" for name in vocabulary())}
+
+
 def test_every_page_is_tested(maker: ModuleType) -> None:
-    assert set(maker.PAGES) == {"cli.md", "api.md", "errors.md", "recipes.md"}
+    assert {page for page in maker.PAGES if not page.startswith("words/")} == PAGES

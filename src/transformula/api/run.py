@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, InputError, did_you_mean, nearest
+from ..errors import ConfigError, InputError
+from ..field_names import unknown_key
 from .model import Model
 from .reading import check_model, import_packages, mentioned, model_folder, read_model, set_threads
 
@@ -271,9 +272,9 @@ def resolve(
     close: list[str] = []
     for key in given:
         if key not in settings and key not in keys and not mentioned(text, key):
-            near = nearest(key, [*settings, *keys])
+            said, near = unknown_key(key, given[key], [*settings, *keys], "file" if source else "")
             close += near
-            mistakes.append(f"{key}: unknown key;{did_you_mean(near) or ' see --help for the known ones'}")
+            mistakes.append(f"{key}: {said}")
     read: list[Any] = []
     for group in groups:
         try:

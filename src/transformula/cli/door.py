@@ -10,6 +10,7 @@ from importlib import import_module
 from types import ModuleType
 
 from ..errors import InputError, RunError, TransformulaError, UnknownName
+from ..field_names import written_as
 from .output import EXIT_CODES, OPTION, as_json, print_error
 from .streams import OutputLost, discard_output, open_streams
 
@@ -23,6 +24,7 @@ VERBS = {
     "reproduce": "train and score as a recipe says, and hold its claim against what is found",
     "explain": "what a formula says: what each line reads, skips, gain, warnings",
     "summary": "shapes, parameters, FLOPs and memory, line by line",
+    "words": "the words of the language: all by kind, or one with its options",
     "gallery": "wirings and whole models by name: list, search, show, draw, diff, the nearest to yours",
     "curves": "the loss curves of several runs in one picture",
     "cache": "what was prepared from data, and clearing it",
@@ -100,7 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def attempt(arguments: list[str]) -> int:
     """Run one command; print the error in which it ends, if it does."""
     try:
-        return dispatch(arguments)
+        with written_as("line"):
+            return dispatch(arguments)
     except TransformulaError as error:
         print_error(error, f"error: {error}", arguments)
         return error.exit_status

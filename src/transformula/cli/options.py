@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import InputError, did_you_mean, nearest
+from ..field_names import key as field_key
+from ..field_names import suggest
 from .output import EXIT_CODES, OPTION
 
 if TYPE_CHECKING:
@@ -107,17 +109,20 @@ class Parser(argparse.ArgumentParser):
                 continue
             key = name[2:].replace("-", "_")
             if not self.model_options or not key.isidentifier():
-                raise self.unknown(name)
+                raise self.unknown(name, value=value if equals else ahead[0] if ahead else None)
             if not equals and (not ahead or ahead[0].startswith("--")):
                 raise self.unknown(name)
             others[key] = value if equals else ahead.pop(0)
         return kept, others
 
-    def unknown(self, option: str, further: Iterable[str] = ()) -> InputError:
-        """The error for an option that nothing has."""
+    def unknown(self, option: str, further: Iterable[str] = (), value: str | None = None) -> InputError:
+        """The error for an option that nothing has; `value` is what was typed after it."""
         known = [o for o in self._option_string_actions if o.startswith("--")] + [f"--{f}" for f in further]
-        near = nearest(option, known)
-        return InputError(f"unknown option {option};{did_you_mean(near)} see: {self.prog} --help", near=near)
+        ours = field_key(option, [o[2:].replace("-", "_") for o in known])
+        near = nearest(option, known) if ours is None else [f"--{ours.name.replace('_', '-')}"]
+        value = None if value is None or value.startswith("--") else value
+        said = did_you_mean(near) if ours is None else suggest(ours, value, "line") + ";"
+        return InputError(f"unknown option {option};{said} see: {self.prog} --help", near=near)
 
 
 class Given:

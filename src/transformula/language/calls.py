@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .. import field_names
 from .graph import Call as WordCall
 from .graph import Value
-from .messages import FormulaError
+from .messages import FormulaError, unknown
 from .numbers import evaluate_text
 from .score_formula import ScoreFormula
 from .source import Place
 from .syntax import Call
+from .syntax import Option as Written
 from .vocabulary import Option, WordRecord
 
 EXPECTED = {
@@ -119,6 +121,21 @@ def check_option(word: str, option: Option, value: Any, place: Place) -> Any:
                 )
                 raise wrong("option-range", bounds)
     return value
+
+
+def unknown_option(word: WordRecord, name: str, option: Written) -> FormulaError:
+    """The error for an option that a word does not have. Where the field calls one of ours so, its remedy is the line
+    as it is written, with our name in it."""
+    known = [*word.options, *word.ports]
+    ours = field_names.option(word.name, option.name, known)
+    if ours is not None:
+        place = option.place
+        row, value = place.source.line(place.line), place.text.partition("=")[2].strip()
+        written = ours.write or f"{ours.name}={value}"
+        mended = f"{row[: place.column]}{written}{row[place.end_column :]}" if place.line == place.end_line else written
+        ours = field_names.Ours(ours.name, write=mended.strip())
+    see = f"\nsee: transformula words {word.name}"
+    return unknown("unknown-option", option.place, option.name, known, ours, word=name, see=see)
 
 
 def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place) -> Any:

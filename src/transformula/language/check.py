@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import field_names
 from ..errors import nearest
 from .causality import check_causal
 from .chance import line_with_chance
@@ -266,11 +267,18 @@ class Checker(Calls):
 
     def unused(self, name: str, source: Source) -> FormulaError:
         """A number that nothing reads: perhaps a key misspelt, or the p of a word of chance that no line calls."""
-        near = nearest(name, [key for key in (*FREE_NUMBERS, *MODEL_KEYS, "dropout") if key != name])
-        place = Place(source, 1, 0, 1, max(1, len(source.text)))
+        known = [key for key in (*FREE_NUMBERS, *MODEL_KEYS, "dropout") if key != name]
+        place, where = Place(source, 1, 0, 1, max(1, len(source.text))), "file" if source.file else ""
+        ours, setting = field_names.key(name, known), field_names.setting(name)
+        near, said = nearest(name, known), ""
+        if ours is not None:
+            near, said = [ours.name], field_names.suggest(ours, source.text, where)
+        elif setting is not None:
+            written = field_names.written(setting.name, setting.write or source.text, "line")
+            near, said = [setting.name], f" a model file holds no settings of a run: type {written}"
         line = line_with_chance(name, self.text, self.vocabulary, self.definitions)
         remedy = f"read it in the layer: {line}" if line else "use it in a formula"
-        return FormulaError("number-unused", place, name=name, near=near, remedy=remedy)
+        return FormulaError("number-unused", place, name=name, near=near, said=said, remedy=remedy)
 
     def ask(self, architecture: Architecture) -> None:
         """Note what the model's `policy` reads: the names in its brackets that every layer of a stack sets."""

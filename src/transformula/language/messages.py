@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError, did_you_mean, nearest
+from ..field_names import Ours
 from .source import Place
 
 
@@ -106,7 +107,9 @@ MESSAGES: dict[str, Message] = {
         "{word} of nothing: the list is empty", "set the name before this line", "x = x + mix(y[:]); y = mlp(x)"
     ),
     # words
-    "unknown-word": Message("no word is called {name!r};{near}", "known words: {known}", "x = x + attenion(norm(x))"),
+    "unknown-word": Message(
+        "no word is called {name!r};{near}", "known words: {known}{see}", "x = x + attenion(norm(x))"
+    ),
     "outside-word": Message(
         "the word {name!r} comes from {package}",
         "{remedy}",
@@ -116,7 +119,7 @@ MESSAGES: dict[str, Message] = {
         "{word} takes {expected}, and here it has {given}", "see: {equation}", "x = x + mlp(x, x, 8, 8)"
     ),
     "unknown-option": Message(
-        "{word} has no option {name!r};{near}", "its options: {known}", "x = x + attention(x, head=4)"
+        "{word} has no option {name!r};{near}", "its options: {known}{see}", "x = x + attention(x, head=4)"
     ),
     "option-twice": Message("{word} is given {name!r} twice", "give it once", "x = x + dropout(x, 0.1, p=0.2)"),
     "option-type": Message("{word}: {name} is {expected}, not {given}", "{help}", 'x = x + attention(x, heads="four")'),
@@ -165,7 +168,9 @@ MESSAGES: dict[str, Message] = {
         "before: |\n  x = embed(tokens)\n  m = embed.m(source)\nlayer: x = x + m",
     ),
     "kinds": Message(
-        "{left} and {right} cannot be combined by {operator}", "see Values in the language's page", "x = x + x ** x"
+        "{left} and {right} cannot be combined by {operator}",
+        "+ - * / take streams, coefficients, scores and numbers, an exponent is a number: docs/reference/language.md",
+        "x = x + x ** x",
     ),
     # labels, taps, definitions
     "label-twice": Message(
@@ -238,14 +243,25 @@ MESSAGES: dict[str, Message] = {
 class FormulaError(InputError):
     """A mistake in a text of the formula language.
 
-    code is its row in MESSAGES, place where it stands (None for a whole file), near the nearest known names.
+    code is its row in MESSAGES, place where it stands (None for a whole file), near the nearest known names. `said` are
+    these in words, where they are more than names; `write` is a text that works, in the place of the row's remedy.
     """
 
-    def __init__(self, code: str, place: Place | None = None, *, near: Sequence[str] = (), **values: object) -> None:
+    def __init__(
+        self,
+        code: str,
+        place: Place | None = None,
+        *,
+        near: Sequence[str] = (),
+        said: str = "",
+        write: str = "",
+        **values: object,
+    ) -> None:
         row = MESSAGES[code]
-        values.setdefault("near", did_you_mean(near))
+        values["near"] = said or did_you_mean(near)
+        values.setdefault("see", "")
         what = row.text.format(**values).replace(";  ", "; ").rstrip(";").strip()
-        remedy = row.remedy.format(**values)
+        remedy = f"{example(write)}{values['see']}" if write else row.remedy.format(**values)
         lines = [f"{place.where}: {what}" if place else what]
         if place:
             lines.append(place.underlined())
@@ -260,8 +276,17 @@ class FormulaError(InputError):
         return {**super().data, "code": self.code, "remedy": self.remedy, **(self.place.data if self.place else {})}
 
 
-def unknown(code: str, place: Place | None, name: str, known: Iterable[str], **values: object) -> FormulaError:
-    """The error for an unknown name, with the nearest known ones."""
+def example(text: str) -> str:
+    """'e.g. x = ...', or a whole file below it."""
+    return f"e.g. {text}" if "\n" not in text else "e.g.\n" + "\n".join(f"    {row}" for row in text.splitlines())
+
+
+def unknown(
+    code: str, place: Place | None, name: str, known: Iterable[str], ours: Ours | None = None, **values: Any
+) -> FormulaError:
+    """The error for an unknown name, with what the field's name is called here, else the nearest known ones."""
     known = sorted(set(known))
-    near = nearest(name, known)
+    if ours is not None:
+        values = {"said": did_you_mean([ours.shown]), "write": ours.write, **values}
+    near = [ours.name] if ours is not None else nearest(name, known)
     return FormulaError(code, place, near=near, name=name, known=", ".join(known) or "none", **values)

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from .. import field_names
 from ..structured import LOADER, MOST_YAML_BYTES, Malformed, half_character, load_text, yaml_events
 from .messages import FormulaError, unknown
 from .parser import MOST_CHARACTERS, MOST_LEVELS
@@ -118,18 +119,12 @@ class ModelText:
                         remedy="change it in the file",
                     )
                 stack = result.stacks[0]
+                if key == "layers":
+                    raise layers_wanted(None, value, "several formulas are given in a file", "write a model file")
                 if key == "layer":
                     stack = dataclasses.replace(stack, layers={"layer": source} if source else {}, order=None)
                 elif key == "causal":
                     stack = dataclasses.replace(stack, causal=checked_flag(str(value), key, None))
-                elif key == "layers":
-                    raise FormulaError(
-                        "key-value",
-                        None,
-                        name=key,
-                        detail="several formulas are given in a file",
-                        remedy="write a model file",
-                    )
                 else:
                     changed: dict[str, Any] = {key: source}
                     stack = dataclasses.replace(stack, **changed)
@@ -141,8 +136,26 @@ class ModelText:
                     )
             else:
                 known = [*result.numbers, *FREE_NUMBERS, *STACK_KEYS, "output", *HOOKS]
-                raise unknown("unknown-key", None, key, known)
+                raise unknown_key(None, key, known, value)
         return result
+
+
+def unknown_key(place: Place | None, key: str, known: Sequence[str], value: Any, where: str = "") -> FormulaError:
+    """The error for a key that no model has: with our name for it and the value that was given, where the field has a
+    name for one of ours."""
+    ours = field_names.key(key, known)
+    if ours is None:
+        return unknown("unknown-key", place, key, known)
+    said = field_names.suggest(ours, value, where)
+    return unknown("unknown-key", place, key, known, field_names.Ours(ours.name), said=said)
+
+
+def layers_wanted(place: Place | None, value: Any, detail: str, remedy: str) -> FormulaError:
+    """The error for `layers` with something else than formulas: a number is what `depth` takes."""
+    if str(value).strip().isdigit():
+        detail = f"is {value}; here it holds formulas by name"
+        remedy = f"how many layers there are is: {field_names.written('depth', value, 'file' if place else '')}"
+    return FormulaError("key-value", place, name="layers", detail=detail, remedy=remedy)
 
 
 def from_formula(text: str, name: str = "") -> ModelText:
@@ -286,7 +299,8 @@ class Reader:
                 raise self.no_number(key, value)
             else:
                 near_numbers = [] if isinstance(value, yaml.MappingNode) else list(FREE_NUMBERS)
-                raise unknown("unknown-key", self.place(key_node), key, [*MODEL_KEYS, *near_numbers])
+                known = [*MODEL_KEYS, *near_numbers]
+                raise unknown_key(self.place(key_node), key, known, getattr(value, "value", None), "file")
         if own and stacks:
             raise FormulaError(
                 "key-value",
@@ -345,6 +359,9 @@ class Reader:
             elif key == "layer":
                 here["layers"] = {"layer": self.text(value, key, prefix + key)}
             elif key == "layers":
+                if not isinstance(value, yaml.MappingNode):
+                    written = getattr(value, "value", "")
+                    raise layers_wanted(self.place(value), written, "is not a mapping", "write keys with a colon")
                 here["layers"] = {k: self.text(v, k, f"{prefix}layers, {k}") for k, _, v in self.mapping(value, key)}
             elif key == "order":
                 if isinstance(value, yaml.SequenceNode):

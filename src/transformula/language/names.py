@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .calls import describe
+from .. import field_names
+from .calls import describe, unknown_option
 from .definitions import Definition
 from .graph import Frame, Section, Stack, Value
 from .liveness import Flow
@@ -87,7 +88,8 @@ class Names:
                 return numbers[node.name]
             if node.name == "pi":
                 return math.pi
-            raise unknown("unknown-number", node.place, node.name, [*numbers, "pi"])
+            ours = field_names.read_name(node.name, [*numbers, "pi"])
+            raise unknown("unknown-number", node.place, node.name, [*numbers, "pi"], ours)
 
         return look
 
@@ -148,7 +150,9 @@ class Names:
             remedy = f"set it before this line; a number is added to the file, or given as --{name}"
             if name in self.assigned:
                 remedy = "it is set later: give it a first value in `before`, or read it only in layers where it is set"
-        raise unknown("unset", node.place, name, [k for k in known if k != name], title=title, remedy=remedy)
+        known = [k for k in known if k != name]
+        ours = field_names.read_name(name, known)
+        raise unknown("unset", node.place, name, known, ours, title=title, remedy=remedy)
 
     def sequence_of(self, name: str) -> str:
         if name in ("types", "targets", "document", "rank", "tokens"):
@@ -240,9 +244,9 @@ class Names:
                     known |= {line.name for line in scope.definition.lines}
                 known |= {d.name for d in self.definitions}
                 if name not in known:
-                    raise unknown(
-                        "unset", node.place, name, known, title=scope.section.title, remedy="set it before this line"
-                    )
+                    ours = field_names.read_name(name, known)
+                    remedy = "set it before this line"
+                    raise unknown("unset", node.place, name, known, ours, title=scope.section.title, remedy=remedy)
 
     def known_word(self, node: CallNode, visible: int) -> None:
         for definition in reversed(self.definitions[:visible]):
@@ -255,9 +259,7 @@ class Names:
         if record is not None:
             for option in node.options:
                 if option.name not in record.options and option.name not in record.ports and option.name != "share":
-                    raise unknown(
-                        "unknown-option", option.place, option.name, [*record.options, *record.ports], word=node.word
-                    )
+                    raise unknown_option(record, node.word, option)
                 if isinstance(option.value, Name):
                     self.used_definitions.add(option.value.name)
 
@@ -284,4 +286,6 @@ class Names:
                 remedy=f"name its package: --use {said.package or 'PACKAGE'} (in Python: use=[...])",
             )
         known = [*self.vocabulary, *(d.name for d in self.definitions[:visible]), *FUNCTIONS]
-        raise unknown("unknown-word", node.head, node.word, known)
+        ours = field_names.word(node.word)
+        see = f"\nsee: transformula words{f' {ours.name}' if ours and ours.name in self.vocabulary else ''}"
+        raise unknown("unknown-word", node.head, node.word, known, ours, see=see)

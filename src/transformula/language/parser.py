@@ -112,7 +112,11 @@ class Rebuilder:
 
     def refuse(self, node: ast.AST) -> FormulaError:
         what, remedy = REMEDIES.get(
-            type(node), (f"`{type(node).__name__}` of Python", "see the grammar in the language's page")
+            type(node),
+            (
+                f"`{type(node).__name__}` of Python",
+                "a formula has names, numbers, calls, + - * / // % **, `a if test else b`: docs/reference/language.md",
+            ),
         )
         return FormulaError("not-allowed", self.place(node), what=what, remedy=remedy)
 

@@ -91,6 +91,9 @@ class WordRecord:
     silent       what the word yields when branches are silent, for the gain: see analysis.py
     family       words of one family may share a label (two faces of one table)
     built        False: checked and explained, not yet built
+    example      a formula of a layer that calls the word, or the keys of a model file that differ from a plain one's:
+                 "before: x = ...". It works as it stands
+    doc          the docstring of the class: shapes, parameters and their initial values
     """
 
     name: str
@@ -126,6 +129,8 @@ class WordRecord:
     ordered: bool = False
     equation: str = ""
     source: str = ""
+    example: str = ""
+    doc: str = field(default="", compare=False)
 
     @property
     def sublayer(self) -> bool:
@@ -138,8 +143,9 @@ class WordRecord:
         return self.kind in ("chance", "function")
 
 
-def record_from(name: str, stated: Mapping[str, Any], module: str) -> WordRecord:
-    """Make a record from a decorator's keywords. Raises InputError that names the word and the key."""
+def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = "") -> WordRecord:
+    """Make a record from a decorator's keywords and the docstring below it. Raises InputError that names the word and
+    the key."""
     fields = dict(stated)
 
     def wrong(what: str) -> InputError:
@@ -168,7 +174,7 @@ def record_from(name: str, stated: Mapping[str, Any], module: str) -> WordRecord
         if key not in options:
             raise wrong(f"the number {key!r} is not among its options")
     try:
-        return WordRecord(name=name, module=module, forms=forms, options=options, **fields)
+        return WordRecord(name=name, module=module, forms=forms, options=options, doc=doc, **fields)
     except TypeError as error:
         raise wrong(str(error)) from None
 
@@ -185,7 +191,7 @@ def records_in(text: str, module: str) -> Iterator[WordRecord]:
                     stated = {k.arg: ast.literal_eval(k.value) for k in decorator.keywords if k.arg}
                 except (ValueError, IndexError):
                     raise InputError(f"{module}: @word(...) of {node.name} must be made of literals") from None
-                yield record_from(name, stated, module)
+                yield record_from(name, stated, module, ast.get_docstring(node) or "")
 
 
 class Vocabulary(Mapping[str, WordRecord]):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .calls import check_option, default_of, describe, expression, split_items
+from .calls import check_option, default_of, describe, expression, split_items, unknown_option
 from .definitions import Definition
 from .expressions import Expressions
 from .graph import Call, Section, Template, Value
-from .messages import FormulaError, unknown
+from .messages import FormulaError
 from .model_file import ModelText
 from .names import Scope
 from .score_formula import ScoreFormula, bind
@@ -103,9 +103,9 @@ class WordCalls(Expressions):
                 raise FormulaError("option-twice", node.place, word=name, name=option)
             options[option] = (value.number, value.place or node.place)
         ports = self.take_ports(record, name, options)
-        for option, (_, place) in options.items():
+        for option in options:
             if option not in record.options:
-                raise unknown("unknown-option", place, option, [*record.options, *record.ports], word=name)
+                raise unknown_option(record, name, next(o for o in node.options if o.name == option))
         streams = self.streams_of(record, name, node, names, given)
         if record.reach == "all" and scope.section.where != "output" and self.current.causal and record.kind != "input":
             raise FormulaError("reach-all", node.head, word=name)

@@ -105,6 +105,7 @@ from .word import At, GeneratorFor, fill_matrix, matrix, word
     saved="x + memory + q + k + v + 2 * heads * size + 2 * kv_heads * size + heads",
     taps={"q": "heads * size", "k": "kv_heads * size", "v": "kv_heads * size", "scores": ""},
     key_taps=("k", "v"),
+    example="x = x + attention(norm(x), kv_heads=2, rotary=10000, window=32)",
     equation="y = W_o softmax(scale q k^T) v, with q = W_q x, k = W_k x, v = W_v x, head by head",
     source="Vaswani et al. 2017; kv_heads: Ainslie et al., 2305.13245; qk_norm: 2302.05442; cap: Gemma 2, 2408.00118",
 )

@@ -18,6 +18,7 @@ from .word import GeneratorFor, Word, empty, fill, word
     options={"init": {"type": "number", "help": "what it starts at"}},
     parameters={"weight": "1"},
     silent="init",
+    example="x = x + scalar(0) * mlp(norm(x))",
     equation="y = a learned number",
     source="ReZero: Bachlechner et al., 2003.04887",
 )
@@ -51,6 +52,7 @@ class Scalar(Word):
     },
     parameters={"weight": "size"},
     silent="init",
+    example="x = x + vector(1e-4) * mlp(norm(x))",
     equation="y = stored * w, a learned number for each channel",
     source="LayerScale: Touvron et al., 2103.17239; stored: nGPT, 2410.01131",
 )

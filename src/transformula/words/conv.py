@@ -39,6 +39,7 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, spread, word
     flops="2 * length * size * (1 if depthwise else x) / stride",
     state="(length - 1) * x / positions if stride == 1 else 0",
     saved="x",
+    example="x = x + linear(gelu(conv(norm(x), 4, depthwise=True)), width)",
     equation="y_i = sum over k of W_k x_(i - k) + b, k from 0 to length - 1; centred where the stack sees all",
     source="LeCun et al. 1989; depthwise and causal: Wu et al., 1901.10430",
 )

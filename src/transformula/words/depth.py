@@ -39,6 +39,7 @@ from .word import GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, 
     # each entry is kept once, by the first that reads it as its newest
     saved="entry + (1 + 3 * hidden + entries if dynamic else 0)",
     silent="last",
+    example="h = x + mlp(norm(x)); x = mix(h[:])\nbefore: x = embed.words(tokens) + positions(tokens); h = x",
     equation="y = sum of w_n e_n, w one-hot on the last at first; dynamic: w + W_2 gelu(W_1 e_last / rms(e_last))",
     source="DenseFormer: 2402.02622; dynamic: MUDD, 2502.12170",
 )
@@ -49,8 +50,9 @@ class Mix(Word):
 
         w = weight + W_2 gelu(W_1 e / rms(e)), e the newest entry
 
-    W_1 (hidden, entry), from N(0, 1 / (3 entry)), W_2 (entries, hidden), 0; rms has no weight. The authors' code has
-    one W_1 for all the mixtures that are made at a place, of as many times `entries` rows: write that as `hidden=`.
+    W_1 is first.weight (hidden, entry), from N(0, 1 / (3 entry)), W_2 is second.weight (entries, hidden), 0; rms has no
+    weight. The authors' code has one W_1 for all the mixtures that are made at a place, of as many times `entries`
+    rows: write that as `hidden=`.
     """
 
     def __init__(self, entries: int, entry: int, hidden: int = 0, dynamic: bool = False, eps: float = 1e-6) -> None:
@@ -90,6 +92,7 @@ class Mix(Word):
     flops="2 * entries * entry",
     saved="entry + 4 * entries",
     silent="mean",
+    example="a = mlp(norm(x)); x = attend(x, a[:])",
     equation="y = sum of a_n e_n, a = softmax over n of query . rms(e_n)",
     source="Attention residuals: 2603.15031",
 )

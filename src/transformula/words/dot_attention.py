@@ -74,6 +74,7 @@ class WithFormulas(Word):
     state="k + v",
     saved="q + k + v + y + heads",
     taps={"scores": ""},
+    example="h = norm(x); x = x + dot_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width))",
     equation="y = softmax(scale q k^T) v, head by head",
     source="Vaswani et al. 2017",
 )

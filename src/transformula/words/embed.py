@@ -23,6 +23,7 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, matrix, word
     parameters={"weight": "rows * size"},
     saved="1",
     silent="unknown",
+    example="before: x = embed.words(tokens) + positions(tokens)",
     equation="y = E[token]",
 )
 class Embed(Word):
@@ -58,6 +59,7 @@ class Embed(Word):
     parameters={"weight": "rows * x", "bias": "rows if bias else 0"},
     flops="2 * x * rows",
     saved="x",
+    example="output: logits = unembed(x, bias=True)",
     equation="logits = E x + b",
     source="tied to the embedding: Press and Wolf, 1608.05859",
 )
@@ -103,6 +105,7 @@ class Unembed(Word):
     parameters={"weight": "rows * size"},
     checks={"first < rows": "the first row, {first}, lies past the table's {rows} rows"},
     silent="unknown",
+    example="before: x = embed.words(tokens) + positions(tokens, rows=512)",
     equation="y_i = P[first + i]",
     source="learned positions: Gehring et al., 1705.03122",
 )

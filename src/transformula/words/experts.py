@@ -80,6 +80,7 @@ from .word import GeneratorFor, Word, empty, fill, fill_matrix, fill_normal, mat
     },
     flops="2 * n * x + 2 * active * x + 2 * x * hidden * (active + shared) * (3 if gated else 2)",
     saved="x + n + active * 2 * x + (active + shared) * hidden * (4 if gated else 2)",
+    example="x = x + experts(norm(x), n=8, active=2, hidden=128)",
     equation="y = sum over the active experts e of w_e mlp_e(x) + sum over the shared ones s of mlp_s(x), w = softmax "
     "of (router x)_e over the active ones",
     source="Shazeer et al., 1701.06538; Switch, 2101.03961; Mixtral, 2401.04088; shared: DeepSeekMoE, 2401.06066",

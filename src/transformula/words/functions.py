@@ -9,7 +9,16 @@ from torch.nn import functional as F
 from .word import Word, word
 
 
-@word("relu", streams=("x",), kind="function", width="x", saved="y", silent="function", equation="y = max(x, 0)")
+@word(
+    "relu",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="y",
+    silent="function",
+    example="x = x + linear.down(relu(linear.up(norm(x), 4 * width)) ** 2, width)",
+    equation="y = max(x, 0)",
+)
 class Relu(Word):
     """y = max(x, 0)."""
 
@@ -26,6 +35,7 @@ class Relu(Word):
     width="x",
     saved="x",
     silent="function",
+    example="x = x + linear.down(gelu(linear.up(norm(x), 4 * width)), width)",
     equation="y = x Phi(x), Phi the normal distribution's",
 )
 class Gelu(Word):
@@ -37,7 +47,16 @@ class Gelu(Word):
         return F.gelu(x)
 
 
-@word("silu", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = x sigmoid(x)")
+@word(
+    "silu",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="x",
+    silent="function",
+    example="h = norm(x); x = x + linear.down(silu(linear.gate(h, 512)) * linear.up(h, 512), width)",
+    equation="y = x sigmoid(x)",
+)
 class Silu(Word):
     """y = x sigmoid(x)."""
 
@@ -47,7 +66,16 @@ class Silu(Word):
         return F.silu(x)
 
 
-@word("tanh", streams=("x",), kind="function", width="x", saved="y", silent="function", equation="y = tanh(x)")
+@word(
+    "tanh",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="y",
+    silent="function",
+    example="x = x + tanh(linear(norm(x), width))",
+    equation="y = tanh(x)",
+)
 class Tanh(Word):
     """y = tanh(x)."""
 
@@ -64,6 +92,7 @@ class Tanh(Word):
     width="x",
     saved="y",
     silent="function",
+    example="h = norm(x); x = x + linear.value(h, width) * sigmoid(linear.gate(h, width))",
     equation="y = 1 / (1 + exp(-x))",
 )
 class Sigmoid(Word):
@@ -76,7 +105,14 @@ class Sigmoid(Word):
 
 
 @word(
-    "softplus", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = log(1 + exp(x))"
+    "softplus",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="x",
+    silent="function",
+    example="x = x + softplus(linear(norm(x), width))",
+    equation="y = log(1 + exp(x))",
 )
 class Softplus(Word):
     """y = log(1 + exp(x))."""
@@ -94,6 +130,7 @@ class Softplus(Word):
     width="x",
     saved="y",
     silent="function",
+    example="x = x + linear.out(softmax(linear.keys(norm(x), 64)), width)",
     equation="y = exp(x_c) / sum over channels c' of exp(x_c')",
 )
 class Softmax(Word):
@@ -105,7 +142,16 @@ class Softmax(Word):
         return torch.softmax(x, -1)
 
 
-@word("exp", streams=("x",), kind="function", width="x", saved="y", silent="function", equation="y = exp(x)")
+@word(
+    "exp",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="y",
+    silent="function",
+    example="x = x * exp(vector(0)) + mlp(norm(x))",
+    equation="y = exp(x)",
+)
 class Exp(Word):
     """y = exp(x)."""
 
@@ -122,6 +168,7 @@ class Exp(Word):
     width="x",
     saved="x",
     silent="function",
+    example="x = x + log(1 + abs(mlp(norm(x))))",
     equation="y = log(x), the natural one",
 )
 class Log(Word):
@@ -140,6 +187,7 @@ class Log(Word):
     width="x",
     saved="y",
     silent="function",
+    example="x = x + sqrt(abs(mlp(norm(x))) + 1e-6)",
     equation="y = the square root of x",
 )
 class Sqrt(Word):
@@ -151,7 +199,16 @@ class Sqrt(Word):
         return torch.sqrt(x)
 
 
-@word("abs", streams=("x",), kind="function", width="x", saved="x", silent="function", equation="y = |x|")
+@word(
+    "abs",
+    streams=("x",),
+    kind="function",
+    width="x",
+    saved="x",
+    silent="function",
+    example="x = x + abs(mlp(norm(x)))",
+    equation="y = |x|",
+)
 class Abs(Word):
     """y = |x|."""
 

@@ -20,6 +20,7 @@ from .word import GeneratorFor, Word, empty, fill_normal, word
     },
     parameters={"weight": "rows * size"},
     silent="unknown",
+    example="x = x + attention(norm(x), learned(16))",
     equation="y = a learned sequence",
     source="class token: ViT, 2010.11929; latents: Perceiver, 2103.03206",
 )

@@ -20,6 +20,7 @@ from .word import GeneratorFor, Word, fill, fill_matrix, matrix, word
     parameters={"weight": "size * x", "bias": "size if bias else 0"},
     flops="2 * x * size",
     saved="x",
+    example="x = x + linear.down(gelu(linear.up(norm(x), 4 * width)), width)",
     equation="y = W x + b",
 )
 class Linear(Word):
@@ -49,6 +50,7 @@ class Linear(Word):
     parameters={"down.weight": "rank * x", "up.weight": "size * rank", "up.bias": "size if bias else 0"},
     flops="2 * rank * (x + size)",
     saved="x + rank",
+    example="x = x + lowrank(norm(x), 8)",
     equation="y = B A x + b",
     source="LAuReL, 2411.07501",
 )

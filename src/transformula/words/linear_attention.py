@@ -40,6 +40,7 @@ CHUNK = 64
     flops="8 * heads * size * x + 4 * heads * size * min(length, size + 64)",
     state="heads * size * (size + 1) / length",
     saved="x + 4 * heads * size",
+    example="x = x + linear_attention(norm(x)); x = x + mlp(norm(x))",
     equation="y_i = f(q_i) S_i / (f(q_i) z_i + eps), S_i = sum of f(k_j) v_j^T, z_i = sum of f(k_j) over j <= i, "
     "f(x) = elu(x) + 1",
     source="Katharopoulos et al., 2006.16236",

@@ -63,6 +63,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     },
     flops="2 * x * hidden * (3 if gated else 2)",
     saved="x + hidden * (4 if gated else 2)",
+    example='x = x + mlp(norm(x), hidden=512, gated=True, activation="silu")',
     equation="y = W_down f(W_up x + b) + b', gated: y = W_down (f(W_gate x) * W_up x)",
     source="Vaswani et al. 2017; gated: Shazeer, 2002.05202",
 )

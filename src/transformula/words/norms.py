@@ -54,6 +54,7 @@ class _Norm(Word):
     checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
     saved="x + 2 * x / size",
     silent="unit",
+    example="x = x + mlp(layernorm(x, eps=1e-6))",
     equation="y = w (x - mean(x)) / sqrt(variance(x) + eps) + b",
     source="Ba et al., 1607.06450",
 )
@@ -89,6 +90,7 @@ class LayerNorm(_Norm):
     checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
     saved="x + 2 * x / size",
     silent="unit",
+    example="x = norm(x + attention(x)); x = norm(x + mlp(x))",
     equation="y = w (x - mean(x)) / sqrt(variance(x) + eps) + b",
     source="Ba et al., 1607.06450",
 )
@@ -111,6 +113,7 @@ class Norm(LayerNorm):
     checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
     saved="x + 1 * x / size",
     silent="unit",
+    example="x = x + mlp(rmsnorm(x))",
     equation="y = w x / sqrt(mean(x**2) + eps) + b",
     source="Zhang and Sennrich, 1910.07467",
 )
@@ -139,6 +142,7 @@ class RMSNorm(_Norm):
     parameters={"weight": "1"},
     saved="x + 1",
     silent="unit",
+    example="x = x + mlp(scalenorm(x))",
     equation="y = g x / |x|",
     source="Nguyen and Salazar, 1910.05895",
 )
@@ -173,6 +177,7 @@ class ScaleNorm(Word):
     checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
     saved="x",
     silent="1 / sqrt(size)",
+    example="x = l2norm(x + mlp(x))",
     equation="y = x / |x|",
 )
 class L2Norm(Word):
@@ -199,6 +204,7 @@ class L2Norm(Word):
     parameters={"alpha": "1", "weight": "x if weight else 0", "bias": "x if bias else 0"},
     saved="2 * x",
     silent="unknown",
+    example="x = x + mlp(dyt(x))",
     equation="y = w tanh(a x) + b",
     source="Zhu et al., 2503.10622",
 )

@@ -26,6 +26,7 @@ from .word import GeneratorFor, Word, empty, fill, fill_normal, spread, word
     flops="2 * width * channels * size * size",
     saved="channels * size * size",
     silent="unknown",
+    example="causal: false\nbefore: p = patches(image, 4); x = p + positions(p, rows=64)",
     equation="y_i = W patch_i + b",
     source="ViT: Dosovitskiy et al., 2010.11929",
 )

@@ -29,6 +29,7 @@ from .word import At, GeneratorFor, Word, fill_matrix, matrix, word
     flops="2 * size * (x + memory) + 2 * size * span",
     state="size",
     saved="x + memory + 2 * size + span",
+    example="output: y = pointer(x, embed.words(source), source)",
     equation="y(t) = sum of a_j over the positions j with ids_j = t, a = softmax(q k^T / sqrt(size))",
     source="pointer-generator: See et al., 1704.04368; one product of query and key in place of its additive score",
 )

@@ -17,6 +17,7 @@ from .word import Word, word
     sequence="none",
     reach="all",
     padding=True,
+    example="causal: false\noutput: logits = linear(mean(x), 10)",
     equation="y = mean of x over the real positions",
 )
 class Mean(Word):
@@ -53,6 +54,7 @@ class Mean(Word):
         "n == 0 or at == ''": "it takes a position or at=, not both",
     },
     silent="same",
+    example='output: logits = linear(pick(x, at="end"), 10)',
     equation="y = x_n",
 )
 class Pick(Word):

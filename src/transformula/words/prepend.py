@@ -20,6 +20,7 @@ from .word import Word, word
     equal=True,
     reach="past",
     silent="unknown",
+    example="causal: false\nbefore: x = prepend(learned(1), patches(image, 4))",
     equation="y = the positions of a, then those of b",
     source="class token: ViT, 2010.11929; prompts: 2104.08691",
 )

@@ -147,6 +147,7 @@ def fill_orthogonal(weight: Tensor, generator: torch.Generator, gates: int) -> N
     flops="2 * size * (x + size)",
     state="size / length",
     saved="x + size",
+    example="x = x + rnn(norm(x))",
     equation="h_i = tanh(W x_i + U h_(i-1) + b)",
     source="Elman 1990",
 )
@@ -177,6 +178,7 @@ class RNN(_Recurrent):
     flops="6 * size * (x + size)",
     state="size / length",
     saved="x + 5 * size",
+    example="x = x + gru(norm(x))",
     equation="r, z = sigmoid(W x_i + U h_(i-1) + b), n = tanh(W' x_i + b' + r (U' h_(i-1))), "
     "h_i = (1 - z) n + z h_(i-1)",
     source="Cho et al., 1406.1078",
@@ -221,6 +223,7 @@ class GRU(_Recurrent):
     flops="8 * size * (x + size)",
     state="2 * size / length",
     saved="x + 6 * size",
+    example="x = x + lstm(norm(x))",
     equation="i, f, o = sigmoid(W x_i + U h_(i-1) + b), g = tanh(W' x_i + U' h_(i-1) + b'), c_i = f c_(i-1) + i g, "
     "h_i = o tanh(c_i)",
     source="Hochreiter and Schmidhuber 1997; the gate f: Gers et al. 2000",

@@ -65,6 +65,7 @@ class Past:
     state="q if by == 'key' else 0",
     saved="2 * q",
     silent="unknown",
+    example="q = linear.q(norm(x), width); x = x + attention(norm(x), scores=relative(q, learned(64)))",
     equation="s_ij = q_i . table[i - j], by key: s_ij = q_j . table[i - j]",
     source="Transformer-XL, 1901.02860; DeBERTa, 2006.03654",
 )
@@ -185,6 +186,7 @@ def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
     },
     parameters={"weight": "buckets * heads"},
     silent="unknown",
+    example="x = x + attention(norm(x), scores=relative_bias(x))",
     equation="s_ij = B[bucket(i - j), head]",
     source="T5: Raffel et al., 1910.10683",
 )

@@ -26,6 +26,8 @@ from .word import At, Word, split, word
     checks={"x % heads == 0": "the width {x} does not divide into {heads} heads"},
     saved="0",
     silent="same",
+    example="h = norm(x); q = rotary(linear.q(h, width)); "
+    "x = x + dot_attention(q, rotary(linear.k(h, width)), linear.v(h, width))",
     equation="pairs of channels of each head turned by the angle i / base**(2c / size)",
     source="Su et al., 2104.09864",
 )

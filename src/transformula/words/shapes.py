@@ -26,6 +26,7 @@ from .word import At, Word, split, word
         "i <= n": "there is no part {i} of {n}; parts are counted from 1",
     },
     silent="same",
+    example="h = linear(norm(x), 2 * width); x = x + part(h, 1, 2) * sigmoid(part(h, 2, 2))",
     equation="y = channels (i - 1) x / n to i x / n of x",
 )
 class Part(Word):
@@ -46,6 +47,7 @@ class Part(Word):
     options={"parts": {"type": "whole", "default": 1, "minimum": 1, "help": "join part by part, in so many"}},
     checks={"a % parts == 0 and b % parts == 0": "the widths {a} and {b} do not both divide into {parts} parts"},
     silent="unknown",
+    example="x = x + linear(join(x, norm(x)), width)",
     equation="y = [a_1, b_1, ..., a_n, b_n]",
 )
 class Join(Word):
@@ -72,6 +74,7 @@ class Join(Word):
         "each": {"type": "flag", "default": False, "help": "every channel n times in a row, not all n times over"},
     },
     silent="same",
+    example="x = x + repeat(linear(norm(x), width // 4), 4)",
     equation="y = [x, x, ...], each: y = [x_1, x_1, ..., x_2, x_2, ...]",
 )
 class Repeat(Word):
@@ -93,6 +96,7 @@ class Repeat(Word):
     equal=True,
     saved="2 * a",
     silent="dot",
+    example="y = mlp(norm(x)); x = x + sigmoid(dot(x, y)) * y",
     equation="y = sum over channels of a b",
 )
 class Dot(Word):
@@ -114,6 +118,7 @@ class Dot(Word):
     back="n",
     options={"n": {"type": "whole", "default": 1, "minimum": 1, "help": "by how many positions"}},
     state="n * x / length",
+    example="x = x + mlp(norm(shift(x)))",
     equation="y_i = x_(i - n), 0 before the start",
     source="token shift of RWKV, 2305.13048",
 )

@@ -33,6 +33,7 @@ from .word import At, Word, word
         "at == 0 or first == 0": "it takes a number for every position (at=) or for the first one (first=), not both",
     },
     silent="sqrt(0.5)",
+    example="before: x = sqrt(width) * embed.words(tokens) + sinusoids(tokens)",
     equation="y_i[2c] = sin(n / base**(2c / size)), y_i[2c + 1] = cos(n / base**(2c / size)), n = first + i",
     source="Vaswani et al. 2017",
 )

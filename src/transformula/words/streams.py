@@ -42,6 +42,9 @@ OFF = -8.0
     width="n * x",
     options={"n": {"type": "whole", "minimum": 1, "help": "how many streams"}},
     silent="copies",
+    example="X = write(X, mlp(norm(read(X))))\n"
+    "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
+    "after: x = norm(collapse(X))",
     equation="X = [x, ..., x]",
     source="Hyper-Connections, 2409.19606",
 )
@@ -69,6 +72,9 @@ class Expand(Word):
         )
     },
     silent="one of copies * n",
+    example="X = write(X, mlp(norm(read(X))))\n"
+    "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
+    "after: x = norm(collapse(X))",
     equation="x = sum of the streams",
     source="Hyper-Connections, 2409.19606",
 )
@@ -173,6 +179,9 @@ def precise(x: Tensor) -> Tensor:
     flops=("2 * X * (n if kind == 'frac' else 1) + 2 * X * (0 if not dynamic else 1 if kind == 'hc' else n)"),
     saved="X + ((3 * n * n + n if kind == 'frac' else 4 * n if kind == 'hc' else 1 + 3 * n) if dynamic else 0)",
     silent="one of copies * (1 if kind == 'hc' or kind == 'frac' else 1 / (1 + exp(-1)) + (n - 1) / (1 + exp(1)))",
+    example="X = write(X, mlp(norm(read(X))))\n"
+    "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
+    "after: x = norm(collapse(X))",
     equation="y = a(X) X; hc: a_s = w_s + g tanh(U X_s / rms(X_s)); mhc: a = sigmoid(w + g U X / rms(X))",
     source="Hyper-Connections, 2409.19606; mHC, 2512.24880; Frac-Connections, 2503.14125",
 )
@@ -278,6 +287,9 @@ class Read(_Connection):
         "if dynamic else 0)"
     ),
     silent="added",
+    example="X = write(X, mlp(norm(read(X))))\n"
+    "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
+    "after: x = norm(collapse(X))",
     equation="X = A(X) X + b(X) y; mhc: A doubly stochastic, b = 2 sigmoid(...)",
     source="Hyper-Connections, 2409.19606; mHC, 2512.24880; mHC-lite, 2601.05732; Frac-Connections, 2503.14125",
 )

@@ -2,7 +2,8 @@
 
     @word("linear", streams=("x",), numbers=("size",), kind="channels", width="size",
           options={"size": {"type": "whole", "minimum": 1, "shapes": True}},
-          parameters={"weight": "size * x"}, flops="2 * x * size", equation="y = W x")
+          parameters={"weight": "size * x"}, flops="2 * x * size", equation="y = W x",
+          example="x = x + linear(norm(x), width)")
     class Linear(Word):
         def __init__(self, x: int, size: int) -> None: ...
         def initial_values(self, generator_for) -> None: ...
@@ -15,6 +16,9 @@ and `entry`, their width; the file's numbers; `length`, the sequence's (`positio
 called length); `span`, the mean number of keys that a query sees. They know `+ - * / // % **`, `min max abs sqrt log
 exp`, `a if test else b`, comparisons, `and or not`; flags are truth values, choices are compared with `==`. A state of
 constant size, which does not grow with the past, is written as so much `/ length`. `flops` counts matrix products only.
+
+`transformula words NAME` is made of the record and the docstring: every option has a `help`, and `example` is a layer's
+formula that works (or the keys of a model file: "before: x = embed.words(tokens)").
 
 `silent` is what the word yields when branches are silent: how large its result is, as a root mean square.
     ""            sublayers (kinds positions and channels): zero. Other words: "unknown"
@@ -59,6 +63,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import math
 from collections.abc import Callable
 from functools import cached_property
@@ -87,7 +92,7 @@ def word(name: str, **stated: Any) -> Callable[[C], C]:
 
     def announce(thing: C) -> C:
         module = thing.__module__
-        record = record_from(name, stated, module)
+        record = record_from(name, stated, module, inspect.cleandoc(thing.__doc__ or ""))
         thing.record = record  # type: ignore[attr-defined]
         if isinstance(thing, type):
             other = CLASSES.get(name)
