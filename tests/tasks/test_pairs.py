@@ -1,6 +1,7 @@
 """Tasks from a source to a target: what a batch holds, that padding changes nothing, what is measured and refused."""
 
 import gzip
+import re
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,12 +14,14 @@ from torch.nn import functional as F
 
 from transformula.api.reading import check_model
 from transformula.data.pair_rows import read_pairs
+from transformula.data.pair_sets import digits
 from transformula.data.pair_settings import PairSettings
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.generation.settings import SearchSettings
 from transformula.model import build
 from transformula.tasks.base import tasks
 from transformula.tasks.label_smoothing import IGNORED
+from transformula.tasks.pair_limits import channels_of
 from transformula.tasks.pairs import Pairs
 from transformula.tasks.writing import Writing
 
@@ -356,6 +359,46 @@ def test_a_context_that_is_too_short(folder: Path) -> None:
     with pytest.raises(ConfigError, match="context: the model says 10, and the longest row has"):
         made(folder, numbers={"context": 10})
     assert made(folder, numbers={"context": 500}).numbers["context"] == 500
+
+
+@pytest.mark.parametrize(
+    ("inputs", "long", "remedy"),
+    [
+        (("source", "tokens"), "source", "cut the sources with --max-source 40"),
+        (("source", "tokens"), "target", "take such rows out of the rows that are only measured: their targets are"),
+        (("tokens",), "source", "cut the sources with --max-source 3"),
+        (("tokens",), "target", "take such rows out of the rows that are only measured"),
+    ],
+)
+def test_the_remedy_for_a_long_row_that_is_only_measured_helps(
+    folder: Path, inputs: tuple[str, ...], long: str, remedy: str
+) -> None:
+    rows = {"source": "x", "target": "y", long: "z" * 60}
+    (folder / "short.tsv").write_text("source\ttarget\n" + "".join(f"{n}\t{n}{n}\n" for n in range(30)))
+    (folder / "long.tsv").write_text(f"source\ttarget\n{rows['source']}\t{rows['target']}\n")
+    named = {"data": str(folder / "short.tsv"), "validation": str(folder / "long.tsv"), "tokenizer": "bytes"}
+    with pytest.raises(
+        ConfigError, match=r"the longest row has 6\d tokens \(.*long.tsv:2; .*say --context 6\d, or"
+    ) as error:
+        made(folder, inputs=inputs, numbers={"context": 40}, **named)
+    assert remedy in str(error.value)
+    most = re.search(r"--max-source (\d+)", str(error.value))
+    if most:
+        assert made(folder, inputs=inputs, numbers={"context": 40}, max_source=int(most[1]), **named)
+
+
+def test_pictures_get_the_channels_that_the_model_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The captioner of the gallery reads 3 channels, digits have 1."""
+    monkeypatch.setattr(digits, "ROWS", 200)
+    given = {"data": "digits", "validation": None, "written": 2, "tokenizer": "characters"}
+    architecture = check_model("captioner", {"depth": 1, "width": 16, "heads": 2})
+    assert channels_of(architecture) == {"channels": 3}
+    task = made(folder, "captioning", inputs=("image", "tokens"), numbers={"channels": 3}, **given)
+    image = task.batch(0).inputs["image"]
+    assert image.shape[1:] == (3, 16, 48) and torch.equal(image[:, 0], image[:, 2])
+    assert "channels" not in task.numbers and task.limited.picture == (3, 16, 48)
+    with pytest.raises(ConfigError, match="have 1 channels, and the model's text reads 4: write channels=1"):
+        made(folder, "captioning", inputs=("image", "tokens"), numbers={"channels": 4}, **given)
 
 
 class Traced(PairSettings):

@@ -168,6 +168,7 @@ def _run(
     from ..model.hook import check_hooks
     from ..runs.folder import RunFolder
     from ..tasks.base import tasks
+    from ..tasks.pair_limits import channels_of
     from ..training import train as run_training
     from ..training.machine import pick_device
     from ..training.optimiser import optimisers
@@ -195,7 +196,7 @@ def _run(
     training = training.model_copy(update={"batch": training.batch or made.sequences})
     task = made.make(
         data,
-        {**stated, **carried_by(checked)},
+        {**stated, **carried_by(checked), **channels_of(checked)},
         inputs=checked.inputs,
         batch=training.batch,
         accumulate=training.accumulate,

@@ -13,7 +13,7 @@ from .held_out import split_records
 from .pair_settings import PairSettings, Rows
 from .pairs import find_overlap, without_overlap
 from .record import Record
-from .records import columns_of, read_records
+from .records import Columns, columns_of, read_records
 from .working import working
 
 APART = "\x1f"
@@ -73,7 +73,8 @@ def read_pairs(settings: PairSettings, usual: str, images: bool = False) -> Pair
 
 def read_rows(given: Rows, settings: PairSettings, images: bool, key: str, notes: list[str]) -> list[Record]:
     """The rows of one source with the fields `source`, `target` and perhaps `references`; `key` names it in errors."""
-    fields: dict[str, str | int] = columns(given, settings)
+    fields, assumed = columns(given, settings)
+    notes += [f"{key}: {assumed}"] if assumed else []
     join: dict[str, str] = {}
     if settings.join is not None:
         join = {"source": settings.join, "target": settings.join}
@@ -91,13 +92,15 @@ def read_rows(given: Rows, settings: PairSettings, images: bool, key: str, notes
     return rows
 
 
-def columns(given: Rows, settings: PairSettings) -> dict[str, str | int]:
-    """Which columns are the source and the target: those that are named, `source` and `target`, or the only two."""
+def columns(given: Rows, settings: PairSettings) -> tuple[dict[str, str | int], str]:
+    """Which columns are the source and the target: those that are named, `source` and `target`, or the only two; and
+    what a person is told of what was assumed."""
     if settings.source is not None and settings.target is not None:
-        return {"source": settings.source, "target": settings.target}
+        return {"source": settings.source, "target": settings.target}, ""
     assert given is not None
-    names = columns_of(given)
-    found = {}
+    table = columns_of(given)
+    names = table.names
+    found: dict[str, str | int] = {}
     for key, place, said in (("source", 0, settings.source), ("target", 1, settings.target)):
         if said is not None:
             found[key] = said
@@ -112,7 +115,23 @@ def columns(given: Rows, settings: PairSettings) -> dict[str, str | int]:
                 f"{key}: the rows of {given} have the columns {', '.join(names)}: say which is the {key}, as in"
                 f" --{key} {names[min(place, len(names) - 1)]}{';' + near if near else ''}"
             )
-    return dict(found)
+    return found, _assumed(table, found)
+
+
+def _assumed(table: Columns, found: Mapping[str, str | int]) -> str:
+    """What is told of the first row of a table."""
+    if table.header is None:
+        return ""
+    source, target = found["source"], found["target"]
+    if table.header:
+        return (
+            f"the first row names the columns: source {source!r}, target {target!r}; if it is a row like the others,"
+            " say --source 1 --target 2"
+        )
+    return (
+        f"no header: columns {source} and {target}; if the first row names the columns, say these names with --source"
+        " and --target"
+    )
 
 
 def texts_of(records: Sequence[Record], side: str) -> list[str]:

@@ -74,6 +74,20 @@ def pixels(image: Any, channels: int | None = None) -> Tensor:
     return torch.from_numpy(array[None] if wanted == 1 else np.ascontiguousarray(array.transpose(2, 0, 1)))
 
 
+def with_channels(image: Tensor, channels: int | None) -> Tensor:
+    """(channels, height, width) with 1 or 3 channels: shades of grey three times, or colors as shades of grey.
+
+    channels  None: as it is
+    """
+    if channels in (None, len(image)) or {len(image), channels} != {1, 3}:
+        return image
+    if len(image) == 1:
+        return image.repeat(3, 1, 1)
+    red, green, blue = image.to(torch.int32)  # ITU-R 601, rounded as Pillow does it
+    grey: Tensor = (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16
+    return grey.to(torch.uint8)[None]
+
+
 def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tensor | Lazy:
     """The picture that a column holds: a file's name, bytes, {"bytes": ...} as in hub data sets, or an image."""
     if isinstance(value, Mapping):

@@ -23,6 +23,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
+from .column_names import names_columns
 from .format import extension, whole_characters
 from .hub import read_hub
 from .lines import lines_of, shown
@@ -149,25 +150,41 @@ def beside(source: Source) -> dict[str, str]:
     return {name.strip(): f"{start}{name.strip()}{end}" for name in middle.split(",")}
 
 
-def columns_of(source: Source | Sequence[Source]) -> list[str]:
-    """The names of a source's columns, as its first row has them. Raises DataError where it has no rows."""
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a source.
+
+    names   by which they are asked for: numbers, from 1, of a table whose first row does not name them
+    header  whether the first row names them; None where no row does, as each says its names or files are columns
+    """
+
+    names: list[str]
+    header: bool | None = None
+
+
+def columns_of(source: Source | Sequence[Source]) -> Columns:
+    """The columns of a source, by its first row; see `names_columns`. Raises DataError where it has no rows."""
     first: Source = source if isinstance(source, (str, Path, Mapping)) else next(iter(source))
-    part = _part(first, None, (), Options(), True)
+    part = _part(first, None, (), Options(), False)
     for _, row in part.raw():
-        return list(row)
+        if not part.table:
+            return Columns(list(row))
+        fields = list(map(str, row.values()))
+        return Columns(fields, True) if names_columns(fields) else Columns(list(row), False)
     raise DataError("holds no rows", path=part.name)
 
 
 @dataclass(frozen=True)
 class _Part:
     """One source: its name, its rows with their places, as they are and as the fields that are asked for; and what is
-    told of a built-in set (see `PairSet`, `Pairs`)."""
+    told of a built-in set (see `PairSet`, `Pairs`). A table's first row may name its columns."""
 
     name: str
     raw: Callable[[], Iterator[tuple[str, Mapping[str, Any]]]]
     rows: Callable[[], Iterator[tuple[str, dict[str, Value | Lazy]]]]
     grouped: bool = False
     left_out: dict[str, int] = field(default_factory=dict)
+    table: bool = False
 
 
 def _part(
@@ -223,7 +240,8 @@ def _part(
         for line, row in known.read(path, options):
             yield f"{path}:{line}", row
 
-    return _Part(str(path), rows, lambda: _chosen(rows(), columns, images, options, path.parent))
+    table = "header" in known.takes
+    return _Part(str(path), rows, lambda: _chosen(rows(), columns, images, options, path.parent), table=table)
 
 
 def _built_in(name: str, columns: dict[str, str | int] | None, images: tuple[str, ...], options: Options) -> _Part:

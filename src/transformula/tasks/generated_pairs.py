@@ -28,6 +28,7 @@ from ..settings import Settings
 from ..tokenizers.base import Tokenizer
 from .base import Progress, Scores
 from .pair_batches import Side
+from .pair_limits import Longest
 from .pairs import GREEDY, Pairs
 from .scores.baselines import constant, copy
 from .scores.measured import Measured, References
@@ -86,7 +87,6 @@ class GeneratedPairs(Pairs):
     chosen: Any
     measures = ("loss", "perplexity", "exact_match", "beyond")
     higher = frozenset(("exact_match", "beyond"))
-    shorter = f"say a smaller --longest (rows that are {FURTHER} longer than those learned from are measured, too)"
 
     @classmethod
     @abstractmethod
@@ -146,6 +146,9 @@ class GeneratedPairs(Pairs):
     @property
     def sides(self) -> list[Side]:
         return [*super().sides, self.tested]
+
+    def _shorter(self, longest: Longest, context: int) -> str:
+        return f"say a smaller --longest (rows that are {FURTHER} longer than those learned from are measured, too)"
 
     def _learned(self, records: Sequence[Record]) -> Side:
         return Side.of(records, self.writing)

@@ -146,9 +146,11 @@ class LanguageModelling(Task):
         inputs = architecture.inputs
         others = [name for name in inputs if name != "tokens"]
         if others or not inputs:
+            fitting = {"image": "captioning", "source": "translation or --task summarisation"}
+            tasks = [f"train it with --task {fitting[name]}, or " for name in others if name in fitting][:1]
             raise InputError(
                 f"language modelling gives a model `tokens` alone; this one reads {', '.join(inputs) or 'nothing'}: "
-                f"leave {', '.join(others) or 'it'} out of its `before`, or use it through Python"
+                f"{''.join(tasks)}leave {', '.join(others) or 'it'} out of its `before`, or use it through Python"
             )
         if not architecture.main.causal:
             raise InputError(

@@ -21,7 +21,7 @@ from ..data.record import Record
 from ..errors import ConfigError
 from .base import Batch
 from .label_smoothing import IGNORED
-from .writing import Writing, as_numbers, end_of
+from .writing import Writing, end_of
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Side:
         tokens = [np.concatenate([[self.writing.end], one[:-1]]) for one in targets]
         asked = padded(targets, IGNORED)
         if self.sources is None:
-            images = torch.stack([as_numbers(self.records[row]["source"]) for row in rows])
+            images = torch.stack(self.writing.pictures([self.records[row]["source"] for row in rows]))
             return Batch({"image": images, "tokens": padded(tokens)}, asked, real_lengths({"tokens": tokens}))
         sources = [self.sources[row] for row in rows]
         given = {"source": padded(sources), "tokens": padded(tokens)}

@@ -34,6 +34,7 @@ from .evaluation import Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
 from .nats import target_scores
 from .pair_batches import Side
+from .pair_limits import Longest, check_context, picture_shape
 from .pair_preview import PairsPreview
 from .pair_report import PairEvaluation, PairReport, rows_to_score, scored
 from .scores.measured import Measured, References
@@ -51,7 +52,6 @@ class Pairs(Task):
 
     usual     the built-in rows that are taken where none are named
     pictures  the source is a picture
-    shorter   how rows are made shorter, for an error
 
     rows      what was read
     writing   how the model is asked
@@ -65,7 +65,6 @@ class Pairs(Task):
     measures: ClassVar[tuple[str, ...]] = ("loss", "perplexity")
     usual: ClassVar[str]
     pictures: ClassVar[bool] = False
-    shorter: ClassVar[str] = "limit the rows with --max-source and --max-target"
 
     def __init__(
         self,
@@ -105,7 +104,8 @@ class Pairs(Task):
         made = {"vocab": max(target.vocab, int(numbers.get("vocab") or 0))}
         if source is not None and source is not target:
             made["source_vocab"] = max(source.vocab, int(numbers.get("source_vocab") or 0))
-        writing = Writing(cls.name, target, source, reads, spelling=cls.spelling(settings))
+        picture = picture_shape(rows.training, numbers.get("channels"))
+        writing = Writing(cls.name, target, source, reads, picture=picture, spelling=cls.spelling(settings))
         task = cls(rows, writing, settings, made, about, accumulate, seed)
         task._limit(numbers.get("context"))
         return task
@@ -135,13 +135,16 @@ class Pairs(Task):
 
     def _limit(self, context: Any) -> None:
         """The number `context` where the model states none: the longest row of all."""
-        longest = max(side.longest for side in self.sides)
-        if context is not None and longest > int(context):
-            raise ConfigError(
-                f"context: the model says {context}, and the longest row has {longest} tokens; write a larger context,"
-                f" or {self.shorter}"
-            )
-        self.numbers["context"] = longest if context is None else int(context)
+        longest = Longest.of(self.sides)
+        if context is not None:
+            check_context(self.sides, longest, int(context), self._shorter(longest, int(context)))
+        self.numbers["context"] = longest.length if context is None else int(context)
+
+    def _shorter(self, longest: Longest, context: int) -> str:
+        """How the longest row is made to fit, for an error."""
+        if longest.side is not self.training:
+            return longest.shorter_held(context)
+        return "limit the rows with --max-source and --max-target"
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -238,11 +241,7 @@ class Pairs(Task):
         """How the model is asked, with the lengths that were trained on."""
         one = self.writing
         longest = int(self.training.targets.lengths.max())
-        return replace(one, most=self.chosen.max_source, longest=longest, picture=self._picture())
-
-    def _picture(self) -> tuple[int, ...] | None:
-        first = self.training.records[0]["source"]
-        return tuple(first.shape) if isinstance(first, Tensor) else None
+        return replace(one, most=self.chosen.max_source, longest=longest)
 
     # What people read.
 

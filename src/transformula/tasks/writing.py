@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.lines import shown
+from ..data.pictures import with_channels
 from ..data.record import Value
 from ..data.spelling import PLAIN, Spelling
 from ..errors import CheckpointError, InputError
@@ -95,7 +96,10 @@ class Writing:
         return [np.append(one[:room], end) for one in found]
 
     def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
-        """Numbers from -1 to 1. Raises InputError for a picture of another size than those of training."""
+        """Numbers from -1 to 1, with as many channels as in training. Raises InputError for a picture of another size
+        than those of training."""
+        if self.picture is not None:
+            sources = [with_channels(one, self.picture[0]) if isinstance(one, Tensor) else one for one in sources]
         for place, picture in enumerate(sources, 1):
             shape = tuple(picture.shape) if isinstance(picture, Tensor) else None
             if shape is not None and self.picture is not None and shape != self.picture:
