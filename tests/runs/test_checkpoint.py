@@ -74,7 +74,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     save_checkpoint(tmp_path, made(1))
     for place in ("save_tensors", "_stamp"):
         with monkeypatch.context() as patched:
-            patched.setattr(checkpoints, place, lambda *a: (_ for _ in ()).throw(OSError(28, "No space left")))
+            patched.setattr(checkpoints, place, lambda *a, **k: (_ for _ in ()).throw(OSError(28, "No space left")))
             with pytest.raises(OSError):
                 save_checkpoint(tmp_path, made(2))
         assert [p.name for p in tmp_path.iterdir()] == ["step-00000001"]

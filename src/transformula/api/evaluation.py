@@ -23,6 +23,7 @@ def evaluate(
     device: str = "cpu",
     threads: int | None = None,
     use: Sequence[str] = (),
+    verify: bool = True,
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Report:
@@ -38,6 +39,7 @@ def evaluate(
               run was trained on. For a model's folder, which knows no training data, it is needed; of a text, a part is
               held back and scored
     models    others that write together with it
+    verify    compare the weights with the hash in their file; see `Model.from_folder`
     progress  called with (done, in all)
     settings  of language models, fields of DataSettings, instead of the run's; of models that write targets, fields of
               SearchSettings, and `source`, `target`, `references`, `join`, `overlap` of `data`
@@ -53,8 +55,8 @@ def evaluate(
     folder, config = model_folder(run), Path(run) / "config.yaml"
     recorded = read_config(config) if config.is_file() else {}
     kind = tasks.get(task_of(run) or TASK)
-    model = Model.from_folder(folder, device=device, use=use)
-    modules = model.together(models, device=device, use=use) if models else [model.module]
+    model = Model.from_folder(folder, device=device, use=use, verify=verify)
+    modules = model.together(models, device=device, use=use, verify=verify) if models else [model.module]
     stated = model.architecture.numbers
     numbers = {key: int(stated[key]) for key in ("vocab", "context") if key in stated}
     numbers |= carried_by(model.architecture)

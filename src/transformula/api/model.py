@@ -89,14 +89,22 @@ class Model:
         return cls._of(check_model(read_file(path), changes, use), seed=seed)
 
     @classmethod
-    def from_folder(cls, path: str | Path, *, device: str = "cpu", use: Sequence[str] = ()) -> Model:
-        """A trained model: a run's folder (its best model) or a model's. Nothing in it is executed."""
+    def from_folder(
+        cls, path: str | Path, *, device: str = "cpu", use: Sequence[str] = (), verify: bool = True
+    ) -> Model:
+        """A trained model: a run's folder (its best model) or a model's. Nothing in it is executed.
+
+        verify  compare the weights with the hash in their file (about a second for 300 million parameters), and refuse
+                those that are not finite
+
+        Raises CheckpointError, FormulaError.
+        """
         folder = model_folder(path)
         from ..interop.folder import load_model
         from ..training.machine import pick_device
 
         import_packages(use)
-        module, architecture = load_model(folder, device=pick_device(device))
+        module, architecture = load_model(folder, pick_device(device), verify)
         return cls._in(folder, architecture, module)
 
     @classmethod
@@ -205,7 +213,7 @@ class Model:
         return write(must_write(self.writing), self.together(models), source, **given)
 
     def together(
-        self, others: Sequence[str | Path | Model], *, device: str = "cpu", use: Sequence[str] = ()
+        self, others: Sequence[str | Path | Model], *, device: str = "cpu", use: Sequence[str] = (), verify: bool = True
     ) -> list[nn.Module]:
         """The modules that write together: this model's, and others', which are models or their folders.
 
@@ -214,7 +222,9 @@ class Model:
         first, modules = must_write(self.writing), [self.module]
         for other in others:
             named = str(other) if isinstance(other, (str, Path)) else f"model {len(modules) + 1}"
-            loaded = other if isinstance(other, Model) else Model.from_folder(other, device=device, use=use)
+            loaded = other
+            if not isinstance(loaded, Model):
+                loaded = Model.from_folder(loaded, device=device, use=use, verify=verify)
             check_alike(first, must_write(loaded.writing), named)
             modules.append(loaded.module)
         return modules

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import InputError
 from .explain import USE
-from .options import Given, Parser
+from .options import NO_VERIFY, Given, Parser
 from .output import as_json
 from .writing import WITH
 
@@ -40,6 +40,7 @@ def make_parser(arguments: Sequence[str]) -> Parser:
     parser.add_argument("--device", metavar="TEXT", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
     parser.add_settings("scoring", settings, without=("data", "validation", "tokenizer", "n_best"))
     return parser
 
@@ -65,6 +66,7 @@ def run(given: Given) -> int:
             device=given["device"],
             threads=given["threads"],
             use=given["use"],
+            verify=given["verify"],
             progress=progress,
             **chosen,
         )

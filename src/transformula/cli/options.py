@@ -43,6 +43,9 @@ MODEL_OPTIONS = {
 """Keys of a model file that every model may be given. A number of the model's own (`--rank 8`) is an option too."""
 
 
+NO_VERIFY = "use the weights without comparing them with the hash in their file, finite or not"
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, whose mistakes are ours: no abbreviations, the nearest option named, exit status 2."""
 

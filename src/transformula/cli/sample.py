@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from .explain import USE
-from .options import Given, Parser
+from .options import NO_VERIFY, Given, Parser
 from .output import as_json
 
 WHAT = """\
@@ -29,6 +29,7 @@ def make_parser(_: Sequence[str]) -> Parser:
     parser.add_argument("--device", metavar="TEXT", default="cpu", help="cpu, cuda, cuda:1, ... (default: cpu)")
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
     parser.add_settings("sampling", SamplingSettings)
     return parser
 
@@ -43,7 +44,7 @@ def run(given: Given) -> int:
     from ..api.reading import set_threads
 
     set_threads(given["threads"])
-    model = Model.from_folder(given["run"], device=given["device"], use=given["use"])
+    model = Model.from_folder(given["run"], device=given["device"], use=given["use"], verify=given["verify"])
     prompts = given["prompts"] or [""]
     stream = len(prompts) == 1 and not given["json"]
     before = prompts[0]

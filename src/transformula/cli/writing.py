@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from .explain import USE
-from .options import Given, Parser
+from .options import NO_VERIFY, Given, Parser
 from .output import as_json
 from .streams import as_utf8
 
@@ -41,6 +41,7 @@ def writing_parser(verb: str, what: str, examples: Sequence[str], thing: str) ->
     parser.add_argument("--device", metavar="TEXT", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
     parser.add_settings("search", SearchSettings)
     return parser
 
@@ -58,10 +59,11 @@ def write(given: Given, thing: str) -> int:
     from ..data.working import counting
 
     set_threads(given["threads"])
-    model = Model.from_folder(given["run"], device=given["device"], use=given["use"])
+    opening = {"device": given["device"], "use": given["use"], "verify": given["verify"]}
+    model = Model.from_folder(given["run"], **opening)
     verb = given.parser.verb
     refuse_other_models(verb, given["run"], model)
-    modules = model.together(given["others"], device=given["device"], use=given["use"])
+    modules = model.together(given["others"], **opening)
     pieces, count = arriving(given, thing)
     show = count is not None and (given["output"] is not None or not sys.stdout.isatty())
     sink = Sink(given["output"], shown=not given["json"])

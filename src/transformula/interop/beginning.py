@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import CheckpointError, did_you_mean, nearest
-from .weights import model_tensors
+from .weights import check_types, model_tensors
 
 SECTIONS = ("before", "layers", "after")
 """With what names of tensors begin that belong to a stack without a name."""
@@ -59,6 +59,7 @@ def begin(
     found = {part: difference(own, tensors, names, given.get(part, [])) for part, names in mine.items()}
     taken = tuple(part for part, why in found.items() if why is None)
     anew = {part: why for part, why in found.items() if why is not None}
+    check_types(own, tensors, path)
     if not taken:
         raise CheckpointError(
             f"{path}: no part of the model agrees with these weights by names and shapes: {reasons(anew)}."

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..atomic_io import follow_umask, sync, whole_folder
 from ..errors import CheckpointError
-from .weights import load_tensors, model_tensors, put_tensors, save_tensors
+from .weights import check_finite, load_tensors, model_tensors, put_tensors, save_tensors
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -53,7 +53,7 @@ def save_model(folder: Path | str, model: nn.Module, extras: Callable[[Path], An
         )
     with whole_folder(folder) as new:
         (new / TEXT).write_text(text_of(model), encoding="utf-8")
-        save_tensors(new / WEIGHTS, model_tensors(model))
+        save_tensors(new / WEIGHTS, in_float32(model_tensors(model)))
         if extras is not None:
             extras(new)
         if _same_apart_from_weights(folder, new):
@@ -76,8 +76,25 @@ def _same_apart_from_weights(old: Path, new: Path) -> bool:
     return all((new / n).read_bytes() == (old / n).read_bytes() for n in names if str(n) != WEIGHTS)
 
 
-def load_model(folder: Path | str, device: torch.device | str = "cpu") -> tuple[nn.Module, Architecture]:
+def in_float32(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors as a model's folder holds them: numbers of fewer bits in float32, without loss.
+
+    Raises CheckpointError for float64, which would lose bits.
+    """
+    for name, tensor in tensors.items():
+        if tensor.dtype == torch.float64:
+            raise CheckpointError(
+                f"{name} is float64, and a model's folder holds float32: round the model first, by `module.float()`"
+            )
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+
+
+def load_model(
+    folder: Path | str, device: torch.device | str = "cpu", verify: bool = True
+) -> tuple[nn.Module, Architecture]:
     """The model of a folder, with its weights, in float32 and evaluating; and the architecture that its text says.
+
+    verify  compare the weights with the hash in their file, and refuse those that are not finite
 
     Raises CheckpointError that names the file and what to do, FormulaError where the text is not a formula.
     """
@@ -93,7 +110,7 @@ def load_model(folder: Path | str, device: torch.device | str = "cpu") -> tuple[
                 " Copy the folder again from where it was made"
             )
     architecture = read_architecture(folder / TEXT)
-    tensors = load_tensors(folder / WEIGHTS)
+    tensors = load_tensors(folder / WEIGHTS, verify)
     from ..model import build
 
     model = build(architecture, device="meta")
@@ -103,6 +120,8 @@ def load_model(folder: Path | str, device: torch.device | str = "cpu") -> tuple[
     else:
         model = model.to_empty(device="cpu")  # no time is lost on initial values
     put_tensors(model, tensors, folder / WEIGHTS)
+    if verify:
+        check_finite(model.named_parameters(), folder / WEIGHTS)
     return model.to(device).eval(), architecture
 
 

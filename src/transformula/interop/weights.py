@@ -1,39 +1,87 @@
-"""Named tensors in a safetensors file: written, read with errors that name the file, and put into a model."""
+"""Named tensors in a safetensors file that knows its own hash: written, read, checked, and put into a model.
+
+The hash stands in the file's own header, so that the file is exchanged by one rename and checks itself. It covers the
+names, types, shapes and bytes of all tensors: without it most flips of a bit are read as other weights. A file of other
+programs has none and is read all the same.
+
+SHA-256 was the fastest of the standard library on a Xeon with SHA instructions: 1.2 GiB/s a core, blake2b 0.85, sha512
+0.68, blake2s 0.5; tensors beyond a MiB are hashed in as many threads as there are cores.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ..errors import CheckpointError, nearest
 
+HASH = "transformula.sha256"
+OURS = "transformula"
+"""Keys of the header. Each betrays a file of ours if the other is damaged."""
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str] | None = None) -> None:
-    """Write named tensors. `about` is kept in the header, e.g. {"format": "pt"}."""
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], hashed: bool = True) -> None:
+    """Write named tensors, with their hash in the header."""
     kept = {name: t.detach().to("cpu").contiguous() for name, t in tensors.items()}
-    save_file(kept, path, metadata={"format": "pt", **(about or {})})
+    about = {OURS: "tensors", HASH: hash_of(kept)} if hashed else {}
+    save_file(kept, path, metadata={"format": "pt", **about})
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read named tensors, on the CPU. Raises CheckpointError where it is missing, cut off or of another format."""
+def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
+    """Read named tensors, on the CPU.
+
+    verify  compare them with the hash that a file of ours holds
+
+    Raises CheckpointError where the file is missing, cut off, of another format, or not as it was written.
+    """
+    if path.exists() and not path.is_file():
+        raise CheckpointError(f"{path}: is no plain file; expected weights in safetensors")
     try:
-        return load_file(path)
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no mapping
     except FileNotFoundError:
         raise CheckpointError(
             f"{path}: the file is missing; the folder is not whole: copy it again, or use another checkpoint"
         ) from None
-    except (SafetensorError, json.JSONDecodeError, ValueError) as error:
+    except (SafetensorError, json.JSONDecodeError, ValueError, RuntimeError) as error:
         raise CheckpointError(
             f"{path}: damaged or cut off ({str(error).strip()}); copy it again, or use another checkpoint"
         ) from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if verify and (HASH in about or OURS in about) and about.get(HASH) != hash_of(tensors):
+        raise CheckpointError(
+            f"{path}: damaged: its content is not what was written, by its own hash; copy it again, or use another"
+            " checkpoint"
+        )
+    return tensors
+
+
+def hash_of(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and bytes of tensors on the CPU, whatever their order."""
+    each = sorted(tensors.items())
+    many = sum(tensor.nbytes for tensor in tensors.values()) > 2**20
+    with ThreadPoolExecutor(os.cpu_count() if many else 1) as threads:  # hashlib lets go of the interpreter's lock
+        digests = list((threads.map if many else map)(_digest, (tensor for _, tensor in each)))
+    stated = [
+        [name, str(tensor.dtype), list(tensor.shape), digest]
+        for (name, tensor), digest in zip(each, digests, strict=True)
+    ]
+    return hashlib.sha256(json.dumps(stated).encode()).hexdigest()
+
+
+def _digest(tensor: Tensor) -> str:
+    return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -56,7 +104,7 @@ def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], path: Path | st
 def fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path | str) -> None:
     """Fill named tensors with those of the same names that were read from `path`.
 
-    Raises CheckpointError where names or shapes differ, with the nearest names; then nothing is changed.
+    Raises CheckpointError where names, shapes or types differ, with the nearest names; then nothing is changed.
     """
     missing = [name for name in own if name not in tensors]
     unexpected = [name for name in tensors if name not in own]
@@ -83,5 +131,29 @@ def fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path | 
                 f"{path}: {name} has the shape {tuple(tensors[name].shape)}, the model's text says"
                 f" {tuple(tensor.shape)}; expected the weights that were saved with this text"
             )
+    check_types(own, tensors, path)
     for name, tensor in own.items():
         tensor.copy_(tensors[name])
+
+
+def check_types(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path | str) -> None:
+    """Raise CheckpointError where a tensor that was read from `path` has another type than the model's."""
+    for name, tensor in own.items():
+        if name in tensors and tensors[name].dtype != tensor.dtype:
+            stored, expected = (str(one.dtype).removeprefix("torch.") for one in (tensors[name], tensor))
+            raise CheckpointError(
+                f"{path}: {name} is {stored}, the model's is {expected}, and nothing is rounded or turned unasked;"
+                f" write the file with tensors in {expected}"
+            )
+
+
+def check_finite(tensors: Iterable[tuple[str, Tensor]], path: Path | str) -> None:
+    """Raise CheckpointError, with the name of the first tensor, where a number that was read is NaN or infinite."""
+    for name, tensor in tensors:
+        # A sum is as fast as memory; one that is not finite may still be of large, but finite numbers.
+        if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
+            count = int((~tensor.isfinite()).sum())
+            raise CheckpointError(
+                f"{path}: {count:,} of the {tensor.numel():,} numbers of {name} are not finite (NaN or infinite), so"
+                " whatever the model gives would be, too; use another checkpoint, or train with a lower learning rate"
+            )

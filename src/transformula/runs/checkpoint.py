@@ -61,7 +61,7 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
     target = folder_of(checkpoints, checkpoint.step)
     with whole_folder(target) as folder:
         for name in (*TENSORS, *(name for name in OPTIONAL if getattr(checkpoint, name))):
-            save_tensors(folder / f"{name}.safetensors", getattr(checkpoint, name))
+            save_tensors(folder / f"{name}.safetensors", getattr(checkpoint, name), hashed=False)
         state = {"step": checkpoint.step, **checkpoint.state}
         (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
         files = {path.name: _stamp(path) for path in sorted(folder.iterdir())}
