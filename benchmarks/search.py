@@ -40,9 +40,10 @@ from torch import Tensor
 
 from transformula import gallery, words
 from transformula.generation import SearchSettings, search
-from transformula.generation.beam import Sentence, continuations, evaluating, gathered, given_at_start
+from transformula.generation.beam import Sentence, continuations, gathered, given_at_start
 from transformula.language.check import check
 from transformula.model import Transformer, build
+from transformula.model.evaluating import evaluating
 
 BEGIN, END, LONGEST = 1, 2, 40
 BEAMS = {"greedy": 1, "beam 5": 5}
@@ -173,8 +174,7 @@ def main() -> int:
         return [of_one[0].tokens for of_one in found]
 
     def peer(settings: SearchSettings) -> Texts:
-        with evaluating([model]):
-            return without_cache(model, sources, settings)
+        return without_cache(evaluating(model), sources, settings)
 
     decoders = {"ours": ours, "without a cache": peer, **with_ctranslate2(model, sources, given.threads)}
     measured: dict[str, dict[str, dict[str, float]]] = {}

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..model.evaluating import evaluating
 from .candidates import best_continuations, log_probabilities, repeated, to_host
 from .decoding import USUAL_LENGTH, Decoder
-from .evaluating import evaluating
 from .settings import SearchSettings
 
 MOST_ROWS = 1024
@@ -132,7 +132,8 @@ def search(
     if not together:
         raise InputError("a search needs a model")
     sentences = gathered(together, prompts, settings, ends, inputs or {}, prefixes, usual)
-    with evaluating(*together), torch.inference_mode():
+    together = [evaluating(model) for model in together]
+    with torch.inference_mode():
         for batch in batches(sentences, settings):
             run(together, batch, settings, ends)
     return [sentence.best(settings.n_best) for sentence in sentences]

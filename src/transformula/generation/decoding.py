@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .evaluating import evaluating
+from ..model.evaluating import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
 
@@ -82,8 +82,8 @@ def generate(
     if model.context_limit is not None and window is None:
         most = room(longest, settings.max_tokens, model.context_limit)
 
-    with evaluating(model), torch.inference_mode():
-        run(model, rows, settings, most, window, finished, on_token)
+    with torch.inference_mode():
+        run(evaluating(model), rows, settings, most, window, finished, on_token)
     return [row.made for row in rows]
 
 

@@ -16,6 +16,7 @@ from ..words.word import At, Word
 from .by_length import by_length
 from .carry import Carried, put, tensors_of
 from .decoding import Decoding
+from .evaluating import evaluating
 from .formula import Formula
 from .hook import Policy, asked
 from .modules import spots, text_of
@@ -233,32 +234,28 @@ class Transformer(Formula):
         now: dict[Any, Any] = {("now", name): value for name, value in entering_values.items()}
         now |= {(kind, name): value for kind in ("input", "result") for name, value in entering_values.items()}
         now |= {("past", stack.name, name, 0): value for name, value in entering_values.items()}
-        training = self.training
-        self.eval()
-        try:
-            for index, section in enumerate(self.architecture.sections()):
-                if section not in stack.layers:
-                    continue
-                layer = self.get_submodule(".".join(layer_path(self.architecture, section)))
-                keys = [k for k, _ in given_to(self.architecture, section, False)]
-                for key in keys:  # another stack's history: what it left, at every layer
-                    if key[0] == "past" and key[1] != stack.name and key[1] in entering_values:
-                        now[key] = entering_values[key[1]]
-                missing = [named(k) for k in keys if k not in now and k[0] != "real"]
-                if missing:
-                    raise InputError(f"{section.title} reads {', '.join(missing)}, which was not given")
-                names = leaving(section)
-                if names:
-                    given = [now.get(k) for k in keys]
-                    code = self._recipe.functions[index]
-                    made = layer(*given) if type(layer).forward is code else code(layer, *given)
-                    values = dict(zip(names, made if len(names) > 1 else (made,), strict=True))
-                    now.update({("now", name): value for name, value in values.items()})
-                    if each is not None:
-                        each(section, {n: v for n, v in values.items() if n in section.leaves})
-                now |= {("past", stack.name, k[1], section.number): v for k, v in now.items() if k[0] == "now"}
-        finally:
-            self.train(training)
+        model = evaluating(self)
+        for index, section in enumerate(self.architecture.sections()):
+            if section not in stack.layers:
+                continue
+            layer = model.get_submodule(".".join(layer_path(self.architecture, section)))
+            keys = [k for k, _ in given_to(self.architecture, section, False)]
+            for key in keys:  # another stack's history: what it left, at every layer
+                if key[0] == "past" and key[1] != stack.name and key[1] in entering_values:
+                    now[key] = entering_values[key[1]]
+            missing = [named(k) for k in keys if k not in now and k[0] != "real"]
+            if missing:
+                raise InputError(f"{section.title} reads {', '.join(missing)}, which was not given")
+            names = leaving(section)
+            if names:
+                given = [now.get(k) for k in keys]
+                code = self._recipe.functions[index]
+                made = layer(*given) if type(layer).forward is code else code(layer, *given)
+                values = dict(zip(names, made if len(names) > 1 else (made,), strict=True))
+                now.update({("now", name): value for name, value in values.items()})
+                if each is not None:
+                    each(section, {n: v for n, v in values.items() if n in section.leaves})
+            now |= {("past", stack.name, k[1], section.number): v for k, v in now.items() if k[0] == "now"}
         # what nothing reads on leaving was not computed in the last layers
         wanted = {**stack.after.reads, **self.architecture.output.reads}
         return {n: now["now", n] for n, v in wanted.items() if v.op == "name" and ("now", n) in now}

@@ -21,6 +21,7 @@ from ..data.streams import Streams
 from ..data.windows import Windows
 from ..errors import ConfigError, InputError
 from ..language.graph import Architecture
+from ..model.evaluating import evaluating
 from ..structured import load_json
 from .base import Batch, Progress, Scores, Task, task
 from .carried_rows import CarriedRows
@@ -211,23 +212,18 @@ class LanguageModelling(Task):
         ids, tokenizer = self.data.validation.ids, self.data.tokenizer
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
         total = len(ids) - 1
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
+        model = evaluating(model)
         nats, done = 0.0, 0
         run: Callable[[Tensor], Tensor] = model
         carry_on = self._segment_of(model)
         if carry_on is not None:
             run = Onward(carry_on)
-        try:
-            with torch.no_grad():
-                for group in self._groups(len(ids)):
-                    nats += _nats(run, ids, group, device)
-                    done += sum(span.length - span.first for span in group)
-                    if progress is not None:
-                        progress(done, total)
-        finally:
-            for module, mode in modes:
-                module.training = mode
+        with torch.no_grad():
+            for group in self._groups(len(ids)):
+                nats += _nats(run, ids, group, device)
+                done += sum(span.length - span.first for span in group)
+                if progress is not None:
+                    progress(done, total)
         # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
         size = self.data.validation.text_bytes - len(tokenizer.pieces[int(ids[0])])
         loss = nats / total

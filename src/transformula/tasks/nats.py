@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..generation.evaluating import evaluating
+from ..model.evaluating import evaluating
 from .base import Batch, Scores
 from .label_smoothing import IGNORED
 from .writing import device_of
@@ -26,7 +26,8 @@ def target_scores(model: nn.Module, batches: Iterable[Batch], heard: Callable[[i
     """
     device = device_of(model)
     nats, tokens, rows = 0.0, 0, 0
-    with evaluating(model), torch.no_grad():
+    model = evaluating(model)
+    with torch.no_grad():
         for batch in batches:
             asked = batch.targets.to(device)
             logits = model(**batch.to(device).given).flatten(0, 1).float()

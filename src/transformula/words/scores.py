@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from ..errors import InputError
 from . import cpu
-from .tables import cached_table, triangle
+from .tables import cached_table, keep, triangle
 from .word import At
 
 
@@ -225,9 +225,7 @@ def fixed(score: Formula | None, mask: Formula | None, grid: Grid, dtype: torch.
                 found.some = None
         tensors = [t for t in (found.bias, found.mask, found.some) if t is not None]
         if all(type(t) is Tensor for t in tensors):
-            if len(_FIXED) >= _MOST:
-                _FIXED.pop(next(iter(_FIXED)))
-            _FIXED[whole] = found
+            keep(_FIXED, _MOST, whole, found)
     return Seen(*(_cut(t, grid) for t in (found.bias, found.mask, found.some)))
 
 

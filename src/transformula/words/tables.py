@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +13,9 @@ from .cpu import tracing
 
 _KEPT: dict[tuple[Hashable, ...], tuple[Tensor, ...]] = {}
 _MOST = 64
+_LOCK = Lock()
+K = TypeVar("K")
+V = TypeVar("V")
 FURTHEST = 2**15
 """Positions that tables are kept for where a chunk of a long text needs a few rows."""
 
@@ -38,12 +42,18 @@ def cached_table(
         with torch.inference_mode(False), torch.no_grad():
             found = _made(make, given, room, dtype, device)
         if all(type(t) is Tensor for t in found):
-            if len(_KEPT) >= _MOST:
-                _KEPT.pop(next(iter(_KEPT)))
-            _KEPT[key] = found
+            keep(_KEPT, _MOST, key, found)
     if room == length:
         return found
     return tuple(t[:length, :length] if t.dtype == torch.bool else t[:length] for t in found)
+
+
+def keep(kept: dict[K, V], most: int, key: K, made: V) -> None:
+    """Keep what was made, and let the oldest go where there would be more than `most`. Threads do so one by one."""
+    with _LOCK:
+        while len(kept) >= most:
+            kept.pop(next(iter(kept)))
+        kept[key] = made
 
 
 def table_rows(
