@@ -22,6 +22,7 @@ from transformula.cli import door
 from transformula.language import word_reference
 from transformula.language.messages import MESSAGES
 from transformula.language.vocabulary import KINDS, WordRecord
+from transformula.recipes import recipe_names, recipe_path
 from transformula.words import vocabulary
 
 HERE = Path(__file__).parent / "reference"
@@ -99,13 +100,15 @@ def cell(text: str, code: bool = False) -> str:
 RECIPES = """\
 # Recipes
 
-Each is one file in [recipes](../../recipes) that holds a run's configuration and the score that it claims. One command
-trains it, scores what was kept, and says whether the claim holds; a run that was interrupted goes on by the same
-command:
+Each is one file in [recipes](../../src/transformula/recipes) that holds a run's configuration and the score that it
+claims. They are installed with the program: `transformula reproduce` lists them. One command trains a recipe, scores
+what was kept, and says whether the claim holds; a run that was interrupted goes on by the same command:
 
 ```sh
-transformula reproduce recipes/multi30k-en-de.yaml --root data
+transformula reproduce multi30k-en-de --root data
 ```
+
+A recipe of your own is named by its file: `transformula reproduce my.yaml`.
 
 `--root` is the folder in which the data named by a recipe lie; those without files need none. A recipe with a
 `data_hash` refuses other data before it trains. `--seed 2` makes it again from other weights, in a folder of its own.
@@ -119,16 +122,15 @@ baselines.
 
 def recipes() -> str:
     """The page of recipes."""
-    folder = Path(__file__).parents[1] / "recipes"
     rows = [RECIPES, "| recipe | what | score | claimed | found | minutes |", "| --- | --- | --- | --- | --- | --- |"]
-    for path in sorted(folder.rglob("*.yaml"), key=lambda path: (len(path.parts), path)):
-        recipe, config = read_recipe(path)
-        name = path.relative_to(folder).as_posix()
+    for name in recipe_names():
+        recipe, config = read_recipe(recipe_path(name))
         about = recipe.about + ("; begins with " + str(config["init_from"]) if "init_from" in config else "")
         claimed = f"at least {recipe.at_least:g}" if recipe.at_least is not None else f"at most {recipe.at_most:g}"
         found = ", ".join(f"{number:g}" for number in recipe.found) or "-"
         minutes = "-" if recipe.minutes is None else f"{recipe.minutes:g}"
-        cells = [f"[{name}](../../recipes/{name})", cell(about), recipe.score, claimed, found, minutes]
+        link = f"[{name}](../../src/transformula/recipes/{name}.yaml)"
+        cells = [link, cell(about), recipe.score, claimed, found, minutes]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n"
 

@@ -1,15 +1,14 @@
 """The recipes of rules: each is a run's configuration that is accepted as it stands; one of them is trained."""
 
-from pathlib import Path
-
 import pytest
 
+from transformula import recipes
 from transformula.api.reading import check_model
 from transformula.api.recipe import read_recipe
 from transformula.api.run import resolve, train
 from transformula.tasks.base import tasks
 
-FOLDER = Path(__file__).parents[2] / "recipes" / "algorithmic"
+FOLDER = recipes.FOLDER / "algorithmic"
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)

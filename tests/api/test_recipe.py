@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from transformula import recipes
 from transformula.api.reading import check_model
 from transformula.api.recipe import files_of, hash_of, is_file, placed, read_recipe, reproduce
 from transformula.api.run import resolve
 from transformula.errors import ConfigError, DataError
 from transformula.tasks.base import tasks
 
-FOLDER = Path(__file__).parents[2] / "recipes"
+FOLDER = recipes.FOLDER
 LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 
 

@@ -25,7 +25,7 @@ EASY = {
     "summarise": [["summariser", "hund"]],
     "caption": [["captioner", "pictures/1.png"]],
     "evaluate": [["text"], ["translator", "--beam", "1"]],
-    "reproduce": [["recipe.yaml", "--quiet"]],
+    "reproduce": [[], ["recipe.yaml", "--quiet"]],
     "explain": [["pre-norm"]],
     "summary": [["pre-norm"]],
     "gallery": [["list"], ["search", "sandwich"], ["show", "pre-norm"], ["draw", "pre-norm"],
@@ -92,7 +92,7 @@ def test_a_result_is_one_object(verb: str, work: Path, capsys: pytest.CaptureFix
     for typed in EASY[verb]:
         status, data, _ = printed(capsys, [verb, *typed, "--json"])
         assert status == 0 and "error" not in data, data
-        rows = [row for row in documented() if {verb, f"{verb} {typed[0]}"} & row[0]]
+        rows = [row for row in documented() if {verb, " ".join([verb, *typed[:1]])} & row[0]]
         assert any(keys == set(data) or (more and keys <= set(data)) for _, keys, more in rows), (typed, set(data))
 
 

@@ -9,14 +9,44 @@ import pytest
 import yaml
 
 from transformula.cli import main, reproduce
+from transformula.recipes import recipe_names, recipe_path
 
-ROOT = Path(__file__).parents[2]
 LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 
 
+def test_the_recipes_here_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == recipe_names() and len(rows) > 10
+    assert main(["reproduce", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["recipes"]
+    assert [recipe["name"] for recipe in found] == recipe_names() and all("about" in recipe for recipe in found)
+    assert main(["reproduce", "--seed", "2"]) == 2
+    assert "--seed: which recipe?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_a_recipe_is_found_by_its_name_from_anywhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert recipe_path(name) == recipe_path(f"{name}.yaml") == recipe_path(f"recipes/{name}.yaml")
+    assert recipe_path(name).is_file()
+    Path(f"{name}.yaml").parent.mkdir(exist_ok=True)
+    Path(f"{name}.yaml").touch()
+    assert recipe_path(f"{name}.yaml") == Path(f"{name}.yaml"), "a file of yours goes before"
+
+
+def test_no_such_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "built-in/digit"]) == 2
+    assert "unknown recipe 'built-in/digit'; did you mean built-in/digits" in capsys.readouterr().err
+    assert main(["reproduce", "missing.yaml"]) == 2
+    assert "missing.yaml" in capsys.readouterr().err
+
+
 def test_the_examples_are_there() -> None:
-    named = [part for example in reproduce.EXAMPLES for part in example.split() if part.endswith(".yaml")]
-    assert len(named) == len(reproduce.EXAMPLES) and all((ROOT / name).is_file() for name in named)
+    named = [example.split()[2:3] for example in reproduce.EXAMPLES]
+    assert [recipe_path(name) for names in named for name in names]
 
 
 def test_a_claim_is_held_against_what_is_found(

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, model_validator
 
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
+from ..recipes import recipe_path
 from ..settings import Settings
 from .run import read_config, train
 
@@ -120,19 +121,19 @@ def reproduce(
 ) -> Reproduced:
     """Train and score as a recipe says. A run that was begun in `out` goes on; one that has ended is scored.
 
-        reproduce("recipes/multi30k-de-en.yaml", root="../shared/data")
+        reproduce("multi30k-de-en", root="../shared/data")
 
-    recipe   a file
+    recipe   a file, or the name of a recipe that comes with the program (`transformula reproduce` lists them)
     root     the folder in which its data lie: what the recipe names is seen from there
     out      the run's folder: by default runs/ and the recipe's name, with the seed where it is not 1
     changes  of the run's configuration, such as `seed` or `minutes`
 
     A recipe that begins with another one's weights makes that one first, in a folder beside `out`.
 
-    Raises ConfigError for what is no recipe, DataError for other data than the recipe's.
+    Raises ConfigError for what is no recipe, UnknownName for a name that none has, DataError for other data than the
+    recipe's.
     """
-    path = Path(recipe)
-    return _reproduce(path, None if out is None else Path(out), (), changes, root=root, quiet=quiet)
+    return _reproduce(recipe_path(recipe), None if out is None else Path(out), (), changes, root=root, quiet=quiet)
 
 
 def _reproduce(

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..errors import InputError
 from .options import Given, Parser
 from .output import as_json
 
 WHAT = """\
-Train and score as a recipe says: a run's configuration with the score that it should reach (recipes/). A run that was
-begun goes on. The exit status is 1 where the score is not reached."""
+Train and score as a recipe says: a run's configuration with the score that it should reach. Without RECIPE, list those
+that come with the program. A run that was begun goes on. The exit status is 1 where the score is not reached."""
 
 EXAMPLES = [
-    "transformula reproduce recipes/built-in/cldr-dates.yaml",
-    "transformula reproduce recipes/multi30k-de-en.yaml --root ../shared/data --seed 2",
+    "transformula reproduce",
+    "transformula reproduce built-in/cldr-dates",
+    "transformula reproduce multi30k-de-en --root ../shared/data --seed 2",
 ]
 
 
 def make_parser(_: Sequence[str]) -> Parser:
     """Its options."""
-    parser = Parser("reproduce", WHAT, EXAMPLES, "RECIPE")
-    parser.add_argument("recipe", metavar="RECIPE", help="a recipe's file")
+    parser = Parser("reproduce", WHAT, EXAMPLES, "[RECIPE]")
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a recipe's name or file")
     parser.add_argument("--root", metavar="FOLDER", help="where its data lie: the files it names are seen from there")
     parser.add_argument("--out", metavar="FOLDER", help="the run's folder (default: runs/ and the recipe's name)")
     parser.add_argument("--seed", metavar="N", type=int, help="another seed than the recipe's")
@@ -31,10 +33,32 @@ def make_parser(_: Sequence[str]) -> Parser:
 
 
 def run(given: Given) -> int:
-    """Make one recipe again."""
+    """Make one recipe again, or list them."""
+    if given["recipe"] is None:
+        return listed(given)
     from ..api.recipe import reproduce
 
     changes = {key: given[key] for key in ("seed", "device", "threads") if given[key] is not None}
     found = reproduce(given["recipe"], root=given["root"], out=given["out"], quiet=given["quiet"], **changes)
     print(as_json(found.data) if given["json"] else found)
     return 0 if found.holds else 1
+
+
+def listed(given: Given) -> int:
+    """What recipes there are, what they claim and how long they take."""
+    from ..api.recipe import read_recipe
+    from ..recipes import recipe_names, recipe_path
+
+    typed = [key for key in ("root", "out", "seed", "device", "threads") if given[key] is not None]
+    typed += ["quiet"] if given["quiet"] else []
+    if typed:
+        raise InputError(f"--{typed[0]}: which recipe? transformula reproduce lists them")
+    recipes = {name: read_recipe(recipe_path(name))[0] for name in recipe_names()}
+    if given["json"]:
+        print(as_json({"recipes": [{"name": name, **recipe.plain()} for name, recipe in recipes.items()]}))
+        return 0
+    width = max(map(len, recipes))
+    for name, recipe in recipes.items():
+        minutes = "" if recipe.minutes is None else f"; {recipe.minutes:g} minutes"
+        print(f"{name:<{width}}  {recipe.about}: {recipe.claim}{minutes}")
+    return 0
