@@ -1,5 +1,6 @@
 """The store of tokens and the cache it lies in."""
 
+import json
 import multiprocessing
 
 import numpy as np
@@ -58,13 +59,36 @@ def test_a_damaged_store_is_made_again(cache):
     tokens.token_store(["some text"], BYTES)
     (entry,) = cached()
     file = entry.path / tokens.FILE
-    for content in (file.read_bytes()[:-2], b""):
-        file.write_bytes(content)
-        assert tokens.token_store(["some text"], BYTES).ids[1:-1].tolist() == list(b"some text")
-    (entry.path / cache_module.ABOUT).write_text("{")
-    assert tokens.token_store(["some text"], BYTES).ids[1:-1].tolist() == list(b"some text")
-    (entry.path / cache_module.ABOUT).unlink()
-    assert tokens.token_store(["some text"], BYTES).ids[1:-1].tolist() == list(b"some text")
+    about, content, said = entry.path / cache_module.ABOUT, file.read_bytes(), entry.about
+
+    def store() -> list[int]:
+        found = tokens.token_store(["some text"], BYTES)
+        assert file.read_bytes() == content and (found.characters, found.documents) == (9, 1)
+        return found.ids[1:-1].tolist()
+
+    for damaged in (content[:-2], b"", bytes(len(content)), content[:-4] + b"\0\0" + content[-2:]):
+        file.write_bytes(damaged)
+        assert store() == list(b"some text")
+    older = {key: value for key, value in said.items() if key != "sha256"}
+    for text in ("{", "[" * 100_000, json.dumps({**said, "documents": 2}), json.dumps(older)):
+        about.write_text(text)
+        assert store() == list(b"some text")
+    about.unlink()
+    assert store() == list(b"some text")
+    assert cached()[0].about == said
+
+
+def test_all_that_is_cached_is_compared_with_its_hash(cache):
+    def make(folder):
+        (folder / "x").write_text("whole")
+        return {"data": "some", "numbers": [0.1, None]}
+
+    for kind in cache_module.KINDS:
+        place = cached_entry(kind, "key", make)
+        (place / "x").write_text("wh\0le")
+        assert cached_entry(kind, "key", make) == place and (place / "x").read_text() == "whole"
+        (place / "another").write_text("")
+        assert [p.name for p in cached_entry(kind, "key", make).iterdir() if p.name != "about.json"] == ["x"]
 
 
 def test_large_data_is_written_in_groups(monkeypatch):

@@ -4,17 +4,19 @@
     KIND/KEY/...            the files
 
 A key is a hash of all that the content depends on, so nothing in the cache is ever out of date; changed data has
-another key. An entry is made beside its place and moved there when it is whole.
+another key. An entry is made beside its place and moved there when it is whole. What it holds is compared with the hash
+in its `about` whenever it is used (a second for 1.2 GB): training on zeros that a disk left would show nowhere.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,12 +59,12 @@ class CacheEntry:
 
 
 def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) -> Path:
-    """The folder of an entry, made by `make(folder) -> about` if it is not there.
+    """The folder of an entry, made by `make(folder) -> about` if it is not there, or not as it was written.
 
     Raises DataError where the cache cannot be written. If `make` fails nothing is left behind.
     """
     place = cache_folder() / kind / key
-    if (place / ABOUT).is_file():
+    if is_whole(place):
         return place
     with _guarded(place):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +73,7 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
     try:
         about = make(temporary)
         with _guarded(place):
+            about["sha256"] = hash_of(temporary, about)
             (temporary / ABOUT).write_text(json.dumps(about, indent=1), encoding="utf-8")
             for path in temporary.iterdir():
                 sync(path)
@@ -78,6 +81,24 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return place
+
+
+def is_whole(place: Path) -> bool:
+    """Whether an entry is there, and all of it as it was written."""
+    try:
+        about = load_json(place / ABOUT)
+        return bool(about.pop("sha256") == hash_of(place, about))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def hash_of(folder: Path, about: Mapping[str, Any]) -> str:
+    """SHA-256 of what is said of an entry and of its files."""
+    files = {}
+    for path in sorted(path for path in folder.iterdir() if path.name != ABOUT):
+        with path.open("rb") as file:
+            files[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashlib.sha256(json.dumps([about, files], sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
@@ -98,11 +119,11 @@ def _move(made: Path, place: Path) -> None:
             made.rename(place)
             return
         except OSError:
-            if (place / ABOUT).is_file():
+            if is_whole(place):
                 return
             if attempt == 9:
                 raise
-            forget(place)  # what a crash or a hand left there without its `about`
+            forget(place)  # what a crash, a hand or a disk left there
 
 
 def forget(place: Path) -> None:

@@ -13,7 +13,7 @@ from ..errors import ConfigError, DataError, InputError, UnknownName
 from ..tokenizers.base import Tokenizer, load, tokenizers
 from ..tokenizers.characters import Characters
 from ..tokenizers.texts import Texts, distinct_characters
-from .cache import cached_entry, forget
+from .cache import cached_entry
 from .settings import TextSettings
 from .sources import Corpus, read_corpus
 from .splits import Split, split_corpus, split_given
@@ -231,9 +231,4 @@ def trained_tokenizer(name: str, documents: Sequence[str], vocab: int | None) ->
         trained.save(folder)
         return {"tokenizer": f"{name}, {trained.vocab} tokens", "documents": len(documents)}
 
-    folder = cached_entry("tokenizer", digest.hexdigest()[:32], make)
-    try:
-        return load(folder)
-    except InputError:
-        forget(folder)
-        return tokenizers.get(name).train(documents, vocab)
+    return load(cached_entry("tokenizer", digest.hexdigest()[:32], make))

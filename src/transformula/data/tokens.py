@@ -21,7 +21,7 @@ from ..errors import DataError
 from ..structured import load_json
 from ..tokenizers.base import Tokenizer
 from ..tokenizers.texts import PIECE, Content, Texts, pieces_of
-from .cache import ABOUT, cached_entry, forget
+from .cache import ABOUT, cached_entry
 
 VERSION = 1
 FILE = "tokens.bin"
@@ -79,15 +79,13 @@ def token_store(documents: Sequence[str], tokenizer: Tokenizer, *, whole: bool =
             "documents": len(texts),
         }
 
-    for _ in range(2):
-        folder = cached_entry("tokens", key, make)
-        found = _open(folder, tokenizer.vocab)
-        if found is not None:
-            return found
-        forget(folder)
-    raise DataError(
-        "the cache's file of tokens is damaged, again after it was made anew; is the disk full?", path=folder
-    )
+    folder = cached_entry("tokens", key, make)
+    try:
+        about = load_json(folder / ABOUT)
+        ids = np.memmap(folder / FILE, id_type(tokenizer.vocab), "r") if about["tokens"] else np.empty(0, np.uint16)
+    except (OSError, ValueError) as error:
+        raise DataError(f"the cache's file of tokens cannot be read ({error})", path=folder) from None
+    return Tokens(ids, about["bytes"], about["characters"], about["documents"])
 
 
 def _write(path: Path, texts: Texts, tokenizer: Tokenizer, whole: bool) -> int:
@@ -133,16 +131,3 @@ def _groups(contents: Sequence[Content], most: int = 4 * PIECE) -> Iterator[list
             group, size = [], 0
     if group:
         yield group
-
-
-def _open(folder: Path, vocab: int) -> Tokens | None:
-    """The store of a folder; None if the file is not what its description says."""
-    try:
-        about = load_json(folder / ABOUT)
-        kind = id_type(vocab)
-        if about["type"] != kind.name or (folder / FILE).stat().st_size != about["tokens"] * kind.itemsize:
-            return None
-        ids = np.memmap(folder / FILE, dtype=kind, mode="r") if about["tokens"] else np.empty(0, kind)
-        return Tokens(ids, about["bytes"], about["characters"], about["documents"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
