@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from transformula.gallery.catalogue import index_text, make_index
-from transformula.gallery.reader import INDEX, KINDS, Entry, entries, index, relatives
+from transformula.gallery.reader import INDEX, KINDS, Entry, entries, in_order, index, relatives
 from transformula.words import vocabulary
 
 PAGE = Path(__file__).parent / "reference" / "gallery.md"
@@ -71,10 +71,9 @@ def part(entry: Entry) -> list[str]:
 def page() -> str:
     """docs/reference/gallery.md."""
     rows = [OPENING]
-    for kind in KINDS:
-        of_kind = [entry for entry in entries() if entry.about["kind"] == kind]
-        rows += ["", f"## {kind[0].upper()}{kind[1:]}"]
-        for entry in of_kind:
+    for kind, heading in KINDS.items():
+        rows += ["", f"## {heading}"]
+        for entry in in_order(kind, entries()):
             rows += part(entry)
     return "\n".join(rows) + "\n"
 

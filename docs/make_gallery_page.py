@@ -17,7 +17,7 @@ from typing import Any
 from make_gallery import formulas, sentence
 
 from transformula import gallery
-from transformula.gallery.reader import KINDS, Entry
+from transformula.gallery.reader import KINDS, Entry, in_order
 from transformula.inspection import explained
 from transformula.language.accounting import summary
 from transformula.language.analysis import Analysis
@@ -44,8 +44,10 @@ WIDE = 460
 """Diagrams wider than so many pixels are not made smaller on a phone, where letters would be too small to read: they
 scroll by themselves."""
 
-NORMINGS = ("pre-norm", "post-norm", "neither", "several")
-VERDICTS = {"sound": "no warning", "note": "notes only", "warned": "a warning"}
+NORMINGS = {"pre-norm": "pre-norm", "post-norm": "post-norm", "neither": "neither", "several": "differs by layer"}
+NOTHING = '<p id="nothing" hidden role="status"></p>'
+NORM_CHIPS = {"neither": "neither pre-norm nor post-norm"}
+VERDICTS = {"sound": "none", "note": "a note", "warned": "a warning"}
 
 
 def tag(name: str, inside: str, /, **attributes: Any) -> str:
@@ -210,7 +212,7 @@ def cost_table(architecture: Architecture, about: dict[str, str]) -> str:
         for key, ratio in found.items()
     )
     said = tag("p", prose(sentence(about["cost"]))) if "cost" in about else ""
-    return tag("table", tag("caption", f"beside {BASELINE} of {size}") + rows) + said
+    return tag("table", tag("caption", f"compared with {BASELINE} of {size}") + rows) + said
 
 
 def relative(offered: Relative) -> str:
@@ -244,6 +246,13 @@ def terms(rows: Iterable[tuple[str, Any]]) -> str:
     return tag("dl", "".join(tag("dt", what) + tag("dd", said) for what, said in rows if said))
 
 
+def folded(items: list[str]) -> str:
+    """A list; a long one is opened by a click."""
+    if len(items) <= 6:
+        return ", ".join(items)
+    return tag("details", tag("summary", f"{len(items)} entries") + ", ".join(items))
+
+
 def source_words(about: dict[str, str]) -> str:
     """The paper."""
     if "paper" not in about:
@@ -262,7 +271,10 @@ def article(entry: Entry) -> str:
     analysis: Analysis = said.analysis
     norming, verdict = norming_of(analysis), verdict_of(analysis)
     chips = [about["year"]] if "year" in about else []
-    chips += [about["kind"], norming if norming != "several" else "several normings"]
+    chips += [
+        KINDS[about["kind"]],
+        "norms differ by layer" if norming == "several" else NORM_CHIPS.get(norming, norming),
+    ]
     codes = {w.code: ("chip noted" if w.note else "chip warned") for w in analysis.warnings}
     head = tag("h3", tag("a", escape(entry.name), href=f"#{entry.name}")) + tag("p", escape(entry.title), cls="title")
     marks = [tag("li", escape(chip), cls="chip") for chip in chips]
@@ -279,29 +291,30 @@ def article(entry: Entry) -> str:
     alike = [
         f"{links([n.name])}{escape(' (' + ', '.join(n.differs) + ')') if n.differs else ''}" for n in said.relatives
     ]
-    near = [f"{links([n.name])} {n.distance:.3g}" for n in said.nearest]
+    near = [f"{links([n.name])} ({n.distance:.3g} edits in a layer)" for n in said.nearest]
     order = [f"{s.title + ': ' if s.title else ''}{'; '.join(map(str, s.order)) or 'nothing'}" for s in analysis.stacks]
     sees = [f"{s.title + ': ' if s.title else ''}{s.reach}" for s in analysis.stacks]
     facts = terms(
         [
             ("Norms", norm_words(analysis)),
-            ("Gain, branches silent", gain_words(analysis)),
-            ("A position sees", "<br>".join(map(prose, sees))),
-            ("Order is told by", "<br>".join(map(prose, order))),
+            ("Gain of the skip path", gain_words(analysis)),
+            ("Each position sees", "<br>".join(map(prose, sees))),
+            ("Order of positions from", "<br>".join(map(prose, order))),
             ("Cost", cost_table(architecture, about)),
             ("Source", source_words(about)),
             ("Result", claim),
-            ("Equation", mark(about["equation"])),
-            ("Held to be equal to", "; ".join(against)),
-            ("Its sound relative", links([about["sound"]]) if "sound" in about else ""),
-            ("Same wiring", ", ".join(alike)),
-            ("Nearest, by edits a layer", near and f"{', '.join(near)} ({said.edits:.3g} from nothing)"),
+            ("Checked", mark(about["equation"])),
+            ("Tested against", "; ".join(against)),
+            ("A version without the warning", links([about["sound"]]) if "sound" in about else ""),
+            ("Same wiring", folded(alike)),
+            ("Most similar", near and ", ".join(near)),
         ]
     )
     warnings = "".join(warning(w) for w in analysis.warnings)
     file = tag("details", tag("summary", "The file") + tag("pre", rows_of(formulas(entry).splitlines()), tabindex="0"))
     right = tag("div", warnings + facts + file, cls="facts")
     words = " ".join([entry.name, *about.values(), *codes, norming, *equation_rows(entry.text)]).lower()
+    names = " ".join(entry.field_names)
     return tag(
         "article",
         tag("header", head) + tag("div", equation + drawn + right, cls="body"),
@@ -309,6 +322,7 @@ def article(entry: Entry) -> str:
         data_norming=norming,
         data_verdict=verdict,
         data_words=" ".join(words.split()),
+        data_names=names,
     )
 
 
@@ -321,22 +335,24 @@ def choices(name: str, label: str, options: dict[str, str]) -> str:
 def page(entries: list[Entry] | None = None) -> str:
     """The page, of all entries or of these."""
     shown = gallery.entries() if entries is None else entries
-    kinds = {kind: [e for e in shown if e.about["kind"] == kind] for kind in KINDS}
+    kinds = {kind: in_order(kind, shown) for kind in KINDS}
     kinds = {kind: found for kind, found in kinds.items() if found}
     style = (HERE / "gallery_page" / "page.css").read_text(encoding="utf-8")
     style += f"{colours(LIGHT)}\n@media (prefers-color-scheme: dark) {{{colours(DARK)}}}\n"
     script = (HERE / "gallery_page" / "page.js").read_text(encoding="utf-8")
-    fields = tag("label", 'Search <input type="search" name="words" autocomplete="off" placeholder="dropout skip">')
-    fields += choices("kind", "Kind", {"": "all", **{kind: kind for kind in kinds}})
-    fields += choices("norming", "Norms", {"": "all", **{n: n for n in NORMINGS}})
-    fields += choices("verdict", "explain finds", {"": "all", **VERDICTS})
-    fields += '<button type="reset">Clear</button><output name="count" aria-live="polite"></output>'
+    fields = tag("label", 'Search <input type="search" name="words" autocomplete="off" placeholder="sliding window">')
+    fields += choices("kind", "Kind", {"": "all", **{kind: KINDS[kind] for kind in kinds}})
+    fields += choices("norming", "Norms", {"": "all", **NORMINGS})
+    fields += choices("verdict", "Warnings", {"": "all", **VERDICTS})
+    fields += tag(
+        "div", '<button type="reset">Clear</button><output name="count" aria-live="polite"></output>', cls="end"
+    )
     index = "".join(
-        tag("div", tag("h2", kind.capitalize()) + tag("ul", "".join(tag("li", links([e.name])) for e in found)))
+        tag("div", tag("h2", KINDS[kind]) + tag("ul", "".join(tag("li", links([e.name])) for e in found)))
         for kind, found in kinds.items()
     )
     sections = "".join(
-        tag("section", tag("h2", kind.capitalize()) + "\n".join(article(e) for e in found), data_kind=kind)
+        tag("section", tag("h2", KINDS[kind]) + "\n".join(article(e) for e in found), data_kind=kind)
         for kind, found in kinds.items()
     )
     opening = (HERE / "gallery_page" / "opening.html").read_text(encoding="utf-8").replace("COUNT", str(len(shown)))
@@ -349,7 +365,8 @@ def page(entries: list[Entry] | None = None) -> str:
         f'<form id="filter" role="search">{fields}</form>\n'
         '<details class="index"><summary>All entries by name</summary>'
         f'<nav aria-label="Entries">{index}</nav></details>\n'
-        f'<main id="entries" tabindex="-1">\n{sections}\n</main>\n<script>\n{script}</script>\n</body>\n</html>\n'
+        f'<main id="entries" tabindex="-1">\n{sections}\n{NOTHING}\n</main>\n'
+        f"<script>\n{script}</script>\n</body>\n</html>\n"
     )
 
 

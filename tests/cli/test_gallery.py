@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,32 @@ def test_list_has_every_entry(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert "pre-norm" in printed(capsys, "search", "Xiong")
-    assert "nothing" in printed(capsys, "search", "zyzzyva")
+    assert "nothing in the gallery has: zyzzyva; all entries: gallery list" in printed(capsys, "search", "zyzzyva")
+    for typed, meant in (("slidng window", "sliding window"), ("atention", "attention")):
+        near = re.search(r"did you mean: gallery search (.+)\?", printed(capsys, "search", *typed.split()))
+        assert near and meant.split()[0] in near[1] and gallery.search(near[1]), "what is offered finds something"
+
+
+def found(*words: str) -> set[str]:
+    return {entry.name for entry in gallery.search(" ".join(words))}
+
+
+def test_search_by_the_names_of_the_field() -> None:
+    """The names of the field lead to the entries that have what they name, and to no others."""
+    assert {"gemma2", "gemma3"} <= found("sliding", "window") and "gpt2" not in found("sliding", "window")
+    assert {"llama", "mixtral", "qwen3"} <= found("gqa") and not {"gpt2", "bert"} & found("gqa")
+    assert "falcon" in found("mqa") and "llama" not in found("mqa")
+    assert "gpt2" in found("weight", "tying") and "llama" not in found("weight", "tying")
+    assert {"mixtral", "switch"} <= found("moe") and "llama" in found("swiglu") and "gpt2" not in found("rope")
+    assert {"albert", "universal"} <= found("layer", "sharing")
+    assert {"bert", "vit"} <= found("bidirectional") and "gpt2" not in found("bidirectional")
+    assert {"t5", "bart"} <= found("seq2seq") and "llama" not in found("seq2seq")
+
+
+def test_what_is_said_of_an_entry_comes_before_what_it_has() -> None:
+    assert gallery.search("alibi")[0].name == "alibi"
+    names = [entry.name for entry in gallery.search("relative position bias")]
+    assert names.index("relative-bias") < names.index("deberta") if "deberta" in names else True
 
 
 def test_show_is_the_file_and_changes_show(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from tests.docs.blocks import ROOT
 from transformula import gallery
+from transformula.gallery.reader import KNOWN
 from transformula.language.analysis import Analysis, analyse
 from transformula.language.check import check
 from transformula.words import vocabulary
@@ -30,7 +31,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 
 SOME = (
     "attention-residuals b2t conformer dlcl highway mla no-skip normformer post-norm pre-norm residual skip-2-dropout"
-    " skip-2-half skip-2-pre skip-2-pre-dropout transparent-attention unet value-residual vaswani"
+    " skip-2-half skip-2-pre skip-2-pre-dropout transparent-attention unet value-residual vaswani gpt2 gemma3"
 ).split()
 """Entries of every look, for the everyday run: several stacks, history, definitions, warnings, wide diagrams."""
 
@@ -94,9 +95,9 @@ def test_every_entry_has_its_article_and_diagram(page: str, elements: Elements, 
     assert sorted(names) == sorted(entry.name for entry in entries)
     for article in re.findall(r"<article.*?</article>", page, flags=re.DOTALL):
         assert article.count("<svg") >= 1 and "<h3>" in article and 'class="equation"' in article
-        for fact in ("Norms", "Gain, branches silent", "Cost", "Equation", "Held to be equal to"):
+        for fact in ("Norms", "Gain of the skip path", "Cost", "Checked", "Tested against"):
             assert f"<dt>{fact}</dt>" in article
-        assert ("<dt>Same wiring</dt>" in article) != ("<dt>Nearest, by edits a layer</dt>" in article)
+        assert ("<dt>Same wiring</dt>" in article) != ("<dt>Most similar</dt>" in article)
         assert article.count("<td>") == 3 and "nan ×" not in article
 
 
@@ -136,6 +137,28 @@ def test_fields_have_labels_and_headings_their_order(page: str, elements: Elemen
     assert 'lang="en"' in page and 'name="viewport"' in page
 
 
+def test_the_page_begins_with_models_that_people_know(page: str) -> None:
+    names = re.findall(r'<article id="([^"]+)"', page)
+    headings = re.findall(r"<h2>([^<]+)</h2>", page.split("<main")[1])
+    assert headings[0] == "Models" and headings[-1] == "For teaching"
+    known = [name for name in KNOWN if name in names]
+    assert names[: len(known)] == known
+
+
+def test_labels_are_plain(page: str) -> None:
+    """No kind, choice or fact is called by a name that only insiders read."""
+    shown = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.DOTALL)
+    for label in ("source notes", "explain finds", "Gain, branches", "Held to be", "from nothing"):
+        assert label not in shown
+
+
+def test_entries_are_found_by_the_names_of_the_field(page: str, entries: list[gallery.Entry]) -> None:
+    for entry in entries:
+        article = page[page.index(f'id="{entry.name}"') :].split(">")[0]
+        names = html.unescape(article).split('data-names="')[1].split('"')[0]
+        assert names == " ".join(entry.field_names)
+
+
 def test_the_unsound_is_named_with_its_sound_relative(page: str) -> None:
     article = page[page.index('id="skip-2-pre"') :].split("</article>")[0]
     assert "gain-compounds" in article and "0.5 * (x + y) + mlp(norm(y))" in article
@@ -173,7 +196,15 @@ frame.onload = () => {
   set("norming", ""); set("verdict", "warned"); found.verdict = shown();
   set("kind", "depth"); found.both = shown();
   found.headings = [...page.querySelectorAll("main h2")].filter((h) => h.getClientRects().length).length;
-  page.body.focus(); type("/"); found.focus = page.activeElement.name;
+  form.reset(); form.elements.words.value = ""; set("kind", ""); set("verdict", "");
+  set("words", "sliding window"); found.window = shown();
+  set("words", "attenshun"); found.none = shown();
+  const offered = page.querySelector("#nothing");
+  found.offered = offered.hidden ? "" : offered.textContent;
+  offered.querySelector("button").click(); found.after = [form.elements.words.value, shown().length];
+  const boxes = [...form.querySelectorAll("button, output")].map((e) => e.getBoundingClientRect());
+  found.line = boxes.map((box) => Math.round(box.top + box.height / 2));
+  set("words", ""); page.body.focus(); type("/"); found.focus = page.activeElement.name;
   frame.contentWindow.location.hash = "#pre-norm";
   setTimeout(() => { found.revealed = shown().includes("pre-norm"); document.title = JSON.stringify(found); }, 500);
 };
@@ -239,5 +270,11 @@ def test_in_a_browser(
     kinds = {entry.name: entry.about["kind"] for entry in entries}
     assert set(found["both"]) == {n for n in found["verdict"] if kinds[n] == "depth"}  # type: ignore[attr-defined, call-overload]
     assert found["headings"] == (1 if found["both"] else 0), "empty groups vanish"
+    windows = {entry.name for entry in entries if "sliding window" in entry.field_names}
+    assert set(found["window"]) >= windows and found["none"] == []  # type: ignore[call-overload]
+    assert "No entry has: attenshun." in found["offered"] and "Search for: attention" in found["offered"]  # type: ignore[operator]
+    assert found["after"][0] == "attention" and found["after"][1] > 0  # type: ignore[index]
+    middles = found["line"]
+    assert width < 500 or abs(middles[0] - middles[1]) <= 2, "the counter stands in line"  # type: ignore[index]
     assert found["focus"] == "words", "/ goes to the search"
     assert found["revealed"] is True, "a link leads to its entry even if the filter hides it"

@@ -21,7 +21,7 @@ from transformula.language.model_writing import write_text
 from transformula.words import vocabulary
 
 ROOT = Path(__file__).parents[2]
-CHECKED = re.compile(r"(checked in|from memory|as the source notes give it|exact|measured)")
+CHECKED = re.compile(r"(checked in|from memory|as unpublished notes give it|exact|measured)")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_an_entry_says_what_it_must(name: str) -> None:
     if "paper" in about:
         assert {"authors", "year"} <= set(about) and 1980 < int(about["year"]) < 2100
     else:
-        assert about["kind"] == "source notes"
+        assert about["kind"] == "teaching"
     assert ("claim" in about) == ("claim_source" in about)
     assert CHECKED.match(about.get("claim_source", "exact"))
     assert re.fullmatch(r"\d{4}\.\d{4,5}", about.get("arxiv", "0000.00000"))
@@ -61,7 +61,7 @@ def test_an_entry_says_what_it_must(name: str) -> None:
 def test_an_entry_fits_a_laptop_or_is_a_whole_model(name: str) -> None:
     entry = gallery.entry(name)
     numbers = check(entry.text, vocabulary()).numbers
-    if entry.about["kind"] not in ("whole model", "source notes"):
+    if entry.about["kind"] not in ("whole model", "teaching"):
         assert 4 <= numbers["depth"] <= 12
         assert (numbers["width"], numbers["heads"]) == (256, 4)
 

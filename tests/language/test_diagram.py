@@ -308,3 +308,21 @@ def test_several_figures_of_one_page() -> None:
         assert root.attrib["aria-labelledby"] == f"{name}-title {name}-desc"
         assert {e.attrib["id"] for e in root.iter() if "id" in e.attrib} == {f"{name}-title", f"{name}-desc"}
         assert "#" not in text and "<style>" not in text and 'class="fink"' in text
+
+
+@pytest.mark.parametrize(
+    ("body", "inside"),
+    [
+        ("linear.down(gelu(linear.up(x, 64)), width)", "channels"),
+        ("norm(attention(x))", "positions"),
+        ("2 * layernorm(x)", "norm"),
+        ("x * sqrt(width) + vector(0)", ""),
+    ],
+)
+def test_a_definition_is_colored_by_what_is_inside(body: str, inside: str) -> None:
+    text = read_text(f"words:\n  mine: y = {body}\nlayer: x = x + mine(norm(x))")
+    found = [part for picture in pictures(check(text, vocabulary())) for part in picture.parts]
+    assert [part.inside for part in found if part.sort == "definition"] == [inside]
+    drawn = draw_svg(check(text, vocabulary()))
+    box = drawn[: drawn.index(">mine<")].rsplit("<rect", 2)[1]
+    assert f"f{inside or 'plain'}" in box

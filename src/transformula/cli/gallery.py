@@ -14,7 +14,7 @@ WHAT = """\
 Wirings and whole models by name, each with its paper.
 
   list               all entries
-  search WORDS       entries whose name, paper or text has these words
+  search WORDS       entries whose name, paper or text has these words, or that have what the field calls so
   show NAME          the text of an entry
   draw MODEL         its diagram: plain text, or an SVG file with --out
   diff MODEL MODEL   what differs between two models
@@ -22,7 +22,7 @@ Wirings and whole models by name, each with its paper.
 --like MODEL         the entries nearest to a formula, a file or a name, and what differs from the first"""
 
 EXAMPLES = [
-    "transformula gallery search norm",
+    "transformula gallery search sliding window",
     "transformula gallery show pre-norm",
     "transformula gallery draw pre-norm --out pre-norm.svg",
     "transformula gallery diff pre-norm post-norm",
@@ -103,7 +103,9 @@ def entries(words: Sequence[str], given: Given) -> int:
     for entry in found:
         print(f"{entry.name:<{width}}  {entry.title}")
     if words and not found:
-        print(f"nothing in the gallery has: {' '.join(words)}")
+        near = gallery.near_words(" ".join(words))
+        said = f"; did you mean: gallery search {near}?" if near else "; all entries: gallery list"
+        print(f"nothing in the gallery has: {' '.join(words)}{said}")
     return 0
 
 

@@ -22,10 +22,23 @@ if TYPE_CHECKING:
     from .reader import indexed as indexed
     from .reader import load as load
     from .reader import names as names
+    from .reader import near_words as near_words
     from .reader import relatives as relatives
     from .reader import search as search
 
-__all__ = ["KINDS", "Entry", "entries", "entry", "index", "indexed", "load", "names", "relatives", "search"]
+__all__ = [
+    "KINDS",
+    "Entry",
+    "entries",
+    "entry",
+    "index",
+    "indexed",
+    "load",
+    "names",
+    "near_words",
+    "relatives",
+    "search",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -11,10 +11,11 @@ from ..language.distance import shape_of, unseen
 from ..language.model_file import read_file
 from ..language.vocabulary import Vocabulary
 from .reader import FOLDER, names
+from .tags import tags_of
 
 
 def make_index(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
-    """Name -> about, wiring key, hash, shape and what the key leaves out, of every entry.
+    """Name -> about, wiring key, hash, shape, tags and what the key leaves out, of every entry.
 
     Raises FormulaError for an entry that is not a formula.
     """
@@ -27,6 +28,7 @@ def make_index(vocabulary: Vocabulary) -> dict[str, dict[str, Any]]:
             "wiring": shape.key,
             "hash": formula_hash(architecture),
             "unseen": unseen(architecture),
+            "tags": tags_of(architecture),
             "shape": shape.data,
         }
     return made

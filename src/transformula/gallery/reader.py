@@ -5,7 +5,7 @@ An entry is a model file in `entries/`; its key `about` holds, besides the equat
     title         one line
     kind          one of KINDS
     why           what the wiring does and why, in one or two sentences
-    equation      how far the equation was checked: "checked in ...", "from memory", "as the source notes give it"
+    equation      how far the equation was checked: "checked in ...", "from memory", "as unpublished notes give it"
     checked_against  published code that the tests run beside the entry, with the same weights, and find equal: package,
                   version, class (`tests/peers`); several stand apart by "; "
     paper, authors, year, arxiv
@@ -20,6 +20,7 @@ that listing reads one file. An entry that the index lacks is read from its own 
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,9 +28,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UnknownName
+from ..errors import UnknownName, nearest
 from ..language.model_file import ModelText, read_file
 from ..notebook import page
+from .tags import all_names, names_of
 
 if TYPE_CHECKING:
     from ..language.distance import Shape
@@ -37,20 +39,23 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent / "entries"
 INDEX = Path(__file__).parent / "index.json"
 
-KINDS = (
-    "source notes",
-    "norm placement",
-    "kind of norm",
-    "coefficients",
-    "gates",
-    "mixing of positions",
-    "topology",
-    "depth",
-    "streams",
-    "chance",
-    "whole model",
-)
-"""What an entry changes, in the order in which the gallery's page shows them."""
+KINDS = {
+    "whole model": "Models",
+    "norm placement": "Where the norm stands",
+    "kind of norm": "Kinds of norm",
+    "mixing of positions": "Attention, and other ways to mix positions",
+    "coefficients": "Scaled branches",
+    "gates": "Gates",
+    "topology": "Order and number of sublayers",
+    "depth": "Reading across layers",
+    "streams": "Several residual streams",
+    "chance": "Dropout and layers left out",
+    "teaching": "For teaching",
+}
+"""What an entry changes, in the order in which the gallery's pages show them, and their headings."""
+
+KNOWN = ("gpt2", "llama", "bert", "t5", "vit", "vaswani", "mixtral", "gemma2", "qwen3", "roberta", "bart")
+"""Models that most people know: the pages begin with them."""
 
 REQUIRED = ("title", "kind", "why", "equation")
 ABOUT = (*REQUIRED, "checked_against", "paper", "authors", "year", "arxiv", "claim", "claim_source", "sound", "cost")
@@ -72,6 +77,13 @@ class Entry:
     """What the wiring key leaves out: "norms", "chance", "shared"."""
     layers: Sequence[Any] = ()
     """Its shape as data; empty where the index does not hold the entry yet."""
+    tags: Sequence[str] = ()
+    """What it has: see tags.py. Empty where the index does not hold the entry yet."""
+
+    @property
+    def field_names(self) -> list[str]:
+        """The field's names of what it has, by which it is found too: "sliding window", "gqa"."""
+        return names_of(self.tags)
 
     @property
     def title(self) -> str:
@@ -141,7 +153,7 @@ def entry(name: str) -> Entry:
     known = index().get(name)
     if known is None:
         return Entry(name, path, read_file(path).about)
-    more = known.get("unseen", {}), known.get("shape", ())
+    more = known.get("unseen", {}), known.get("shape", ()), known.get("tags", ())
     return Entry(name, path, known["about"], known["wiring"], known["hash"], *more)
 
 
@@ -155,17 +167,46 @@ def entries() -> list[Entry]:
     return [entry(name) for name in names()]
 
 
+def in_order(of_kind: str, shown: Sequence[Entry]) -> list[Entry]:
+    """The entries of a kind among those shown, those that most people know first."""
+    found = [entry for entry in shown if entry.about["kind"] == of_kind]
+    return sorted(found, key=lambda e: KNOWN.index(e.name) if e.name in KNOWN else len(KNOWN))
+
+
 def indexed() -> list[Entry]:
     """The entries that the index holds, sorted by name: what is known of them costs no reading of their files."""
     return [entry(name) for name in names() if name in index()]
 
 
 def search(words: str) -> list[Entry]:
-    """The entries whose file has all the words, wherever they stand in it and however they are written; those that have
-    one in name or title come first."""
+    """The entries that have all the words: in their file, wherever and however they are written, or among the field's
+    names of what their formulas have. First those that have one in name or title, then those that have all in what is
+    said of them."""
     wanted = words.lower().split()
-    found = [e for e in entries() if all(word in e.source.lower() for word in wanted)]
-    return sorted(found, key=lambda e: not any(word in f"{e.name} {e.title}".lower() for word in wanted))
+
+    def rank(entry: Entry) -> int | None:
+        own, named = entry.source.lower(), " ".join(entry.field_names).split()
+        if not all(word in own or word in named for word in wanted):
+            return None
+        if any(word in f"{entry.name} {entry.title}".lower() for word in wanted):
+            return 0
+        return 1 if all(word in own for word in wanted) else 2
+
+    ranked = [(rank(entry), entry) for entry in entries()]
+    found = [(r, entry) for r, entry in ranked if r is not None]
+    return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+
+
+def near_words(words: str) -> str:
+    """The nearest words to these with which `search` finds something, or ""."""
+    known: dict[str, None] = {}
+    for entry in entries():
+        text = f"{entry.name} {entry.about.get('authors', '')} {entry.title} {' '.join(entry.field_names)}"
+        known |= dict.fromkeys([entry.name, *re.findall(r"[a-z0-9]{3,}", text.lower())])
+    known |= dict.fromkeys(all_names())
+    tries = [nearest(words.lower(), known, 1), [near for word in words.split() for near in nearest(word, known, 1)]]
+    tries += [[near] for near in tries[1]]
+    return next((" ".join(found) for found in tries if found and search(" ".join(found))), "")
 
 
 def relatives(wiring: str) -> list[str]:

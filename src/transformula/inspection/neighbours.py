@@ -22,7 +22,7 @@ from ..notebook import page
 YOURS = "yours"
 """What a wiring without a name is called."""
 
-LAST = ("source notes", "whole model")
+LAST = ("teaching", "whole model")
 """Kinds of entries that come after others of the same wiring."""
 
 

@@ -31,6 +31,7 @@ class Part:
     line     which of the picture's equations it belongs to; -1: none
     hint     the text it was made from
     mark     "+" or "-" in a difference of two diagrams; `edges` marks inputs by their position
+    inside   of a definition the kind of word by which it is colored: what it mixes; "norm"; "" for neither
     """
 
     sort: str
@@ -41,6 +42,7 @@ class Part:
     hint: str = ""
     mark: str = ""
     edges: dict[int, str] = field(default_factory=dict)
+    inside: str = ""
 
     @property
     def ordered(self) -> bool:
@@ -91,6 +93,12 @@ def _text(place: Place) -> str:
     rows[-1] = rows[-1][: place.end_column]
     rows[0] = rows[0][place.column :]
     return " ".join(" ".join(row.split("#")[0].split()) for row in rows).strip()
+
+
+def kind_inside(frame: Frame, values: Iterable[Value]) -> str:
+    """What a call of a definition does, as the kind of a word: mixes positions, else channels, else sets a size."""
+    kinds = {v.call.word.kind for v in values if v.call is not None and frame in v.frames}
+    return next((kind for kind in ("positions", "channels", "output", "input", "norm") if kind in kinds), "")
 
 
 class _Maker:
@@ -225,7 +233,8 @@ class _Maker:
                     given_in_order = sorted(outer.values(), key=lambda a: order.index(named.get(id(a), order[0])))
                     label = frame.name + (f".{frame.label}" if frame.label else "")
                     inputs = self.inputs(given_in_order, line)
-                    self.add(id(frame), Part("definition", label, inputs, line, "", _text(frame.place)))
+                    inside = kind_inside(frame, self.values)
+                    self.add(id(frame), Part("definition", label, inputs, line, "", _text(frame.place), inside=inside))
             elif value.op in ("add", "sub", "mul", "div", "pow", "neg"):
                 if value.kind not in ("number", "coefficient"):
                     self.add(id(value), self.operation(value, line))

@@ -14,8 +14,8 @@ LIGHT = {"ground": "#ffffff", "ink": "#1f2328", "line": "#40464d", "frame": "#b4
          "positions": "#c3dbf3", "channels": "#f6e0b5", "norm": "#e9ecef", "+": "#14702e", "-": "#b3261e"}  # fmt: skip
 DARK = {"ground": "#16191d", "ink": "#e8eaed", "line": "#b3bac2", "frame": "#59616a", "plain": "#16191d",
         "positions": "#1d466c", "channels": "#5d4513", "norm": "#30363c", "+": "#56d37a", "-": "#ff8a80"}  # fmt: skip
-FILLS = {"positions": "positions", "definition": "positions", "channels": "channels", "output": "channels",
-         "input": "channels", "norm": "norm"}  # fmt: skip
+FILLS = {"positions": "positions", "channels": "channels", "output": "channels", "input": "channels", "norm": "norm"}
+"""The color of a word by its kind; a definition has that of what is inside."""
 
 
 def colours(palette: dict[str, str]) -> str:
@@ -99,8 +99,8 @@ class Pen:
             self.rows.append(f'<circle cx="{x + w / 2:.1f}" cy="{y + h / 2:.1f}" r="{w / 2:g}" {look}/>')
             middle = ' text-anchor="middle" font-size="16"'
         elif part.sort not in NAMES:
-            fill = FILLS.get(part.sort, "plain")
-            round_ = 3 if part.sort in FILLS or part.sort == "chance" else 11
+            fill = FILLS.get(part.inside or part.sort, "plain")
+            round_ = 3 if part.sort in (*FILLS, "chance", "definition") else 11
             shape = f'x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{round_}"'
             self.rows.append(f"<rect {shape} {self.stroke(ink, width, fill)}{dash}/>")
             if part.sort == "definition":  # an inner border: there is more inside

@@ -1,0 +1,80 @@
+"""What an entry has, as tags, and the names by which it is searched.
+
+A tag is a word that its formulas call (`experts`), an option that differs from its default (`attention.window`), with
+the value of a choice or of a small number (`mlp.activation=silu`, `attention.kv_heads=1`), or one of `tied` (embedding
+and output share a table), `shared` (layers share weights), `bidirectional`, `decoder-only`, `attention:memory`,
+`score:NAME` and `mask:NAME`. The table of the field's names (`field_names.py`) says by which names tags are searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cache
+
+from ..field_names import topics
+from ..language.graph import Architecture, Call, Value
+from ..language.score_formula import ScoreFormula
+
+
+def tags_of(architecture: Architecture) -> list[str]:
+    """The tags of a checked model, sorted."""
+    found: set[str] = set()
+    tables: dict[str, set[str]] = {}
+    calls = [v for s in architecture.sections() for v in s.calls()]
+    for value in calls:
+        call = value.call
+        assert call is not None
+        inner = [v.call for t in call.inner.values() for v in t.values if v.call is not None]
+        for one in (call, *inner):
+            found |= {"layernorm" if one.word.name == "norm" else one.word.name, *_options(one)}
+        found |= set(_around(value, call))
+        if call.word.family == "table" and call.path:
+            tables.setdefault(call.path, set()).add(call.word.name)
+    if any({"embed", "unembed"} <= words for words in tables.values()):
+        found.add("tied")
+    if any(stack.share is not None for stack in architecture.stacks) or any(
+        v.call and v.call.share is not None for v in calls
+    ):
+        found.add("shared")
+    if not any(stack.causal for stack in architecture.stacks):
+        found.add("bidirectional")
+    elif len(architecture.stacks) == 1:
+        found.add("decoder-only")
+    return sorted(found)
+
+
+def _options(call: Call) -> Iterator[str]:
+    """The options of a call that differ from their defaults."""
+    for name in call.given:
+        option, value = call.word.options[name], call.options[name]
+        if isinstance(value, ScoreFormula):
+            yield f"{name}:{value.name}"
+            continue
+        default = call.options["heads"] if name == "kv_heads" else option.default
+        if value in (default, None):
+            continue
+        yield f"{call.word.name}.{name}"
+        if isinstance(value, str) or (isinstance(value, int) and 0 <= value <= 1):
+            yield f"{call.word.name}.{name}={value}"
+
+
+def _around(value: Value, call: Call) -> Iterator[str]:
+    """What the streams of a call say."""
+    if call.word.kind == "positions" and len({arg.sequence for arg in value.args[: len(call.streams)]}) > 1:
+        yield f"{call.word.name}:memory"
+
+
+@cache
+def _topics() -> tuple[tuple[tuple[str, ...], frozenset[str]], ...]:
+    return tuple((tuple(names), frozenset(tags)) for names, tags in topics())
+
+
+def names_of(tags: Collection[str]) -> list[str]:
+    """The field's names of what has these tags, as a person types them: "sliding window", "gqa"."""
+    held = set(tags)
+    return [name for names, wanted in _topics() if wanted <= held for name in names]
+
+
+def all_names() -> list[str]:
+    """Every name by which something is searched."""
+    return [name for names, _ in _topics() for name in names]
