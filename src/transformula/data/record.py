@@ -25,20 +25,29 @@ class Record(Mapping[str, Value]):
     group  records of one group, if it has a name, stay on one side of a split
     """
 
-    __slots__ = ("_values", "group", "place")
+    __slots__ = ("_held", "_names", "group", "place")
 
     def __init__(self, values: Mapping[str, Value | Lazy], place: str = "", group: str = "") -> None:
-        self._values, self.place, self.group = dict(values), place, group
+        names = tuple(values)
+        # A dictionary for each of millions of rows would take more memory than the texts.
+        self._names, self._held = _NAMES.setdefault(names, names), tuple(values.values())
+        self.place, self.group = place, group
 
     def __getitem__(self, name: str) -> Value:
-        value = self._values[name]
+        if name not in self._names:
+            raise KeyError(name)
+        value = self._held[self._names.index(name)]
         return value.load() if isinstance(value, Lazy) else value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._names)
 
     def __repr__(self) -> str:
-        return f"Record({self._values!r}, {self.place!r})"
+        return f"Record({dict(zip(self._names, self._held, strict=True))!r}, {self.place!r})"
+
+
+_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {}
+"""Names of fields, which all records of a source share."""

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
 from .column_names import names_columns
-from .format import extension, whole_characters
+from .format import extension
 from .hub import read_hub
 from .lines import lines_of, shown
 from .pair_set import is_pair_set, pair_sets
@@ -327,8 +327,9 @@ def _find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
 def _text(value: Any, name: str, place: str, join: str | Mapping[str, str] | None) -> str:
     if isinstance(value, str):
         try:
-            return whole_characters(value, Path())
-        except DataError:
+            value.encode("utf-8")
+            return value
+        except UnicodeEncodeError:
             raise DataError(f"{place}: {name!r} holds half a character; take it out: {shown(value)}") from None
     if value is None:
         return ""

@@ -43,10 +43,10 @@ class Side:
         """Records, encoded, and cut to so many tokens, the end included."""
         sources = None
         if writing.source is not None:
-            texts = writing.source.encode_many(writing.spelling.texts(records, "source"))
-            sources = Encoded(_ended(texts, end_of(writing.source), source))
-        ids = writing.target.encode_many(writing.spelling.texts(records, "target"))
-        return cls(records, sources, Encoded(_ended(ids, writing.end, target)), writing)
+            texts = writing.spelling.texts(records, "source")
+            sources = Encoded.of_texts(texts, writing.source, end_of(writing.source), source)
+        texts = writing.spelling.texts(records, "target")
+        return cls(records, sources, Encoded.of_texts(texts, writing.target, writing.end, target), writing)
 
     @property
     def lengths(self) -> dict[str, np.ndarray]:
@@ -100,11 +100,6 @@ class Side:
         sources = [self.sources[row] for row in rows]
         given = {"source": padded(sources), "tokens": padded(tokens)}
         return Batch(given, asked, real_lengths({"source": sources, "tokens": tokens}))
-
-
-def _ended(rows: Sequence[np.ndarray], end: int, most: int | None = None) -> list[np.ndarray]:
-    """Each row with its end, cut to `most` tokens."""
-    return [np.append(row if most is None else row[: most - 1], end) for row in rows]
 
 
 def real_lengths(rows: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Tensor]:

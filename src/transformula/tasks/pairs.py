@@ -54,6 +54,7 @@ class Pairs(Task):
     pictures  the source is a picture
 
     rows      what was read
+    lengths   tokens of all training rows, of those too that are left out, their ends included
     writing   how the model is asked
     """
 
@@ -78,6 +79,7 @@ class Pairs(Task):
     ) -> None:
         self.rows, self.writing, self.chosen, self.numbers = rows, writing, settings, dict(numbers)
         self.seed, self.about, self.notes = seed, about, list(rows.notes)
+        self.lengths: dict[str, np.ndarray] = {}
         self.training = self._learned(rows.training)
         self.validation = self._measured(rows.validation)
         self.buckets = self.training.buckets(settings, accumulate, seed, "the training rows")
@@ -168,6 +170,7 @@ class Pairs(Task):
     def _learned(self, records: Sequence[Record]) -> Side:
         """Training rows, encoded; those that are too long are left out, cut or refused."""
         side, chosen = Side.of(records, self.writing), self.chosen
+        self.lengths = side.lengths
         most = {"source": chosen.max_source, "target": chosen.max_target}
         fits, note = fitting(side.lengths, most, chosen.too_long, records, "training")
         if note:
@@ -323,8 +326,12 @@ class Pairs(Task):
             self.about,
             self.chosen,
             self.buckets.fill(),
-            preview_records(self.rows.training, tokenizers, self.notes, self.writing.spelling),
+            preview_records(self.rows.training, tokenizers, self.notes, self.writing.spelling, self._known()),
         )
+
+    def _known(self) -> dict[str, np.ndarray]:
+        """Tokens of all training rows, without their ends."""
+        return {side: lengths - 1 for side, lengths in self.lengths.items()}
 
     def save(self, folder: Path) -> None:
         self.limited.save(folder)

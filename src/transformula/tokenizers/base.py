@@ -58,6 +58,16 @@ class Tokenizer(ABC):
     def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The ids of each text, int64 arrays (tokens,). Raises InputError for a text that cannot be encoded."""
 
+    def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all texts, one after the other, (tokens,), and how many each has, (texts,).
+
+        Of many short texts this takes less time and memory than arrays of their own. Raises InputError for a text that
+        cannot be encoded.
+        """
+        each = self.encode_many(texts)
+        lengths = np.array([len(ids) for ids in each], dtype=np.int64)
+        return np.concatenate(each or [np.zeros(0, np.int64)]), lengths
+
     @abstractmethod
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         """The ids of one long text that comes in pieces, cut anywhere, in arrays (tokens,): joined, the ids of the

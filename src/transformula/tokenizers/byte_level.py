@@ -8,6 +8,7 @@ Source: Radford et al. 2019.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -78,6 +79,20 @@ class ByteLevel(Tokenizer):
             result += [np.concatenate([next(arrays) for _ in text]) for text in parts]
         return result
 
+    def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        if any(len(text) > PART for text in texts):
+            return super().encode_joined(texts)
+        ids: list[np.ndarray] = []
+        lengths: list[int] = []
+        for group in _of_size(texts, GROUP):
+            for text in group:
+                if not text.isascii():
+                    as_utf8(text)
+            encoded = [one.ids for one in self._backend.encode_batch_fast(group, add_special_tokens=False)]
+            lengths += map(len, encoded)
+            ids.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
+        return np.concatenate(ids or [np.zeros(0, np.int32)]), np.array(lengths, dtype=np.int64)
+
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         for group in _of_size(parts_of(pieces), GROUP):
             for one in self._backend.encode_batch_fast(group, add_special_tokens=False):
@@ -142,7 +157,10 @@ def sample(documents: Sequence[str]) -> Iterator[str]:
         most = TRAINED_ON // len(texts)
         texts = Texts([content[: place_of(content, most)] for content in texts.contents])
     for content in texts.contents:
-        yield from parts_of(pieces_of(content), LEARNED_PART)
+        if len(content) <= LEARNED_PART:
+            yield str(content, "utf-8")
+        else:
+            yield from parts_of(pieces_of(content), LEARNED_PART)
 
 
 def parts_of(pieces: Iterable[str], least: int | None = None) -> Iterator[str]:
