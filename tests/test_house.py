@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "field_names": {"errors"},
     "notebook": set(),
     "plain": set(),
-    "registry": {"errors"},
+    "registry": {"errors", "extras"},
     "settings": {"errors", "field_names"},
     "structured": set(),
     "language": FOUNDATION,

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from transformula.api.configuration import read_config
 from transformula.api.reading import check_model
-from transformula.api.run import read_config
 from transformula.errors import TransformulaError
 from transformula.structured import MOST_LEVELS, Malformed, load_json, load_yaml, parse_json, parse_yaml
 

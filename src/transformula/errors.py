@@ -9,6 +9,7 @@
     │   ├── CheckpointError        a model's or a run's folder that cannot be used
     │   └── MissingExtra           an optional package; names the command that installs it
     └── RunError                   failed while running: exit status 1
+        ├── Interrupted            asked to end before its end: exit status 130
         └── NotFinite              a loss or gradient that is not a number; names step and line
 
 `exit_status` is what the command line returns. An error says what is wrong, where, what was expected and what to do;
@@ -19,16 +20,39 @@ data, which the command line prints with --json.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextvars import ContextVar
 from typing import Any, ClassVar
+
+TYPED: ContextVar[frozenset[str]] = ContextVar("TYPED", default=frozenset())
+"""The options, such as "--lr", of the command that is being run; none where Python is the door. Errors name a setting
+as it is given there."""
+
+
+def setting(key: str, value: str = "") -> str:
+    """A setting as it is given: `--join ' '` on a command line that has this option, else `join=' '`."""
+    option = "--" + key.replace("_", "-")
+    return f"{option} {value}".rstrip() if option in TYPED.get() else f"{key}={value}".rstrip("=")
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known names closest to `name`, best first; empty if none is close."""
     known = list(known)
     lowered = {k.lower(): k for k in known}
+    if len(name) > 200:  # no name that is known is as long, and comparing takes time
+        return []
     found = difflib.get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)
     return [lowered[f] for f in found]
+
+
+def listing(known: Sequence[str], most: int = 40) -> str:
+    """'a, b, c', the first `most` of them."""
+    return ", ".join(known[:most]) + (", ..." if len(known) > most else "") or "none"
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """A text that an error quotes: its beginning, where it is long."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def did_you_mean(near: Sequence[str]) -> str:
@@ -69,19 +93,36 @@ class InputError(TransformulaError):
 
 
 class ConfigError(InputError):
-    """Settings that cannot be used. `mistakes` lists all of them, each 'key: what is wrong'."""
+    """Settings that cannot be used. `mistakes` lists all of them, each 'key: what is wrong'.
+
+    source  the file that they come from, "" for none
+    beside  keys that were given beside the file
+    """
 
     fields = ("mistakes", "source")
 
-    def __init__(self, mistakes: Sequence[str] | str, *, source: str = "", near: Sequence[str] = ()) -> None:
+    def __init__(
+        self, mistakes: Sequence[str] | str, *, source: str = "", near: Sequence[str] = (), beside: Collection[str] = ()
+    ) -> None:
         self.mistakes = [mistakes] if isinstance(mistakes, str) else list(mistakes)
         self.source = source
-        head = f"{source}: " if source else ""
-        if len(self.mistakes) == 1:
-            text = head + self.mistakes[0]
+        given = [not source or mistake.partition(":")[0] in beside for mistake in self.mistakes]
+        listed = [_as_given(what) if typed else what for what, typed in zip(self.mistakes, given, strict=True)]
+        head = f"{source}: " if source and not any(given) else ""
+        if source and any(given):
+            listed = [what if typed else f"{source}: {what}" for what, typed in zip(listed, given, strict=True)]
+        if len(listed) == 1:
+            text = head + listed[0]
         else:
-            text = f"{head}{len(self.mistakes)} mistakes\n" + "\n".join(f"  - {m}" for m in self.mistakes)
+            text = f"{head}{len(listed)} mistakes\n" + "\n".join(f"  - {what}" for what in listed)
         super().__init__(text, near=near)
+
+
+def _as_given(mistake: str) -> str:
+    """'lr: too large', or '--lr: too large' where the setting is an option of the command that is being run."""
+    key, colon, what = mistake.partition(": ")
+    named = setting(key)
+    return f"{named}: {what}" if colon and named.startswith("--") else mistake
 
 
 class UnknownName(InputError):
@@ -95,8 +136,7 @@ class UnknownName(InputError):
     def __init__(self, kind: str, name: str, known: Iterable[str], *, meant: Sequence[str] = ()) -> None:
         known = sorted(known)
         near = list(meant) or nearest(name, known)
-        listed = ", ".join(known[:40]) + (", ..." if len(known) > 40 else "")
-        super().__init__(f"unknown {kind} {name!r};{did_you_mean(near)} known: {listed}", near=near)
+        super().__init__(f"unknown {kind} {shortened(name)!r};{did_you_mean(near)} known: {listing(known)}", near=near)
         self.kind, self.name, self.known = kind, name, known
 
 
@@ -121,6 +161,12 @@ class MissingExtra(InputError):
 
 class RunError(TransformulaError):
     """Something failed while running, with input that was right."""
+
+
+class Interrupted(RunError):
+    """Work that has several parts was asked to end (Ctrl-C); what is done is saved."""
+
+    exit_status = 130
 
 
 class NotFinite(RunError):

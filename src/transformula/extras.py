@@ -18,6 +18,9 @@ EXTRAS = {
 }
 """Import name of each optional package -> the extra of ours that installs it."""
 
+ALWAYS = {"matplotlib": "matplotlib", "PIL": "pillow"}
+"""Packages that are installed with ours, and that only some runs need: import name -> name to install."""
+
 
 def need(module: str, purpose: str) -> ModuleType:
     """Import an optional package, or say which command installs it.
@@ -27,7 +30,7 @@ def need(module: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        extra = EXTRAS[module.split(".")[0]]
-        raise MissingExtra(
-            f"{purpose} needs the package {module.split('.')[0]}; install it with: pip install 'transformula[{extra}]'"
-        ) from error
+        name = module.split(".")[0]
+        package = ALWAYS.get(name, name)
+        named = package if name in ALWAYS else f"'transformula[{EXTRAS[name]}]'"
+        raise MissingExtra(f"{purpose} needs the package {package}; install it with: pip install {named}") from error

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from .errors import InputError, UnknownName
+from .extras import need
 
 T = TypeVar("T")
 
@@ -25,15 +26,20 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, package: str | None = None) -> None:
         self.kind, self.package = kind, package
         self._known: dict[str, T] = {}
+        self._needed: dict[str, tuple[str, ...]] = {}
         self._looked = package is None
 
-    def register(self, name: str) -> Callable[[T], T]:
-        """Decorator that announces a thing under `name`. A second thing of the same name is an error."""
+    def register(self, name: str, needs: Sequence[str] = ()) -> Callable[[T], T]:
+        """Decorator that announces a thing under `name`. A second thing of the same name is an error.
+
+        needs  optional packages without which it cannot be used, by their import names
+        """
 
         def announce(thing: T) -> T:
             if name in self._known and self._known[name] is not thing:
                 raise InputError(f"two of the kind {self.kind!r} call themselves {name!r}")
             self._known[name] = thing
+            self._needed[name] = tuple(needs)
             return thing
 
         return announce
@@ -53,6 +59,13 @@ class Registry(Generic[T]):
         if name not in self._known:
             raise UnknownName(self.kind, name, self._known)
         return self._known[name]
+
+    def need(self, name: str) -> T:
+        """The thing called `name`, of which every optional package is here. Raises MissingExtra, UnknownName."""
+        thing = self.get(name)
+        for package in self._needed[name]:
+            need(package, f"the {self.kind} {name}")
+        return thing
 
     def names(self) -> list[str]:
         """All known names, sorted."""

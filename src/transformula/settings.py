@@ -7,14 +7,19 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from .errors import ConfigError
+from .errors import ConfigError, shortened
 from .field_names import unknown_key
+
+MOST_CHARACTERS = 4096
+"""Of a text in settings: names of files are no longer."""
 
 
 class Settings(BaseModel):
     """Base of all groups of settings. A field has a type, a description, bounds and a default; nothing is executed."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, protected_namespaces=(), allow_inf_nan=False
+    )
 
     @classmethod
     def read(cls, given: Mapping[str, Any], source: str = "", known: Mapping[str, Any] | None = None) -> Self:
@@ -23,6 +28,9 @@ class Settings(BaseModel):
         `known` are further keys that exist elsewhere, named as candidates for a misspelt one.
         Raises ConfigError with every mistake: unknown keys with the nearest known ones, wrong types, out of range.
         """
+        unfit = [f"{key}: {what}" for key, value in given.items() if (what := unfit_text(value))]
+        if unfit:
+            raise ConfigError(unfit, source=source)
         try:
             return cls.model_validate(dict(given))
         except ValidationError as error:
@@ -34,12 +42,25 @@ class Settings(BaseModel):
                     where = "file" if source else ""
                     said, near = unknown_key(key, detail["input"], [*cls.model_fields, *(known or {})], where)
                     close += near
-                    mistakes.append(f"{key}: {said}")
+                    mistakes.append(f"{shortened(key)}: {said}")
                 else:
                     said = detail["msg"].removeprefix("Value error, ")
-                    mistakes.append(f"{key}: {said[:1].lower()}{said[1:]} (got {detail['input']!r})")
+                    mistakes.append(f"{key}: {said[:1].lower()}{said[1:]} (got {shortened(repr(detail['input']))})")
             raise ConfigError(mistakes, source=source, near=close) from None
+
+    def need(self) -> None:
+        """Raise MissingExtra for an optional package that is not here and that these settings ask for."""
 
     def plain(self) -> dict[str, Any]:
         """As plain data that `read` takes back."""
         return self.model_dump(mode="json")
+
+
+def unfit_text(value: Any) -> str:
+    """What is wrong with a value of a setting, as text: too long, or with a NUL in it; "" for nothing."""
+    for text in value if isinstance(value, (list, tuple)) else [value]:
+        if isinstance(text, str) and "\0" in text:
+            return f"holds a zero character (got {shortened(text)!r})"
+        if isinstance(text, str) and len(text) > MOST_CHARACTERS:
+            return f"has {len(text):,} characters; at most {MOST_CHARACTERS:,} are read (got {shortened(text)!r})"
+    return ""

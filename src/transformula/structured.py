@@ -10,7 +10,7 @@ import json
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -107,7 +107,19 @@ def _whole_number(loader: Any, node: yaml.ScalarNode) -> int:
     return int(loader.construct_yaml_int(node))
 
 
+def _mapping(loader: Any, node: yaml.MappingNode) -> Iterator[dict[Any, Any]]:
+    """A mapping, without a key that stands twice: YAML would keep the last, and ignore the others."""
+    seen: set[str] = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+            if key.value in seen:
+                raise Malformed(f"the key {key.value[:80]!r} stands twice; keep one", key.start_mark.line + 1)
+            seen.add(key.value)
+    return cast(Iterator[dict[Any, Any]], loader.construct_yaml_map(node))
+
+
 _Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 def parse_yaml(text: str) -> Any:

@@ -3,9 +3,10 @@
 import pytest
 
 from transformula import recipes
+from transformula.api.configuration import resolve
 from transformula.api.reading import check_model
 from transformula.api.recipe import read_recipe
-from transformula.api.run import resolve, train
+from transformula.api.run import train
 from transformula.tasks.base import tasks
 
 FOLDER = recipes.FOLDER / "algorithmic"

@@ -129,7 +129,7 @@ def test_a_run_that_began_so_goes_on_and_is_repeated(data, language_model, tmp_p
 
 def test_what_is_refused(data, language_model, repaired, before_the_first_step):
     rows = {"data": str(data / "rows.tsv"), "task": "translation"}
-    with pytest.raises(InputError, match="--init-stack encoder says into which stack of MODEL .* give these two"):
+    with pytest.raises(InputError, match="init_stack=encoder says into which stack of MODEL .* give these two"):
         train(LAYER, **rows, **BOTH, init_stack="encoder")
     with pytest.raises(InputError, match="give these two"):
         train(**rows, init_from=language_model[0], init_stack="encoder")

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from transformula import recipes
+from transformula.api.configuration import resolve
 from transformula.api.reading import check_model
 from transformula.api.recipe import files_of, hash_of, is_file, placed, read_recipe, reproduce
-from transformula.api.run import resolve
 from transformula.errors import ConfigError, DataError
 from transformula.tasks.base import tasks
 
@@ -52,7 +52,7 @@ def test_a_recipe_begins_with_another(recipe: Path) -> None:
     found = reproduce(second, root="data", quiet=True, steps=2)
     assert found.folder == Path("runs/further") and Path("runs/again/best").is_dir()
     stated = yaml.safe_load(Path("runs/further/config.yaml").read_text())
-    assert stated["init_from"] == "runs/again" and stated["steps"] == 2
+    assert stated["init_from"] == str(Path("runs/again").absolute()) and stated["steps"] == 2
     assert yaml.safe_load(Path("runs/again/config.yaml").read_text())["steps"] == 6
     assert reproduce(second, root="data", quiet=True).value == found.value
     reproduce(second, root="data", quiet=True, seed=3)
@@ -72,7 +72,7 @@ def test_other_data_are_refused_before_training(recipe: Path) -> None:
     (recipe.parent / "data" / "text.txt").write_text("to be or not\n" * 60)
     with pytest.raises(DataError, match=r"again\.yaml: the data \(text\.txt\) are not those of the recipe"):
         reproduce(recipe, root="data", quiet=True)
-    with pytest.raises(DataError, match="say where the data lie: --root"):
+    with pytest.raises(DataError, match="say where the data lie: root=FOLDER"):
         reproduce(recipe, quiet=True)
     assert not Path("runs").exists()
 
@@ -90,7 +90,7 @@ def test_what_is_no_recipe(recipe: Path) -> None:
         with pytest.raises(ConfigError, match=said):
             read_recipe(recipe)
     recipe.write_text(yaml.safe_dump({**plain, "recipe": {**claimed, "score": "los", "data_hash": None}}))
-    with pytest.raises(ConfigError, match="score: 'los' was not found; did you mean loss"):
+    with pytest.raises(ConfigError, match="score: 'los' is no score of language-modelling; did you mean loss"):
         reproduce(recipe, root="data", quiet=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformula.api.run import check_use, read_config, resolve
+from transformula.api.configuration import check_use, read_config, resolve
 from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, InputError
 from transformula.generation.settings import SamplingSettings
@@ -43,7 +43,7 @@ def test_all_mistakes_in_one_report() -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"steps: [1", "not YAML"), (b"- 1\n", "keys and values"), (b"\xff\xfe\x00", "config"), (b"", "keys and values")],
+    [(b"steps: [1", "no YAML"), (b"- 1\n", "keys and values"), (b"\xff\xfe\x00", "config"), (b"", "keys and values")],
 )
 def test_a_configuration_that_is_none(content: bytes, said: str, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"

@@ -79,7 +79,7 @@ def test_overlap_is_counted_and_listed():
     none = find_overlap(training, pairs(("new", "row")))
     assert none.rows == 0 and "none of the 1 rows" in str(none)
 
-    with pytest.raises(DataError, match="(?s)15 of the 16.*overlap: drop, .*overlap: keep"):
+    with pytest.raises(DataError, match="(?s)15 of the 16.*overlap=drop, .*overlap=keep"):
         without_overlap(training, [none, found])
     kept, removed = without_overlap(training, [none, found], "drop")
     assert removed == 15 and find_overlap(kept, held).rows == 0 and len(kept) == 35

@@ -96,7 +96,7 @@ BAD = {
     "json value": ("a.jsonl", b'{"text": "a"}\n{"text": 3}\n', "a.jsonl:2: 'text' is the number 3; expected a string"),
     "json list": ("a.jsonl", b'["a"]\n', "a.jsonl:1: the line is a list"),
     "json column gone": ("a.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "a.jsonl:2: has no 'text' here; it has: txt"),
-    "json which column": ("a.jsonl", b'{"a": "x", "b": "y"}\n', "(columns: a, b); name it with: column: NAME"),
+    "json which column": ("a.jsonl", b'{"a": "x", "b": "y"}\n', "(columns: a, b); name it with: column=NAME"),
     "json half": ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1: holds half a character, \\ud800"),
     "csv length": ("a.csv", b"text,n\na,1\nb\n", "a.csv:3: has 1 fields here, and 2 in its first row"),
     "csv quotes": ("a.csv", b'text\n"a" b\n', "a.csv:2: broken table"),

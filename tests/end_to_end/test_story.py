@@ -57,7 +57,7 @@ def test_a_run_leaves_what_is_promised(work: Path) -> None:
         "tokenizer.json",
     }
     config = yaml.safe_load((work / "runs" / "a" / "config.yaml").read_text())
-    assert FORMULA.split(";")[0] in config["model"] and config["lr"] > 0 and config["data"] == "animals.txt"
+    assert FORMULA.split(";")[0] in config["model"] and config["lr"] > 0 and config["data"] == str(work / "animals.txt")
 
 
 def test_it_has_learned(capsys: pytest.CaptureFixture[str], work: Path) -> None:

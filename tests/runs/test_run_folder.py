@@ -92,7 +92,7 @@ def test_curve_and_page(tmp_path: Path) -> None:
         title="t", text="layer: x = x", parameters=12, task="t", data={}, verdict="below the 4-gram",
         scores={"loss": 1.0}, best_step=1, baselines={"4-gram": 2.0}, steps=2, units=20, unit="tokens", seconds=0.0,
         stopped="all 2 steps made", machine="m", sample="```\nhello",
-    ).markdown(tmp_path)  # fmt: skip
+    ).markdown()  # fmt: skip
     assert "below the 4-gram" in page and "````\n```\nhello\n````" in page
 
 

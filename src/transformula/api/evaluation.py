@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .configuration import TASK, check_use, read_config
 from .model import Model
 from .reading import import_packages, model_folder, set_threads
-from .run import TASK, carried_by, read_config
+from .run import carried_by
 
 if TYPE_CHECKING:
     from ..settings import Settings
+    from ..tasks.base import Task
     from ..tasks.evaluation import Report
 
 
@@ -36,8 +38,8 @@ def evaluate(
 
     run       a run's folder (its best model) or a model's
     data      what is scored instead: text, or rows with a source and a target. The baselines still learn from what the
-              run was trained on. For a model's folder, which knows no training data, it is needed; of a text, a part is
-              held back and scored
+              run was trained on; where that is not there any more, there are none, and a note says so. For a model's
+              folder, which knows no training data, it is needed; of a text, a part is held back and scored
     models    others that write together with it
     verify    compare the weights with the hash in their file; see `Model.from_folder`
     progress  called with (done, in all)
@@ -47,6 +49,26 @@ def evaluate(
     The result's `repr` is the page that a person reads, `.data` what a program reads, `.written` what the model wrote.
     Raises InputError, DataError.
     """
+    return score(
+        run, settings, data=data, models=models, device=device, threads=threads, use=use, verify=verify,
+        progress=progress,
+    )  # fmt: skip
+
+
+def score(
+    run: str | Path,
+    settings: Mapping[str, Any],
+    *,
+    data: str | Sequence[str] | None = None,
+    models: Sequence[str | Path | Model] = (),
+    device: str = "cpu",
+    threads: int | None = None,
+    use: Sequence[str] = (),
+    verify: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """What `evaluate` does, with its settings as a mapping: keys of a file reach nothing else."""
+    from ..data.naming import gone
     from ..tasks.base import tasks
     from ..tasks.evaluation import Trained
 
@@ -54,15 +76,34 @@ def evaluate(
     import_packages(use)
     folder, config = model_folder(run), Path(run) / "config.yaml"
     recorded = read_config(config) if config.is_file() else {}
+    check_use(recorded.get("use"), use)
     kind = tasks.get(task_of(run) or TASK)
+    named = None if data is None else data if isinstance(data, str) else list(data)
+    lost = gone(recorded.get("data")) if "data" in kind.settings.model_fields else []
+    need_to_score(kind, recorded, named, lost)
     model = Model.from_folder(folder, device=device, use=use, verify=verify)
     modules = model.together(models, device=device, use=use, verify=verify) if models else [model.module]
     stated = model.architecture.numbers
     numbers = {key: int(stated[key]) for key in ("vocab", "context") if key in stated}
     numbers |= carried_by(model.architecture)
-    trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded)
-    named = None if data is None else data if isinstance(data, str) else list(data)
+    trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded, lost)
     return kind.report(trained, named, settings, progress)
+
+
+def need_to_score(kind: type[Task], recorded: Mapping[str, Any], named: Any, lost: Sequence[str]) -> None:
+    """Raise MissingExtra, before any work, for a package that the scores of a task or the data scored need.
+
+    recorded  the configuration of the run; of its training data, `lost` is not there
+    named     what is scored in place of the run's own data
+    """
+    from ..data.naming import SOURCES
+    from ..tasks.base import tasks
+
+    tasks.need(kind.name)
+    if "data" in kind.settings.model_fields:
+        keys = [key for key in SOURCES if key in recorded and not (key == "data" and lost)]
+        sources = {key: recorded[key] for key in keys} if named is None else {"data": named}
+        kind.settings.read(sources).need()
 
 
 def task_of(run: str | Path) -> str | None:

@@ -78,6 +78,7 @@ class Model:
         self.architecture: Architecture = check_model(text, changes, use)
         self.tokenizer: Tokenizer | None = None
         self.writing: Writing | None = None
+        self.folder: Path | None = None  # that it was read from
         self._seed = seed
         self._module: nn.Module | None = None
 
@@ -111,6 +112,7 @@ class Model:
     def _in(cls, folder: Path, architecture: Architecture, module: nn.Module) -> Model:
         """A model with what else lies in its folder."""
         made = cls._of(architecture, module)
+        made.folder = folder
         made.tokenizer, made.writing = load_tokenizer(folder), load_writing(folder)
         return made
 
@@ -118,7 +120,7 @@ class Model:
     def _of(cls, architecture: Architecture, module: nn.Module | None = None, seed: int = 0) -> Model:
         made = cls.__new__(cls)
         made.architecture, made._module, made._seed = architecture, module, seed
-        made.tokenizer = made.writing = None
+        made.tokenizer = made.writing = made.folder = None
         return made
 
     @property

@@ -8,11 +8,12 @@ import os
 import pkgutil
 import re
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError, InputError
+from ..errors import CheckpointError, InputError, TransformulaError, setting, shortened
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from ..language.vocabulary import Vocabulary
 
 MODEL_FILE = "model.yaml"
+
+MOST_THREADS = 1024
+"""More threads than any machine has cores for; far above, the system refuses them in the middle of a run."""
+
+PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 
 
 def read_model(
@@ -40,7 +46,7 @@ def read_model(
     elif re.search(r"[=();]|\n", name):  # without `=` too it was meant as a formula: the error underlines what lacks
         text = from_formula(name)
     elif name.endswith((".yaml", ".yml")):
-        text = read_file(name)
+        text = read_file(path_of(name, "model"))
     elif os.path.isdir(name) or "/" in name:
         text = read_file(model_folder(name) / MODEL_FILE)
     else:
@@ -76,16 +82,38 @@ def mentioned(text: ModelText, key: str) -> bool:
     return any(source is not None and re.search(rf"\b{re.escape(key)}\b", source.text) for source in sources)
 
 
+def path_of(given: str | Path, what: str) -> Path:
+    """A file or a folder by its name; `what` is the setting that names it.
+
+    Raises InputError for a name that no file can have: an empty one, one too long, one with a NUL in it.
+    """
+    name = str(given)
+    try:
+        if not name.strip():
+            raise ValueError("it is empty")
+        os.lstat(name)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise InputError(f"{setting(what, repr(shortened(name)))} cannot be a file's name: {said}") from None
+    return Path(given)
+
+
 def model_folder(path: str | Path) -> Path:
     """The folder with the model of a run (its best, else its last), or `path` itself if it is a model's."""
-    path = Path(path)
+    path = path_of(path, "model")
     for folder in (path, path / "best", path / "last"):
         if (folder / MODEL_FILE).is_file():
             return folder
     if not path.exists():
         raise CheckpointError(f"{path}: there is no such folder; expected a run's, as `train` leaves it, or a model's")
     if (path / "config.yaml").is_file():
-        raise CheckpointError(f"{path}: the run has saved no model yet; go on with it by: train --resume {path}")
+        from ..runs.folder import RunFolder
+
+        raise CheckpointError(
+            f"{path}: the run has saved no model yet; go on with it: {RunFolder(path).resume_command()}"
+        )
     raise CheckpointError(f"{path}: holds no {MODEL_FILE}, so it is neither a model's folder nor a run's")
 
 
@@ -118,22 +146,34 @@ def import_packages(use: Sequence[str]) -> None:
     """Import packages that the user named, and all their modules: their words, data formats, optimisers, tasks."""
     look_here(use)
     for package in use:
+        if not PACKAGE.match(package):
+            raise InputError(
+                f"{setting('use', repr(shortened(package)))}: is no package's name; give it as it is imported"
+            )
         try:
             module = importlib.import_module(package)
             for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{package}."):
                 importlib.import_module(found.name)
+        except TransformulaError:
+            raise
         except ImportError as error:
             raise InputError(
-                f"--use {package}: {error}; give it as it is imported, and put its folder on PYTHONPATH if it is"
-                " neither installed nor here"
+                f"{setting('use', shortened(package))}: {shortened(str(error), 400)}; give it as it is imported, and"
+                " put its folder on PYTHONPATH if it is neither installed nor here"
             ) from None
+        except Exception as error:  # whatever its code raises when it runs
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            raise InputError(
+                f"{setting('use', shortened(package))}: cannot be imported: {type(error).__name__}:"
+                f" {shortened(str(error), 400)} ({where.filename}:{where.lineno})"
+            ) from error
 
 
 def set_threads(count: int | None) -> None:
     """Use so many CPU threads; None leaves it to torch."""
     if count is not None:
-        if count < 1:
-            raise InputError(f"--threads: expected 1 or more (got {count})")
+        if not 1 <= count <= MOST_THREADS:
+            raise InputError(f"{setting('threads')}: expected 1 to {MOST_THREADS:,} (got {count:,})")
         import torch
 
         torch.set_num_threads(count)

@@ -20,24 +20,26 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
+from ..data.naming import SOURCES
+from ..errors import ConfigError, DataError, Interrupted, did_you_mean, nearest, setting, shortened
 from ..recipes import recipe_path
 from ..settings import Settings
-from .run import read_config, train
+from .configuration import TASK, check_use, read_config
+from .evaluation import score
+from .reading import import_packages, path_of
+from .run import begin_run, train
 
 if TYPE_CHECKING:
     from ..tasks.evaluation import Report
 
 KEY = "recipe"
-SOURCES = ("data", "validation", "test")
-"""Keys of a run's configuration that name data."""
 
 HOW = ("device", "threads")
 """Changes that go for the recipe that this one begins with, too."""
@@ -116,6 +118,7 @@ def reproduce(
     *,
     root: str | Path | None = None,
     out: str | Path | None = None,
+    use: Sequence[str] = (),
     quiet: bool = False,
     **changes: Any,
 ) -> Reproduced:
@@ -125,72 +128,102 @@ def reproduce(
 
     recipe   a file, or the name of a recipe that comes with the program (`transformula reproduce` lists them)
     root     the folder in which its data lie: what the recipe names is seen from there
-    out      the run's folder: by default runs/ and the recipe's name, with the seed where it is not 1
+    out      the run's folder: by default the recipe's `out`, else runs/ and the recipe's name; with the seed where that
+             is not 1
+    use      packages that the recipe uses: a file that is loaded imports nothing
     changes  of the run's configuration, such as `seed` or `minutes`
 
     A recipe that begins with another one's weights makes that one first, in a folder beside `out`.
 
-    Raises ConfigError for what is no recipe, UnknownName for a name that none has, DataError for other data than the
-    recipe's.
+    Raises ConfigError for what is no recipe, UnknownName for a name that none has, MissingExtra for a package that
+    training or scoring needs, DataError for other data than the recipe's; Interrupted.
     """
-    return _reproduce(recipe_path(recipe), None if out is None else Path(out), (), changes, root=root, quiet=quiet)
+    import_packages(use)
+    path = recipe_path(path_of(recipe, "recipe"))
+    made = Making(None if root is None else path_of(root, "root"), tuple(use), quiet)
+    return made.reproduce(path, None if out is None else path_of(out, "out"), (), changes)
 
 
-def _reproduce(
-    path: Path,
-    out: Path | None,
-    above: tuple[Path, ...],
-    changes: Mapping[str, Any],
-    *,
-    root: str | Path | None,
-    quiet: bool,
-) -> Reproduced:
-    claimed, config = read_recipe(path)
-    config |= changes
-    named = [one for key in SOURCES for one in _listed(config.get(key))]
-    for key in SOURCES:
-        if config.get(key) is not None:
-            config[key] = placed(config[key], root)
-    if claimed.data_hash is not None:
-        found = hash_of(config)
-        if found != claimed.data_hash:
+@dataclass(frozen=True)
+class Making:
+    """How recipes are made: the same for one and for those that it begins with."""
+
+    root: Path | None
+    use: tuple[str, ...]
+    quiet: bool
+
+    def reproduce(
+        self, path: Path, out: Path | None, above: tuple[Path, ...], changes: Mapping[str, Any]
+    ) -> Reproduced:
+        """Make one. `above` are those that begin with it."""
+        claimed, stated = read_recipe(path)
+        check_use(stated.get("use"), self.use)
+        config = {**stated, **changes}
+        check_claim(claimed, str(config.get("task", TASK)), str(path))
+        for key in SOURCES:
+            if config.get(key) is not None:
+                config[key] = placed(config[key], self.root)
+        self.check_hash(claimed, config, stated, path)
+        folder = self.folder_of(path, out, config)
+        self.train(path, folder, above, config, changes)
+        settings = dict(claimed.evaluate)
+        data = placed(settings.pop("data", None), self.root)
+        report = score(folder, settings, data=data, use=self.use)
+        return Reproduced(claimed, score_of(report, claimed.score), folder, report)
+
+    def train(
+        self, path: Path, folder: Path, above: tuple[Path, ...], config: dict[str, Any], changes: Mapping[str, Any]
+    ) -> None:
+        """Train the recipe's run, or go on with it where it was begun. Raises Interrupted."""
+        if (folder / "config.yaml").is_file():
+            later = {key: value for key, value in changes.items() if key in MAY_CHANGE}
+            run = train(resume=folder, use=self.use, quiet=self.quiet, **later)
+        else:
+            first = config.get("init_from")
+            if isinstance(first, str) and first.endswith((".yaml", ".yml")):
+                too = {"seed": config.get("seed", 1)} | {key: changes[key] for key in HOW if key in changes}
+                config["init_from"] = self.made_first(path, first, folder.parent, (*above, path.resolve()), too)
+            config["out"] = str(folder)
+            run = begin_run(config, self.use, self.quiet, source=str(path), beside=changes)
+        if run.data["interrupted"]:
+            raise Interrupted(f"the run was interrupted; the same command resumes it, in {folder}")
+
+    def made_first(
+        self, recipe: Path, named: str, beside: Path, above: tuple[Path, ...], changes: Mapping[str, Any]
+    ) -> str:
+        """The folder of the run that a recipe begins with, made by a recipe of its own."""
+        path = recipe.parent / named
+        if not path.is_file():
+            raise ConfigError(
+                f"init_from: there is no recipe {path}; name a recipe that lies beside this one, or a run's folder",
+                source=str(recipe),
+            )
+        if path.resolve() in above:
+            raise ConfigError(f"init_from: {named} begins with this recipe, and this one with it", source=str(recipe))
+        folder = beside / (path.stem + _suffix(changes["seed"]))
+        return str(self.reproduce(path, folder, above, changes).folder)
+
+    def check_hash(self, claimed: Recipe, config: Mapping[str, Any], stated: Mapping[str, Any], path: Path) -> None:
+        """Raise DataError for other data than the recipe's."""
+        if claimed.data_hash is None:
+            return
+        digest = hash_of(config)
+        if digest != claimed.data_hash:
+            named = ", ".join(str(one) for key in SOURCES for one in _listed(stated.get(key)))
             raise DataError(
-                f"{path}: the data ({', '.join(named)}) are not those of the recipe: their hash is {found}, expected"
+                f"{path}: the data ({named}) are not those of the recipe: their hash is {digest}, expected"
                 f" {claimed.data_hash}; put them back, or copy the recipe and take its data_hash out"
             )
-    seed = config.get("seed", 1)
-    folder = out if out is not None else Path("runs") / (path.stem + _suffix(seed))
-    first = str(config.get("init_from", ""))
-    if first.endswith(".yaml") and not (folder / "config.yaml").is_file():
-        above = (*above, path.resolve())
-        too = {"seed": seed} | {key: changes[key] for key in HOW if key in changes}
-        config["init_from"] = _made_first(path, first, folder.parent, above, too, root=root, quiet=quiet)
-    if (folder / "config.yaml").is_file():
-        given = {key: value for key, value in changes.items() if key in MAY_CHANGE}
-        run = train(resume=folder, quiet=quiet, **given)
-    else:
-        run = train(config.pop("model", None), out=str(folder), quiet=quiet, **config)
-    if run.data["interrupted"]:
-        raise InputError(f"the run was interrupted; go on by the same command, which goes on in {folder}")
-    from .evaluation import evaluate
 
-    report = evaluate(run.folder, **claimed.evaluate)
-    return Reproduced(claimed, score_of(report, claimed.score), run.folder, report)
-
-
-def _made_first(
-    recipe: Path, named: str, beside: Path, above: tuple[Path, ...], changes: Mapping[str, Any], **how: Any
-) -> str:
-    """The folder of the run that a recipe begins with, made by a recipe of its own."""
-    path = recipe.parent / named
-    if not path.is_file():
-        raise ConfigError(
-            f"init_from: there is no recipe {path}; name a recipe that lies beside this one, or a run's folder",
-            source=str(recipe),
-        )
-    if path.resolve() in above:
-        raise ConfigError(f"init_from: {named} begins with this recipe, and this one with it", source=str(recipe))
-    return str(_reproduce(path, beside / (path.stem + _suffix(changes["seed"])), above, changes, **how).folder)
+    def folder_of(self, path: Path, out: Path | None, config: Mapping[str, Any]) -> Path:
+        """Where the run lies: as asked, as the recipe says, or by the recipe's name."""
+        if out is not None:
+            return out
+        stated = config.get("out")
+        if stated is not None and not isinstance(stated, str):
+            raise ConfigError(f"out: expected a folder's name (got {shortened(repr(stated))})", source=str(path))
+        seed = _suffix(config.get("seed", 1))
+        return Path("runs") / (path.stem + seed) if stated is None else path_of(stated + seed, "out")
 
 
 def _suffix(seed: Any) -> str:
@@ -207,6 +240,20 @@ def read_recipe(path: Path) -> tuple[Recipe, dict[str, Any]]:
             source=str(path),
         )
     return Recipe.read(stated, str(path)), config
+
+
+def check_claim(recipe: Recipe, task: str, source: str) -> None:
+    """Raise an error for a score that the task has not, for settings that its evaluation has not, and for a package
+    that is not here and that the scores need: before anything is trained."""
+    from ..tasks.base import tasks
+
+    kind = tasks.need(task)
+    settings = {key: value for key, value in recipe.evaluate.items() if key != "data"}
+    kind.evaluation.read(settings, f"{source}: evaluate")
+    if recipe.score.lower().replace(" ", "_").replace("-", "_") not in kind.measures:
+        near = nearest(recipe.score, kind.measures)
+        known = did_you_mean(near) or f" known: {', '.join(kind.measures)}"
+        raise ConfigError(f"score: {shortened(recipe.score)!r} is no score of {task};{known}", source=source, near=near)
 
 
 def score_of(report: Report, name: str) -> float:
@@ -242,7 +289,8 @@ def hash_of(config: Mapping[str, Any]) -> str:
                         digest.update(hashlib.file_digest(content, "sha256").digest())
                 except OSError as error:
                     raise DataError(
-                        f"cannot be read ({error.strerror}); say where the data lie: --root", path=file
+                        f"cannot be read ({error.strerror}); say where the data lie: {setting('root', 'FOLDER')}",
+                        path=file,
                     ) from None
     return digest.hexdigest()[:16]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
-from ..errors import InputError, RunError, TransformulaError, UnknownName
+from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName
 from ..field_names import written_as
 from .output import EXIT_CODES, OPTION, as_json, print_error
 from .streams import OutputLost, discard_output, open_streams
@@ -75,12 +75,6 @@ example: transformula explain "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 {codes}"""
 
 
-class Interrupted(TransformulaError):
-    """Ctrl-C, where nothing of a run had to be saved."""
-
-    exit_status = 130
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status. Errors meant for a user are printed without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -101,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def attempt(arguments: list[str]) -> int:
     """Run one command; print the error in which it ends, if it does."""
+    before = TYPED.set(frozenset())  # the verb's parser says which options there are
     try:
         with written_as("line"):
             return dispatch(arguments)
@@ -117,6 +112,8 @@ def attempt(arguments: list[str]) -> int:
         failed = RunError(f"{place}{error.strerror or error}")
         print_error(failed, f"error: {failed}", arguments)
         return failed.exit_status
+    finally:
+        TYPED.reset(before)
 
 
 def dispatch(arguments: list[str]) -> int:

@@ -81,7 +81,7 @@ def task_asked(arguments: Sequence[str]) -> str:
 
     Raises CheckpointError where no argument is a run.
     """
-    from ..api.run import TASK
+    from ..api.configuration import TASK
 
     before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for option in ("--use", "--data", "--with", "--output", "--device", "--threads"):

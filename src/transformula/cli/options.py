@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from ..errors import InputError, did_you_mean, nearest
+from ..errors import TYPED, InputError, did_you_mean, nearest
 from ..field_names import key as field_key
 from ..field_names import suggest
 from .output import EXIT_CODES, OPTION
@@ -91,6 +91,7 @@ class Parser(argparse.ArgumentParser):
     def parse(self, arguments: Sequence[str]) -> Given:
         """Read the arguments. Options that are not known here are kept for the model, if it takes any."""
         rest, others = self.set_apart(arguments)
+        TYPED.set(frozenset([*self._option_string_actions, *(f"--{key.replace('_', '-')}" for key in others)]))
         space = vars(self.parse_intermixed_args(rest))
         model = {key: space.pop(key) for key in MODEL_OPTIONS if self.model_options and key in space}
         return Given(space, {**model, **others}, self)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import InputError
+from .explain import USE
 from .options import Given, Parser
 from .output import as_json
 
@@ -28,6 +29,7 @@ def make_parser(_: Sequence[str]) -> Parser:
     parser.add_argument("--seed", metavar="N", type=int, help="another seed than the recipe's")
     parser.add_argument("--device", metavar="TEXT", help="cpu, cuda, cuda:1, ... in place of the recipe's")
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads, in place of the recipe's")
+    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_argument("--quiet", action="store_true", help="say nothing before the end")
     return parser
 
@@ -39,9 +41,10 @@ def run(given: Given) -> int:
     from ..api.recipe import reproduce
 
     changes = {key: given[key] for key in ("seed", "device", "threads") if given[key] is not None}
-    found = reproduce(given["recipe"], root=given["root"], out=given["out"], quiet=given["quiet"], **changes)
-    print(as_json(found.data) if given["json"] else found)
-    return 0 if found.holds else 1
+    where = {"root": given["root"], "out": given["out"]}
+    made = reproduce(given["recipe"], **where, use=given["use"], quiet=given["quiet"], **changes)
+    print(as_json(made.data) if given["json"] else made)
+    return 0 if made.holds else 1
 
 
 def listed(given: Given) -> int:
@@ -50,7 +53,7 @@ def listed(given: Given) -> int:
     from ..recipes import recipe_names, recipe_path
 
     typed = [key for key in ("root", "out", "seed", "device", "threads") if given[key] is not None]
-    typed += ["quiet"] if given["quiet"] else []
+    typed += [key for key in ("quiet", "use") if given[key]]
     if typed:
         raise InputError(f"--{typed[0]}: which recipe? transformula reproduce lists them")
     recipes = {name: read_recipe(recipe_path(name))[0] for name in recipe_names()}

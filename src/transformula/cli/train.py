@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
 from ..errors import InputError
 from .explain import MODEL, USE
@@ -29,7 +27,7 @@ EXAMPLES = [
 
 def make_parser(arguments: Sequence[str]) -> Parser:
     """Its options, those of the task that is named among them."""
-    from ..api.run import TASK, data_settings
+    from ..api.configuration import TASK, data_settings
     from ..training.settings import TrainingSettings
 
     task = task_of(arguments) or TASK
@@ -55,6 +53,12 @@ def make_parser(arguments: Sequence[str]) -> Parser:
         metavar="NAME",
         help="the stack of MODEL that takes the layers of --init-from, a run of one stack",
     )
+    parser.add_argument(
+        "--from-scratch",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="MODEL is a trained one, and its text alone is meant: its weights are left, and initial ones are trained",
+    )
     parser.add_argument("--quiet", action="store_true", help="say nothing before the end")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task)
@@ -65,7 +69,7 @@ def make_parser(arguments: Sequence[str]) -> Parser:
 
 def run(given: Given) -> int:
     """Train one model."""
-    if given["model"] is None and not (given["config"] or given["resume"] or given["init_from"]):
+    if all(given[key] is None for key in ("model", "config", "resume", "init_from")):
         raise InputError(f"no model: give {MODEL}; see: {given.parser.prog} --help")
 
     from ..api.run import train
@@ -79,6 +83,7 @@ def run(given: Given) -> int:
         use=given["use"],
         quiet=given["quiet"],
         **given.of(*given.parser.settings),
+        from_scratch=given.arguments.get("from_scratch", False),
         **({"task": given["task"]} if "task" in given.arguments else {}),
         **given.model,
     )
@@ -90,32 +95,32 @@ def run(given: Given) -> int:
             print("\n".join(f"  | {row}" for row in sample.splitlines()), end="\n\n")
         print(ended)
         if ended.result.usage:
-            print(f"use: transformula {ended.result.usage}")
-        print(f"go on: transformula train --resume {ended.folder} {twice(ended.result.settings)}")
+            print(f"use: {ended.result.usage}")
+        print(f"go on: {ended.result.resume}")
     return ended.result.exit_status
 
 
 def task_of(arguments: Sequence[str]) -> str | None:
-    """The task whose options are asked for: that of --task, or of the configuration or the run that is named."""
-    from ..api.run import read_config
+    """The task whose options are asked for: that of --task, or of the configuration or the run that is named. Packages
+    of --use are imported first: the task may be one of theirs."""
+    from ..api.configuration import check_use, read_config
+    from ..api.reading import import_packages, path_of
 
     before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for option in ("--task", "--config", "--resume"):
         before.add_argument(option)
+    before.add_argument("--use", action="append", default=[])
     try:
         known, _ = before.parse_known_args([a for a in arguments if a not in ("-h", "--help")])
     except argparse.ArgumentError:
         return None  # said in full by the parser that knows all options
+    import_packages(known.use)
     if known.task is not None:
         return str(known.task)
     named = known.config or known.resume
-    if named is None or not (Path(named).is_file() or (Path(named) / "config.yaml").is_file()):
+    path = None if named is None else path_of(named, "config" if known.config else "resume")
+    if path is None or not (path.is_file() or (path / "config.yaml").is_file()):
         return None
-    stated = read_config(named).get("task")
-    return None if stated is None else str(stated)
-
-
-def twice(settings: Mapping[str, Any]) -> str:
-    """The options that double every limit of a run."""
-    limits = {key: settings.get(key) for key in ("steps", "tokens", "minutes", "epochs")}
-    return " ".join(f"--{key} {2 * value}" for key, value in limits.items() if value)
+    stated = read_config(path)
+    check_use(stated.get("use"), known.use)
+    return None if stated.get("task") is None else str(stated["task"])

@@ -15,7 +15,7 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ..errors import DataError, InputError, MissingExtra, did_you_mean, nearest
+from ..errors import DataError, InputError, MissingExtra, did_you_mean, nearest, setting
 from ..registry import Registry
 from ..tokenizers.texts import PIECE, Content, Texts
 from .files import whole_file
@@ -153,6 +153,6 @@ def choose_column(columns: Sequence[str], strings: Sequence[str], column: str | 
         return strings[0]
     raise DataError(
         f"which column is the text? There is none called 'text', and {len(strings)} hold strings"
-        f" (columns: {listed}); name it with: column: NAME",
+        f" (columns: {listed}); name it with: {setting('column', 'NAME')}",
         path=path,
     )

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
 from ..errors import DataError
 from ..extras import need
 from .record_format import Row
+
+
+def is_hub(source: object) -> bool:
+    """Whether a source is the name of a data set of the hub."""
+    return str(source).startswith("hub:")
+
+
+def need_hub() -> ModuleType:
+    """The library of the hub. Raises MissingExtra where it is not installed."""
+    return need("datasets", "reading a data set of the hub")
 
 
 def read_hub(name: str) -> Iterator[Row]:
@@ -14,7 +25,7 @@ def read_hub(name: str) -> Iterator[Row]:
 
     Raises DataError, with what the library says, for a name, configuration or split that is not there.
     """
-    datasets = need("datasets", "reading a data set of the hub")
+    datasets = need_hub()
     parts = name.removeprefix("hub:").split(":")
     if not 1 <= len(parts) <= 3 or not all(parts):
         raise DataError("expected hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT", path=name)

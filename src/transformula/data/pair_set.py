@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -46,11 +46,13 @@ class PairSet:
     read     makes its pairs, given what stands after the colon of its name, "" for nothing
     grouped  its places are GROUP:LINE, and a split keeps a group on one side
     pictures its sources are pictures
+    variant  what may stand after the colon of its name, for instance; "" for nothing
     """
 
     read: Callable[[str], Pairs]
     grouped: bool
     pictures: bool
+    variant: str = ""
 
 
 pair_sets: Registry[PairSet] = Registry("built-in pairs", "transformula.data.pair_sets")
@@ -58,15 +60,21 @@ pair_sets: Registry[PairSet] = Registry("built-in pairs", "transformula.data.pai
 
 
 def pair_set(
-    name: str, *, grouped: bool = False, pictures: bool = False
+    name: str, *, grouped: bool = False, pictures: bool = False, variant: str = "", needs: Sequence[str] = ()
 ) -> Callable[[Callable[[str], Pairs]], Callable[[str], Pairs]]:
-    """Decorator that announces a set of pairs."""
+    """Decorator that announces a set of pairs; `needs` are optional packages."""
 
     def announce(read: Callable[[str], Pairs]) -> Callable[[str], Pairs]:
-        pair_sets.register(name)(PairSet(read, grouped, pictures))
+        pair_sets.register(name, needs)(PairSet(read, grouped, pictures, variant))
         return read
 
     return announce
+
+
+def pair_set_names(pictures: bool) -> list[str]:
+    """A name of each set whose sources are pictures, or texts, as it can be given: "cldr-dates:en-de"."""
+    known = {name: pair_sets.get(name) for name in pair_sets.names()}
+    return [f"{name}:{one.variant}".rstrip(":") for name, one in known.items() if one.pictures == pictures]
 
 
 def is_pair_set(source: object) -> bool:

@@ -18,7 +18,7 @@ class RowSettings(Settings):
     data: Rows = Field(
         None,
         description="rows to learn from: parallel files as 'train.{de,en}', a .tsv, .csv, .jsonl or .parquet file, a"
-        " folder of pictures with captions, hub:NAME, or a built-in set (by default the task's)",
+        " folder of pictures with captions, hub:NAME, or a built-in set",
     )
     validation: Rows = Field(None, description="rows that measure while training; by default a part of `data`")
     test: Rows = Field(
@@ -62,6 +62,13 @@ class RowSettings(Settings):
         if value is not None and (not value or any(not str(one).strip() for one in value)):
             raise ValueError("a source without a name; expected files, a folder or a built-in set")
         return value
+
+    def need(self) -> None:
+        from .needs import need_rows, need_tokenizer
+
+        for sources in (self.data, self.validation, self.test):
+            need_rows(sources)
+        need_tokenizer(self.tokenizer)
 
 
 OF_TEXTS = ("split_names", "joint", "max_source")

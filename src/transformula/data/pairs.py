@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from ..errors import ConfigError, DataError, InputError
+from ..errors import ConfigError, DataError, InputError, setting
 from ..tokenizers.base import Tokenizer
 from .record import Record, Value
 from .spelling import PLAIN, Spelling
@@ -165,7 +165,7 @@ def without_overlap(
         raise DataError(
             "\n".join(map(str, found))
             + "\nscores on rows that were trained on say nothing; leave these out of training"
-            " with overlap: drop, or go on as it is with overlap: keep"
+            f" with {setting('overlap', 'drop')}, or train as it is with {setting('overlap', 'keep')}"
         )
     kept = [record for record in training if not any(row_digest(record, one.compared) in one.digests for one in found)]
     if not kept:

@@ -16,7 +16,7 @@ from ..tokenizers.texts import Texts, distinct_characters
 from .cache import cached_entry
 from .settings import TextSettings
 from .sources import Corpus, read_corpus
-from .splits import Split, split_corpus, split_given
+from .splits import Split, split_alone, split_corpus, split_given
 from .tokens import Tokens, token_store
 from .working import working
 
@@ -141,11 +141,7 @@ def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None 
     Raises DataError for data that cannot be used, ConfigError where `vocab` and the tokenizer disagree.
     """
     with working("reading the data"):
-        corpus = read_corpus(settings.data, settings.column)
-    if settings.validation is None:
-        split = split_corpus(corpus, settings.split)
-    else:
-        split = split_given(corpus, read_corpus(settings.validation, settings.column))
+        corpus, split = read_split(settings)
     room = None if vocab is None else vocab - (extra or 0)
     if room is not None and room < 1:
         raise ConfigError(f"vocab: the model says {vocab}, and {extra} ids are needed beside those of the text")
@@ -176,6 +172,17 @@ def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None 
                 path=corpus.name,
             )
     return TextData(corpus, split, tokenizer, chosen, *stores)
+
+
+def read_split(settings: TextSettings) -> tuple[Corpus, Split]:
+    """The texts that the settings name, and their two sides. Without `data` there is nothing to train on."""
+    validation = None if settings.validation is None else read_corpus(settings.validation, settings.column)
+    if settings.data is None:
+        if validation is None:
+            raise ConfigError("data: no text is named")
+        return validation, split_alone(validation)
+    corpus = read_corpus(settings.data, settings.column)
+    return corpus, split_corpus(corpus, settings.split) if validation is None else split_given(corpus, validation)
 
 
 def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bool = False) -> tuple[Tokenizer, str]:

@@ -54,11 +54,11 @@ record_formats: Registry[RecordFormat] = Registry("record format", "transformula
 """Readers by extension, without its dot."""
 
 
-def record_format(name: str, takes: Sequence[str] = ()) -> Callable[[Reader], Reader]:
-    """Decorator that announces a reader for files of an extension."""
+def record_format(name: str, takes: Sequence[str] = (), needs: Sequence[str] = ()) -> Callable[[Reader], Reader]:
+    """Decorator that announces a reader for files of an extension; `needs` are optional packages."""
 
     def announce(read: Reader) -> Reader:
-        record_formats.register(name)(RecordFormat(read, tuple(takes)))
+        record_formats.register(name, needs)(RecordFormat(read, tuple(takes)))
         return read
 
     return announce

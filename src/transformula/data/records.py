@@ -22,10 +22,10 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import ConfigError, DataError, did_you_mean, nearest
+from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
 from .column_names import names_columns
 from .format import extension
-from .hub import read_hub
+from .hub import is_hub, read_hub
 from .lines import lines_of, shown
 from .pair_set import is_pair_set, pair_sets
 from .pictures import captions_of, idx_values, is_idx, picture
@@ -202,7 +202,7 @@ def _part(
             return _parallel(files, options)
 
         return _Part(name, rows_beside, lambda: _chosen(rows_beside(), columns, images, options, Path()))
-    if str(source).startswith("hub:"):
+    if is_hub(source):
         named = str(source)
         _refuse(options, ("join", *(["channels"] if images else [])), named)
 
@@ -341,7 +341,7 @@ def _text(value: Any, name: str, place: str, join: str | Mapping[str, str] | Non
             return by.join(value)
         raise DataError(
             f"{place}: {name!r} is a list of {len(value)} texts; take one of them by its number, as in"
-            f" {name}.1, or say what joins them: join: ' '"
+            f" {name}.1, or say what joins them: {setting('join', repr(' '))}"
         )
     raise DataError(f"{place}: {name!r} is a {type(value).__name__}; expected a text, or name it among `images`")
 

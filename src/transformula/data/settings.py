@@ -13,7 +13,7 @@ FRACTION = 0.1
 class TextSettings(Settings):
     """Which text a model learns from."""
 
-    data: str | list[str] = Field(
+    data: str | list[str] | None = Field(
         "python-docs",
         description="a file, a folder, a pattern such as 'texts/*.md', a list of these, or python-docs or python-code",
     )
@@ -39,6 +39,13 @@ class TextSettings(Settings):
         if value is not None and (not value or any(not str(one).strip() for one in value)):
             raise ValueError("a source without a name; expected a file, a folder, a pattern or a built-in set")
         return value
+
+    def need(self) -> None:
+        from .needs import need_text, need_tokenizer
+
+        need_text(self.data)
+        need_text(self.validation)
+        need_tokenizer(self.tokenizer)
 
 
 class DataSettings(TextSettings):

@@ -22,6 +22,7 @@ class Split:
     how      one line that says how they were told apart
     whole    the texts are whole documents (not one text cut in two): each is ended by a token
     removed  documents that were taken out of training because they are in the validation file too
+    alone    there is no text for training: it is that for validation
     """
 
     training: Texts
@@ -29,6 +30,7 @@ class Split:
     how: str
     whole: bool
     removed: int = 0
+    alone: bool = False
 
 
 def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
@@ -74,3 +76,9 @@ def split_given(corpus: Corpus, validation: Corpus) -> Split:
     whole = len(training) > 1 or len(validation.documents) > 1
     removed = len(corpus.documents) - len(training)
     return Split(Texts(training), validation.documents, f"validation data given: {validation.name}", whole, removed)
+
+
+def split_alone(validation: Corpus) -> Split:
+    """The validation data alone, for a model whose training data is not there."""
+    documents = validation.documents
+    return Split(documents, documents, f"{validation.name}, all of it", len(documents) > 1, alone=True)

@@ -143,10 +143,12 @@ class Summary:
         lines.append(
             f"{parameters_in_words(totals)}; "
             f"{_amount(totals['flops_per_token'])} FLOPs a token, forward and backward; cache of a whole row "
-            f"{_bytes(totals['cache_bytes_row'])}"
+            f"{bytes_in_words(totals['cache_bytes_row'])}"
         )
         if totals["memory_bytes"]:
-            lines[-1] += f", and {_bytes(totals['memory_bytes'])} for each position of another sequence that it reads"
+            lines[-1] += (
+                f", and {bytes_in_words(totals['memory_bytes'])} for each position of another sequence that it reads"
+            )
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -383,8 +385,8 @@ def _cells(costs: Costs) -> list[str]:
         f"{costs.active_parameters:,}" if costs.parameters else "",
         _amount(costs.flops_forward),
         _amount(costs.flops_backward),
-        _bytes(costs.activation_bytes),
-        _bytes(costs.cache_bytes),
+        bytes_in_words(costs.activation_bytes),
+        bytes_in_words(costs.cache_bytes),
     ]
 
 
@@ -396,8 +398,9 @@ def _amount(number: float) -> str:
     return f"{number:.3g}" if number else ""
 
 
-def _bytes(number: float) -> str:
-    for limit, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+def bytes_in_words(number: float) -> str:
+    """A number of bytes with three digits and its unit; "" for none."""
+    for limit, unit in ((2**60, "EiB"), (2**50, "PiB"), (2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if number >= limit:
             return f"{number / limit:.3g} {unit}"
     return f"{number:.3g} B" if number else ""

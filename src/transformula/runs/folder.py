@@ -21,6 +21,7 @@ from ..atomic_io import remove_partial, write_whole
 from ..errors import CheckpointError
 from ..structured import load_json, load_yaml
 from .checkpoint import Checkpoint, newest
+from .commands import resume_command
 from .log import Log
 
 CONFIG = "config.yaml"
@@ -69,7 +70,7 @@ class RunFolder:
             raise CheckpointError(f"{self.path}: is a file; name another folder with --out")
         if (self.path / CONFIG).exists():
             raise CheckpointError(
-                f"{self.path}: holds a run already; go on with it by --resume {self.path}, or name another folder with"
+                f"{self.path}: holds a run already; go on with it: {self.resume_command()}; or name another folder with"
                 " --out"
             )
         if self.path.is_dir() and any(self.path.iterdir()):
@@ -125,6 +126,18 @@ class RunFolder:
         text = yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
         write_whole(self.path / CONFIG, text.encode())
 
+    def packages(self) -> list[str]:
+        """The packages of the run's words; none where the configuration cannot be read."""
+        try:
+            stated = self.config().get("use")
+        except CheckpointError:
+            return []
+        return [str(package) for package in stated] if isinstance(stated, list) else []
+
+    def resume_command(self) -> str:
+        """The command by which the run goes on within its limits."""
+        return resume_command(self.path, self.packages())
+
     def manifest(self) -> dict[str, Any]:
         """What the run was made with; empty where the file is missing or damaged."""
         try:
@@ -154,7 +167,7 @@ class RunFolder:
         for folder in order:
             if (folder / "model.yaml").is_file():
                 return folder
-        raise CheckpointError(f"{self.path}: the run has saved no model yet; go on with it by --resume {self.path}")
+        raise CheckpointError(f"{self.path}: the run has saved no model yet; go on with it: {self.resume_command()}")
 
 
 class _Dumper(yaml.SafeDumper):

@@ -12,7 +12,7 @@ from ..atomic_io import write_whole
 
 @dataclass(frozen=True)
 class Summary:
-    """What the page says. Times in seconds; `usage` is the command that uses the model, as in RunResult."""
+    """What the page says. Times in seconds; `commands` are those by which one goes on, each on a line."""
 
     title: str
     text: str
@@ -31,10 +31,10 @@ class Summary:
     machine: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     sample: str = ""
-    usage: str = ""
+    commands: Sequence[str] = ()
     notes: Sequence[str] = ()
 
-    def markdown(self, folder: Path) -> str:
+    def markdown(self) -> str:
         """The page."""
         rows = [f"# {self.title}", "", f"**{self.verdict}**" if self.verdict else "", "", "![loss](loss.svg)", ""]
         rows += ["## Result", "", "| | |", "| --- | --- |"]
@@ -68,10 +68,7 @@ class Summary:
         rows += [
             "## How to go on",
             "",
-            fence(
-                (f"transformula {self.usage}\n" if self.usage else "") + f"transformula evaluate {folder}\n"
-                f"transformula train --resume {folder} --steps {2 * self.steps}"
-            ),
+            fence("\n".join(self.commands)),
             "",
         ]
         return "\n".join(rows)
@@ -79,7 +76,7 @@ class Summary:
     def write(self, folder: Path) -> Path:
         """Write summary.md; returns the file."""
         path = folder / "summary.md"
-        write_whole(path, self.markdown(folder).encode("utf-8", "replace"))
+        write_whole(path, self.markdown().encode("utf-8", "replace"))
         return path
 
 

@@ -30,12 +30,12 @@ Progress = Callable[[int, int], None]
 """Called with (units done, units in all)."""
 
 
-def task(name: str) -> Callable[[type[Task]], type[Task]]:
-    """Decorator that announces a task under `name`."""
+def task(name: str, needs: Sequence[str] = ()) -> Callable[[type[Task]], type[Task]]:
+    """Decorator that announces a task under `name`; `needs` are the optional packages that its scores need."""
 
     def announce(made: type[Task]) -> type[Task]:
         made.name = name
-        return tasks.register(name)(made)
+        return tasks.register(name, needs)(made)
 
     return announce
 
@@ -144,6 +144,18 @@ class Task(ABC):
         """Raise InputError for a model that this task cannot train: its inputs, or what it sees. None unless said."""
         return
 
+    @classmethod
+    def check_data(cls, settings: Any) -> None:
+        """Raise InputError where a run that begins names no data, and the task has none of its own."""
+        return
+
+    @classmethod
+    def need(cls, settings: Any) -> None:
+        """Raise MissingExtra unless every optional package is here that its scores in training and the data of
+        `settings` need. Called before anything is read."""
+        tasks.need(cls.name)
+        settings.need()
+
     @abstractmethod
     def batch(self, step: int, micro: int = 0) -> Batch:
         """Micro-batch `micro` of step `step`, both from 0: a pure function of these and the seed."""
@@ -188,7 +200,12 @@ class Task(ABC):
         Raises InputError and DataError.
         """
         chosen = trained.settings_of(cls.settings)
-        if data is not None:
+        if trained.lost:
+            scored = data if data is not None else chosen.get("validation")
+            if scored is None:
+                raise trained.held_back()
+            chosen |= {"data": None, "validation": scored}
+        elif data is not None:
             chosen["validation" if "data" in chosen else "data"] = data
         elif "data" not in chosen:
             raise trained.unknown("--data FILE")
@@ -198,7 +215,7 @@ class Task(ABC):
         scores = task.evaluate(trained.alone, progress)
         shown = getattr(task, "preview", None)
         validation = "" if shown is None else f"{shown().data['validation_tokens']:,} {task.unit}"
-        return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation)
+        return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation, trained.notes)
 
     def carried(self) -> dict[str, Tensor]:
         """What goes from a step to the next, by name, for a checkpoint: nothing, for most."""

@@ -13,7 +13,7 @@ from .scores.measured import Measured, References
 from .scores.report import captioning
 
 
-@task("captioning")
+@task("captioning", needs=["sacrebleu"])
 class Captioning(Pairs):
     """A picture to a text. BLEU is the main score; the commonest caption is the baseline."""
 

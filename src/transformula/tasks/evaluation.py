@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import nn
 
-from ..errors import InputError
+from ..errors import DataError, InputError, setting
 from ..language.graph import Architecture
 from ..settings import Settings
 
@@ -24,6 +24,7 @@ class Trained:
     modules   the model, and those that write together with it
     numbers   what its text says: vocab, context, ...
     recorded  the configuration of its run; {} where only the model is known
+    lost      what its run learned from, where that is not there any more
     """
 
     name: str
@@ -32,6 +33,17 @@ class Trained:
     modules: Sequence[nn.Module]
     numbers: Mapping[str, int]
     recorded: Mapping[str, Any]
+    lost: Sequence[str] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known of a score where the training data is lost."""
+        if not self.lost:
+            return []
+        return [
+            f"the training data ({', '.join(self.lost)}) is not there: there is no baseline that learns from it, and"
+            " nothing was searched for rows that the model has learned"
+        ]
 
     @property
     def alone(self) -> nn.Module:
@@ -47,6 +59,13 @@ class Trained:
     def unknown(self, key: str) -> InputError:
         """The error for a model of which no data is known."""
         return InputError(f"{self.name}: a model's folder knows no data; say which: {key}")
+
+    def held_back(self) -> DataError:
+        """The error where what is scored was a part of training data that is lost."""
+        return DataError(
+            f"{self.name}: what is scored by default is a part of its training data, {', '.join(self.lost)}, which is"
+            f" not there; put it back, or say what is scored: {setting('data', 'FILE')}"
+        )
 
 
 class Report(ABC):
@@ -68,6 +87,7 @@ class Evaluation(Report):
     baselines: Mapping[str, float]
     verdict: str
     validation: str
+    notes: Sequence[str] = ()
 
     @property
     def data(self) -> dict[str, Any]:
@@ -76,6 +96,7 @@ class Evaluation(Report):
             "baselines": dict(self.baselines),
             "verdict": self.verdict,
             "validation": self.validation,
+            "notes": list(self.notes),
         }
 
     def __repr__(self) -> str:
@@ -83,4 +104,5 @@ class Evaluation(Report):
         for name, value in self.scores.items():
             rows.append((name, f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:.4f}"))
         rows += [(f"baseline: {name}", f"{value:.4f}") for name, value in self.baselines.items()]
+        rows += [("note", note) for note in self.notes]
         return "\n".join([*(f"{name:<20}{value}" for name, value in rows), self.verdict])

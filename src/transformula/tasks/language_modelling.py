@@ -19,7 +19,7 @@ from ..data.prepare import Preview, TextData, prepare
 from ..data.settings import DataSettings
 from ..data.streams import Streams
 from ..data.windows import Windows
-from ..errors import ConfigError, InputError
+from ..errors import ConfigError, InputError, setting
 from ..language.graph import Architecture
 from ..model.evaluating import evaluating
 from ..structured import load_json
@@ -115,7 +115,8 @@ class LanguageModelling(Task):
         self.rows = CarriedRows()
         self.numbers = {"vocab": data.tokenizer.vocab, "context": context}
         name = f"the training text of {data.corpus.name}"
-        self.windows = (Streams if carry else Windows)(data.training.ids, context, batch, accumulate, seed, name)
+        if not data.split.alone:
+            self.windows = (Streams if carry else Windows)(data.training.ids, context, batch, accumulate, seed, name)
 
     @classmethod
     def make(
@@ -158,6 +159,11 @@ class LanguageModelling(Task):
                 "language modelling predicts each token from those before it; a stack that says `causal: false` sees "
                 "the answers: take that line out, or write causal: true"
             )
+
+    @classmethod
+    def check_data(cls, settings: Any) -> None:
+        if settings.data is None:
+            raise InputError(f"no {setting('data')}: name text to learn from, such as python-docs")
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         inputs, targets = self.windows.at(step, micro)
@@ -267,6 +273,8 @@ class LanguageModelling(Task):
     def baselines(self) -> dict[str, float]:
         """Kneser-Ney 3- to 6-grams over the bytes of the same two texts, in `score_unit`."""
         split = self.data.split
+        if split.alone:
+            return {}
         digest = hashlib.sha256(f"1 {split.whole} {MOST_BYTES}".encode())
         for side in (split.training, split.validation):
             each = hashlib.sha256()

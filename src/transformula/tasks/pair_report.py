@@ -81,19 +81,21 @@ def rows_to_score(
     """
     typed = {key: value for key, value in given.items() if key in COLUMNS and value is not None}
     rows: PairRows | None = None
-    if trained.recorded:
+    if trained.recorded and not trained.lost:
         rows = read(kind.read(trained.settings_of(kind)))
     if data is None:
         lost = [key for key in (*typed, "overlap") if key in given]
         if lost:
             raise ConfigError([f"{key}: is said of --data, and no rows are named there" for key in lost])
+        if trained.lost:
+            return _held_alone(pictures, trained), [], trained.notes
         if rows is None:
             raise trained.unknown("--data ROWS, for instance 'test.{de,en}'")
         split = "test" if trained.recorded.get("test") else "validation"
         notes = [note for note in rows.notes if note.startswith(f"{split}: ")]
         return rows.test, rows.training, notes
     known = {key: trained.recorded[key] for key in COLUMNS if key in trained.recorded}
-    notes = []
+    notes = trained.notes
     records = read_rows(data, PairSettings.read({**known, **typed}), pictures, "data", notes)
     if rows is None:
         return records, [], notes
@@ -103,6 +105,14 @@ def rows_to_score(
             f"{overlap}\nscores on rows that were learned from say nothing; if that is meant: --overlap keep"
         )
     return records, rows.training, notes
+
+
+def _held_alone(pictures: bool, trained: Trained) -> list[Record]:
+    """The rows that a run scores, where what it learned from is lost. Raises DataError where they were among these."""
+    rows = trained.recorded.get("test") or trained.recorded.get("validation")
+    if rows is None:
+        raise trained.held_back()
+    return read_rows(rows, PairSettings.read(trained.settings_of(PairSettings)), pictures, "test", [])
 
 
 def scored(

@@ -19,17 +19,19 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from torch import Tensor, nn
 
+from ..data.needs import need_rows
 from ..data.pair_rows import PairRows, described, fitting, read_pairs, references_of
+from ..data.pair_set import pair_set_names
 from ..data.pair_settings import PairSettings, Rows, check_of_texts
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.pairs import preview_records
 from ..data.record import Record, Value
 from ..data.spelling import Spelling
-from ..errors import ConfigError, InputError
+from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import Batch, Progress, Scores, Task, check_causal
+from .base import Batch, Progress, Scores, Task, check_causal, tasks
 from .evaluation import Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
 from .nats import target_scores
@@ -50,7 +52,7 @@ SHOWN = 5
 class Pairs(Task):
     """A model learns to write targets for sources.
 
-    usual     the built-in rows that are taken where none are named
+    usual     the built-in rows of old runs that named none; "": the task makes its rows itself
     pictures  the source is a picture
 
     rows      what was read
@@ -64,7 +66,7 @@ class Pairs(Task):
     usage = 'translate RUN "..."'
     sequences = None
     measures: ClassVar[tuple[str, ...]] = ("loss", "perplexity")
-    usual: ClassVar[str]
+    usual: ClassVar[str] = ""
     pictures: ClassVar[bool] = False
 
     def __init__(
@@ -111,6 +113,24 @@ class Pairs(Task):
         task = cls(rows, writing, settings, made, about, accumulate, seed)
         task._limit(numbers.get("context"))
         return task
+
+    @classmethod
+    def check_data(cls, settings: Any) -> None:
+        if cls.usual and settings.data is None:
+            files = "a folder of pictures with captions" if cls.pictures else "files, as in 'train.{de,en}' or rows.tsv"
+            raise InputError(
+                f"no {setting('data')}: {cls.name} learns from rows; name {files}, or a built-in set:"
+                f" {', '.join(pair_set_names(cls.pictures))}"
+            )
+
+    @classmethod
+    def need(cls, settings: Any) -> None:
+        if settings.written != 0:
+            tasks.need(cls.name)
+        settings.need()
+        if cls.pictures:
+            for sources in (settings.data, settings.validation, settings.test):
+                need_rows(sources, pictures=True)
 
     @classmethod
     def spelling(cls, settings: Any) -> Spelling:

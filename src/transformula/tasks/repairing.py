@@ -204,6 +204,8 @@ class Repairing(Task):
     def baselines(self) -> dict[str, float]:
         """How often each token stands in targets of the training text, as its probability, each counted once more:
         nats per target token of the validation text."""
+        if self.data.split.alone:
+            return {}
         ids = np.asarray(self.data.training.ids)
         starts = list(range(0, len(ids) - self.window, self.window)) or [0]
         counts = np.ones(self.numbers["vocab"])

@@ -13,7 +13,7 @@ from .scores.measured import Measured, References
 from .scores.report import translation
 
 
-@task("translation")
+@task("translation", needs=["sacrebleu"])
 class Translation(Pairs):
     """Text in one language to text in another.
 

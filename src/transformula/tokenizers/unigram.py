@@ -43,7 +43,7 @@ LONGEST_WORD = 1 << 30
 """No word is too long to be learnt from."""
 
 
-@tokenizers.register("unigram")
+@tokenizers.register("unigram", needs=["sentencepiece"])
 class Unigram(ByteLevel):
     """Unigram language model over bytes: knows every text. Id 0 ends a document; no text spells it.
 

@@ -9,6 +9,7 @@ import torch
 
 from ..interop.folder import text_of
 from ..runs import streams
+from ..runs.commands import command, longer, resume_command, usage_command
 from ..runs.curve import draw_curve
 from ..runs.log import read_log
 from ..runs.summary import Summary
@@ -39,12 +40,15 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     trainer.weights.master.eval()
     settings = trainer.settings.plain()
     text = text_of(trainer.weights.master)
+    use = run.packages()
+    usage = usage_command(getattr(task, "usage", ""), run.path, use)
+    resume = resume_command(run.path, use, {} if interrupted else longer(settings, p.step, p.units, stopped))
     result = RunResult(
         folder=run.path, model=trainer.weights.master, scores=p.best_scores, last=p.scores, best_step=p.best_step,
         baselines=baselines, verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit,
         seconds=seconds, stopped=stopped, interrupted=interrupted,
         settings=settings, score=getattr(task, "score", "loss"),
-        usage=getattr(task, "usage", "").replace("RUN", str(run.path)),
+        usage=usage, resume=resume,
     )  # fmt: skip
     run.log.write("end", step=p.step, units=p.units, seconds=round(seconds, 3), stopped=stopped, best_step=p.best_step)
     run.log.close()
@@ -55,11 +59,11 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
         title=name, text=text, parameters=about["parameters"], task=task.name, data=about["task"], verdict=verdict,
         scores=p.best_scores, best_step=p.best_step, baselines=baselines, steps=p.step, units=p.units, unit=task.unit,
         seconds=seconds, stopped=stopped, settings={k: v for k, v in settings.items() if v is not None}, sample=sample,
-        usage=result.usage,
+        commands=[line for line in (usage, command("evaluate", run.path, use=use), resume) if line],
         machine=f"{machine['processor']}, {machine['threads']} threads, {machine['device']}, torch {machine['torch']}",
     ).write(run.path)  # fmt: skip
     if interrupted:
-        shown.say(f"saved at step {p.step:,}; go on with: transformula train --resume {run.path}", warning=True)
+        shown.say(f"saved at step {p.step:,}; go on with: {resume}", warning=True)
     return result
 
 

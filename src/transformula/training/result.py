@@ -31,7 +31,8 @@ class RunResult:
     stopped     why it ended, in words
     interrupted whether it was asked to end (Ctrl-C); it can go on
     score       the name of the main score, that of the baselines and the verdict
-    usage       the command that uses the model, without its first word: "sample runs/first"; "" where there is none
+    usage       the command that uses the model; "" where there is none
+    resume      the command by which the run goes on
     """
 
     folder: Path
@@ -51,6 +52,7 @@ class RunResult:
     settings: Mapping[str, Any] = field(default_factory=dict)
     score: str = "loss"
     usage: str = ""
+    resume: str = ""
 
     @property
     def exit_status(self) -> int:

@@ -25,8 +25,12 @@ class TrainingSettings(Settings):
     accumulate: int = Field(1, ge=1, description="batches whose gradients are added up for one step")
 
     optimiser: str = Field("muon", description="muon, adamw, or another that is announced")
-    lr: float | None = Field(None, gt=0, description="peak learning rate (by default from width and optimiser)")
-    weight_decay: float = Field(0.1, ge=0, description="decoupled decay of matrices; tables, norms, biases have none")
+    lr: float | None = Field(
+        None, gt=0, le=1000, description="peak learning rate (by default from width and optimiser)"
+    )
+    weight_decay: float = Field(
+        0.1, ge=0, le=1000, description="decoupled decay of matrices; tables, norms, biases have none"
+    )
     beta1: float = Field(0.9, ge=0, lt=1, description="AdamW: memory of the mean gradient")
     beta2: float = Field(0.95, ge=0, lt=1, description="AdamW: memory of the squared gradient")
     momentum: float = Field(0.95, ge=0, lt=1, description="Muon: memory of the gradient")
@@ -47,7 +51,7 @@ class TrainingSettings(Settings):
         "auto", description="bf16 with float32 masters, float32, or whichever a short measurement prefers"
     )
     device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one")
-    threads: int | None = Field(None, ge=1, description="CPU threads (by default torch's choice)")
+    threads: int | None = Field(None, ge=1, le=1024, description="CPU threads (by default torch's choice)")
     seed: int = Field(1, ge=0, lt=2**63, description="of initial weights, order of the data and dropout")
 
     evaluate_every: int | None = Field(

@@ -127,8 +127,11 @@ def _train(
             trainer.resume()
         if fresh and trainer.saved < 0:
             trainer.calibrate(first)
+        begun = trainer.position.step
         with Interrupts(lambda text: shown.say(text, warning=True)) as interrupts:
             stopped = trainer.run_until_end(interrupts)
+        if resume and trainer.position.step == begun and not interrupts.asked:
+            stopped = f"nothing was left to train: {stopped}"
         return conclude(trainer, stopped, interrupted=interrupts.asked, about=about)
     finally:
         trainer.run.log.close()
@@ -176,7 +179,9 @@ def _check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
             " To start from its weights with another, begin a new run"
         )
     was, now = stated.get("task", about["task"]), about["task"]
-    changed = sorted(k for k in {*was, *now} if was.get(k) != now.get(k))
+    # Data may be moved, so that its name changes; where the task states an identity, it tells of other content.
+    passed_over = {"data"} if "identity" in was and "identity" in now else set()
+    changed = sorted(k for k in {*was, *now} - passed_over if was.get(k) != now.get(k))
     if changed:
         said = "; ".join(f"{k} was {was.get(k)!r}, is {now.get(k)!r}" for k in changed[:4])
         raise CheckpointError(

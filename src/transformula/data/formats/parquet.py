@@ -9,7 +9,7 @@ from ...extras import need
 from ..format import choose_column, formats, whole_characters
 
 
-@formats.register("parquet")
+@formats.register("parquet", needs=["pyarrow"])
 def read_parquet(path: Path, content: bytes, column: str | None) -> list[str]:
     """A document for each row; a null is an empty document, a list of texts is joined by spaces. Only the column of the
     text is read.

@@ -35,7 +35,7 @@ MOST = 400
 """How many of a span are gone or to come, at most."""
 
 
-@pair_set("cldr-dates")
+@pair_set("cldr-dates", variant="en-de", needs=["babel"])
 def read_dates(variant: str) -> Pairs:
     """20,000 pairs. Raises DataError for what is no pair of languages, MissingExtra without babel."""
     return read_cldr("cldr-dates", variant, _things)

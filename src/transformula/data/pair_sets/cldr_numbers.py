@@ -50,7 +50,7 @@ class Amounts:
         return (digits + digits // 9 + 1) * Decimal(10) ** (self.low + power)
 
 
-@pair_set("cldr-numbers")
+@pair_set("cldr-numbers", variant="en-de", needs=["babel"])
 def read_numbers(variant: str) -> Pairs:
     """20,000 pairs. Raises DataError for what is no pair of languages, MissingExtra without babel."""
     return read_cldr("cldr-numbers", variant, _things)

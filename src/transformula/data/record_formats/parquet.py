@@ -11,7 +11,7 @@ from ..files import opened
 from ..record_format import Options, Row, record_format
 
 
-@record_format("parquet", takes=("join",))
+@record_format("parquet", takes=("join",), needs=["pyarrow"])
 def read_parquet(path: Path, options: Options) -> Iterator[Row]:
     """The rows; "line" of an error is the number of the row."""
     arrow = need("pyarrow", "reading parquet")
