@@ -176,7 +176,9 @@ def load(folder: Path | str) -> Tokenizer:
             if found.accepts(state):
                 try:
                     return found.from_state(state)
-                except (KeyError, TypeError, ValueError) as error:
+                except InputError as error:
+                    raise CheckpointError(f"{path}: {error}") from None
+                except (KeyError, TypeError, ValueError, AttributeError) as error:
                     raise CheckpointError(f"{path}: a damaged tokenizer of the kind {kind!r} ({error})") from None
     raise CheckpointError(
         f"{path}: not a tokenizer that is known here; known kinds: {', '.join(tokenizers.names())}"

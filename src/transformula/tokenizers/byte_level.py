@@ -20,6 +20,7 @@ from tokenizers import decoders, pre_tokenizers
 
 from ..errors import InputError
 from .base import Tokenizer, as_utf8
+from .lossless import check_parts, check_probe, library_errors
 from .texts import Texts, pieces_of, place_of
 
 END = "<|endoftext|>"
@@ -65,9 +66,9 @@ class ByteLevel(Tokenizer):
         backend.no_padding()
         backend.no_truncation()
         self._backend = backend
-        special = {token.content: i for i, token in backend.get_added_tokens_decoder().items()}
+        special = {token.content: i for i, token in backend.get_added_tokens_decoder().items() if token.special}
         end = next((special[name] for name in ENDS if name in special), None)
-        super().__init__(_pieces(backend, set(special.values())), end)
+        super().__init__(_pieces(backend), end)
 
     def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
         result: list[np.ndarray] = []
@@ -111,10 +112,11 @@ class ByteLevel(Tokenizer):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        try:
-            return cls(library.Tokenizer.from_str(json.dumps(state)))
-        except Exception as error:  # the library raises bare Exceptions
-            raise ValueError(str(error)) from None
+        check_parts(state, alphabet())
+        with library_errors():
+            tokenizer = cls(library.Tokenizer.from_str(json.dumps(state)))
+            check_probe(tokenizer, [token["content"] for token in state.get("added_tokens") or ()])
+        return tokenizer
 
     def __getstate__(self) -> dict[str, Any]:
         return {"state": self._backend.to_str()}
@@ -205,13 +207,29 @@ def _of_size(texts: Iterable[str], size: int) -> Iterator[list[str]]:
         yield group
 
 
-def _pieces(backend: library.Tokenizer, special: set[int]) -> list[bytes]:
-    """The bytes of each id. The library writes each byte as a printable character of its own; this undoes it."""
+def _pieces(backend: library.Tokenizer) -> list[bytes]:
+    """The bytes of each id; special tokens have none, as no text spells them.
+
+    The library writes each byte as a printable character of its own, which is undone here; tokens that were added to a
+    vocabulary are met in the text as they are. Raises ValueError where the ids are not 0, 1, 2, ..., or a name has
+    other characters.
+    """
+    added = backend.get_added_tokens_decoder()
+    vocabulary = backend.get_vocab(with_added_tokens=True)
+    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+        raise ValueError("the ids of its tokens have gaps, or are given twice")
     byte_of = _bytes_by_sign()
-    pieces = []
-    for i in range(backend.get_vocab_size(with_added_tokens=True)):
-        name = backend.id_to_token(i)
-        pieces.append(b"" if name is None or i in special else bytes(byte_of[sign] for sign in name))
+    pieces = [b""] * len(vocabulary)
+    for name, i in vocabulary.items():
+        signs = bytes(byte_of[sign] for sign in name if sign in byte_of)
+        if i not in added:
+            if len(signs) != len(name):
+                raise ValueError(f"the token {name!r} is not written in the signs that stand for bytes")
+            pieces[i] = signs
+        elif not added[i].special:
+            pieces[i] = as_utf8(name)
+            if i < backend.get_vocab_size(with_added_tokens=False) and pieces[i] != signs:
+                raise ValueError(f"the token {name!r} was added, and stands for other bytes in the vocabulary")
     return pieces
 
 

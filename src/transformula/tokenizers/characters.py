@@ -74,4 +74,7 @@ class Characters(Tokenizer):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        return cls(str(state["characters"]), bool(state["ends"]))
+        characters, ends = state["characters"], state["ends"]
+        if not isinstance(characters, str) or not isinstance(ends, bool) or not (characters or ends):
+            raise ValueError("expected `characters`, a text, and `ends`, true or false")
+        return cls(characters, ends)

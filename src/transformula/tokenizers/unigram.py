@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import tokenizers as library
 from tokenizers import models, pre_tokenizers
@@ -70,14 +70,6 @@ class Unigram(ByteLevel):
         backend = backend_of(models.Unigram(scored, unk_id=None, byte_fallback=False))
         backend.add_special_tokens([library.AddedToken(END, special=True, normalized=False)])
         return cls(backend)
-
-    @classmethod
-    def from_state(cls, state: dict[str, Any]) -> Self:
-        known = {piece for piece, _ in state["model"]["vocab"]}
-        missing = [sign for sign in alphabet() if sign not in known]
-        if missing:
-            raise ValueError(f"{len(missing)} of the 256 bytes are no token: not every text could be encoded")
-        return super().from_state(state)
 
 
 def _words(documents: Sequence[str]) -> Counter[str]:
