@@ -7,7 +7,7 @@ STAMP := .venv/set-up-$(shell cat constraints.txt pyproject.toml | cksum | cut -
 ONE_THREAD := OMP_NUM_THREADS=1
 TESTS ?=
 
-.PHONY: gallery help setup demo test lint slow docs clean
+.PHONY: gallery wheel help setup demo test lint slow docs clean
 
 help: ## What can be made
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
@@ -43,6 +43,9 @@ slow: $(STAMP) ## The longer tests
 
 docs: $(STAMP) ## The reference pages that are made from the program
 	$(BIN)/python docs/make_reference.py
+
+wheel: $(STAMP) ## A wheel and a source distribution, in dist/
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 gallery: $(STAMP) ## The gallery as one page for a browser, build/gallery.html
 	$(BIN)/python docs/make_gallery_page.py

@@ -31,6 +31,7 @@ EASY = {
     "gallery": [["list"], ["search", "sandwich"], ["show", "pre-norm"], ["draw", "pre-norm"],
                 ["draw", "pre-norm", "--out", "drawn.svg"], ["diff", "pre-norm", "post-norm"], ["--like", "pre-norm"]],
     "curves": [["text", "--out", "drawn.svg"]],
+    "words": [[], ["attention"]],
     "cache": [["list"], ["clear"]],
     "completion": [["bash"]],
 }  # fmt: skip
@@ -39,13 +40,18 @@ EASY = {
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "output.md"
 
 
-def documented() -> list[tuple[set[str], set[str], bool]]:
+def documented() -> Iterator[tuple[set[str], set[str], bool]]:
     """What the page says: (what is typed, the keys of the object, whether there may be more)."""
     table = PAGE.read_text(encoding="utf-8").split("| typed | keys of the object |")[1].split("\n\n")[0]
-    rows = [row.strip("| ").split(" | ") for row in table.splitlines()[2:]]
-    outside = [re.sub(r"\([^)]*\)|:.*", "", keys) for _, keys in rows]
-    names = [(set(re.findall(r"`([^`]+)`", typed)), keys) for (typed, _), keys in zip(rows, outside, strict=True)]
-    return [(typed, set(re.findall(r"`([^`]+)`", keys)), keys.rstrip().endswith("itself")) for typed, keys in names]
+    for row in table.splitlines()[2:]:
+        typed, keys = row.strip("| ").split(" | ")
+        always, sometimes, _ = re.sub(r"\([^)]*\)", "", keys).partition("says of itself")
+        yield quoted(typed), quoted(always), bool(sometimes)
+
+
+def quoted(text: str) -> set[str]:
+    """What stands as code in a line of Markdown."""
+    return set(re.findall(r"`([^`]+)`", text))
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +114,7 @@ MISTAKES = {
     "summary": ["pre-norm", "--depth", "many"],
     "gallery": ["show", "pre-nrm"],
     "curves": ["missing"],
+    "words": ["attenion"],
     "cache": ["burn"],
     "completion": ["tcsh"],
 }
