@@ -18,7 +18,7 @@ CONFIG = {"model": "layer: |\n  x = x + mlp(x)\n", "lr": 0.001, "steps": 5, "nam
 def test_a_configuration_comes_back(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", CONFIG, {"a": 1}).unlock()
     run = RunFolder.open(tmp_path / "run")
-    assert run.config() == CONFIG and run.manifest() == {"a": 1}
+    assert run.config() == CONFIG and run.manifest() == {"run": run.identity, "a": 1}
     assert "  layer: |\n    x = x + mlp(x)\n" in (tmp_path / "run/config.yaml").read_text()
 
 

@@ -128,6 +128,9 @@ def _resume(path: str | Path, model: Any, given: dict[str, Any], use: Sequence[s
             f"{setting('resume')} goes on with the run's own model: leave MODEL out, or begin a run with"
             f" {setting('init_from', str(path))}"
         )
+    from ..training.resume import check_folder
+
+    check_folder(folder.path, given.get("out"))
     recorded = folder.config()
     check_use(recorded.pop("use", []), use)
     task = str(recorded.pop("task", TASK))

@@ -6,11 +6,12 @@
       streams.safetensors      random streams
       average.safetensors      the running average of the weights, where there is one
       carried.safetensors      what the task carries from step to step, if anything
-      state.json               position in the data, time, best value, ...
+      state.json               the run and the step, position in the data, time, best value, ...
       manifest.json            size and SHA-256 of each file, written last
 
 The folder is filled under another name, synced and renamed. A checkpoint is used only if every file is as its manifest
-says: a flipped bit in a safetensors file loads without error otherwise.
+says (a flipped bit in a safetensors file loads without error otherwise), and if it is of this run and of the step that
+its folder is named after.
 """
 
 from __future__ import annotations
@@ -49,11 +50,17 @@ class Checkpoint:
     """Plain numbers: time, units seen, best value, patience; whatever the loop needs."""
     average: Mapping[str, Tensor] = field(default_factory=dict)
     carried: Mapping[str, Tensor] = field(default_factory=dict)
+    run: str = ""
+    """The identity of its run; "" in a checkpoint of an older version."""
 
 
 def folder_of(checkpoints: Path, step: int) -> Path:
     """checkpoints/step-00000200"""
-    return checkpoints / f"step-{step:08d}"
+    return checkpoints / _name(step)
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
 
 
 def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
@@ -62,33 +69,45 @@ def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
     with whole_folder(target) as folder:
         for name in (*TENSORS, *(name for name in OPTIONAL if getattr(checkpoint, name))):
             save_tensors(folder / f"{name}.safetensors", getattr(checkpoint, name), hashed=False)
-        state = {"step": checkpoint.step, **checkpoint.state}
+        state = {"run": checkpoint.run, "step": checkpoint.step, **checkpoint.state}
         (folder / STATE).write_text(json.dumps(state, indent=1), encoding="utf-8")
         files = {path.name: _stamp(path) for path in sorted(folder.iterdir())}
         (folder / MANIFEST).write_text(json.dumps({"files": files}, indent=1), encoding="utf-8")
     return target
 
 
-def load_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint, every file checked against the manifest. Raises CheckpointError that names the file."""
+def load_checkpoint(folder: Path, run: str = "") -> Checkpoint:
+    """Read a checkpoint, every file checked against the manifest.
+
+    run  the identity of the run that it should be of; "" for any
+
+    Raises CheckpointError that names the file, also for a checkpoint of another run or a folder that was renamed.
+    """
     check_whole(folder)
-    names = (*TENSORS, *(name for name in OPTIONAL if (folder / f"{name}.safetensors").is_file()))
-    tensors = {name: load_tensors(folder / f"{name}.safetensors") for name in names}
     try:
         state = dict(load_json(folder / STATE))
-        return Checkpoint(step=int(state.pop("step")), state=state, **tensors)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(f"{folder / STATE}: damaged ({error})") from None
+    step, stated = state.pop("step", None), state.pop("run", "")
+    if type(step) is not int or step < 0:
+        raise CheckpointError(f"{folder / STATE}: damaged: `step` should be a whole number, and is {step!r:.40}")
+    if folder.name != folder_of(folder.parent, step).name:
+        raise CheckpointError(f"{folder}: holds step {step:,}, so its name was changed; name it {_name(step)} again")
+    if run and stated and run != stated:
+        raise CheckpointError(f"{folder}: is a checkpoint of another run; put back that of this run, or remove it")
+    names = (*TENSORS, *(name for name in OPTIONAL if (folder / f"{name}.safetensors").is_file()))
+    tensors = {name: load_tensors(folder / f"{name}.safetensors") for name in names}
+    return Checkpoint(step=step, state=state, run=str(stated), **tensors)
 
 
 def check_whole(folder: Path) -> None:
     """Raise CheckpointError unless every file is there and as its manifest says."""
     path = folder / MANIFEST
+    if not path.is_file():
+        raise CheckpointError(f"{path}: the file is missing, so this checkpoint was not written to its end")
     try:
         files = load_json(path)["files"]
         stated = {name: (stamp["bytes"], stamp["sha256"]) for name, stamp in files.items()}
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: the file is missing, so this checkpoint was not written to its end") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: damaged ({type(error).__name__})") from None
     needed = {STATE, *(f"{name}.safetensors" for name in TENSORS)}
@@ -96,19 +115,19 @@ def check_whole(folder: Path) -> None:
         file = folder / name
         if name not in stated:
             raise CheckpointError(f"{path}: damaged: it does not list {name}")
-        if not file.is_file():
+        if file.parent != folder or not file.is_file():
             raise CheckpointError(f"{file}: the file is missing")
         stamp = _stamp(file)
         if (stamp["bytes"], stamp["sha256"]) != stated[name]:
             raise CheckpointError(f"{file}: damaged: its content is not what was written")
 
 
-def newest(checkpoints: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest whole checkpoint, or None; and what is wrong with each newer one that was passed over."""
+def newest(checkpoints: Path, run: str = "") -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint of a run, or None; and what is wrong with each newer one that was passed over."""
     damaged: list[str] = []
     for folder in sorted(checkpoints.glob("step-*"), reverse=True):
         try:
-            return load_checkpoint(folder), damaged
+            return load_checkpoint(folder, run), damaged
         except CheckpointError as error:
             damaged.append(str(error))
     return None, damaged

@@ -11,14 +11,16 @@ loss.svg  loss.png  summary.md
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from ..atomic_io import remove_partial, write_whole
-from ..errors import CheckpointError
+from ..atomic_io import check_inside, remove_partial, write_whole
+from ..errors import CheckpointError, RunError
 from ..structured import load_json, load_yaml
 from .checkpoint import Checkpoint, newest
 from .commands import resume_command
@@ -26,6 +28,7 @@ from .log import Log
 
 CONFIG = "config.yaml"
 MANIFEST = "manifest.json"
+LOCK = ".lock"
 
 
 class RunFolder:
@@ -47,11 +50,17 @@ class RunFolder:
         try:
             run.path.mkdir(parents=True, exist_ok=True)
             run.lock()
-            run.write_config(config)
+            run.refuse_if_taken()  # by a process that began at the same moment
+            manifest = {"run": uuid.uuid4().hex, **manifest}
             write_whole(run.path / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+            run.write_config(config)
             run.checkpoints.mkdir(exist_ok=True)
         except OSError as error:
+            run.unlock()
             raise CheckpointError(f"{path}: cannot be written ({error.strerror}); name another with --out") from None
+        except BaseException:
+            run.unlock()
+            raise
         return run
 
     @classmethod
@@ -65,35 +74,74 @@ class RunFolder:
         return run
 
     def refuse_if_taken(self) -> None:
-        """Raise CheckpointError unless a new run may begin here: an empty folder, or none."""
+        """Raise CheckpointError unless a new run may begin here: an empty folder, or none.
+
+        What a process left that was killed before it had written the configuration does not count.
+        """
         if self.path.is_file():
             raise CheckpointError(f"{self.path}: is a file; name another folder with --out")
+        if not self.path.is_dir():
+            return
+        if self.locked():
+            raise CheckpointError(f"{self.path}: another run is being written there; name another folder with --out")
         if (self.path / CONFIG).exists():
             raise CheckpointError(
                 f"{self.path}: holds a run already; go on with it: {self.resume_command()}; or name another folder with"
                 " --out"
             )
-        if self.path.is_dir() and any(self.path.iterdir()):
+        if any(not _begun(entry) for entry in self.path.iterdir()):
             raise CheckpointError(f"{self.path}: is not empty and no run's folder; name another folder with --out")
 
-    def lock(self) -> None:
-        """Hold the folder until this process ends. Raises CheckpointError if another process trains in it."""
+    def locked(self) -> bool:
+        """Whether another process trains here."""
         try:
             import fcntl
-        except ImportError:  # not on Windows
+
+            handle = os.open(self.path / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
+        except (ImportError, OSError):  # on Windows; no such file
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return self._lock is None
+        except OSError:  # a file system without locks
+            pass
+        finally:
+            os.close(handle)
+        return False
+
+    def lock(self) -> None:
+        """Hold the folder until this process ends.
+
+        Raises CheckpointError if another process trains in it, if it cannot be written, or if a link in it leads out.
+        """
+        if self._lock is not None:
             return
-        if self._lock is None:
-            handle = open(self.path / ".lock", "w")
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                handle.close()
-                raise CheckpointError(
-                    f"{self.path}: another process is training in it; wait for it, stop it, or name another folder"
-                ) from None
-            except OSError:  # a file system without locks
-                pass
-            self._lock = handle
+        self._check_links()
+        try:
+            handle = open(self.path / LOCK, "a")
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.path}: cannot be written ({error.strerror}), and a run writes into its folder; copy it to where"
+                " you may write"
+            ) from None
+        try:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.close()
+            raise CheckpointError(
+                f"{self.path}: another process is training in it; wait for it, stop it, or name another folder"
+            ) from None
+        except (ImportError, OSError):  # on Windows; a file system without locks
+            pass
+        self._lock = handle
+
+    def _check_links(self) -> None:
+        for place, folders, files in os.walk(self.path):
+            for name in sorted([*folders, *files]):
+                check_inside(Path(place, name), self.path)
 
     def unlock(self) -> None:
         """Let other processes train here; close the log."""
@@ -101,6 +149,11 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def check_there(self) -> None:
+        """Raise RunError where the folder was removed while a run writes in it: another would be half a run's."""
+        if not (self.path / CONFIG).is_file():
+            raise RunError(f"{self.path}: the folder was removed or moved while the run was writing in it")
 
     def clean(self) -> None:
         """Remove what a killed process left half written. Only with the lock held."""
@@ -117,7 +170,7 @@ class RunFolder:
             read = load_yaml(path)
         except (OSError, ValueError) as error:
             raise CheckpointError(f"{path}: damaged ({error}): expected what `train` wrote") from None
-        if not isinstance(read, dict):
+        if not isinstance(read, dict) or not all(isinstance(key, str) for key in read):
             raise CheckpointError(f"{path}: damaged: expected keys and values, as `train` wrote them")
         return read
 
@@ -145,13 +198,24 @@ class RunFolder:
         except (OSError, ValueError, TypeError):
             return {}
 
+    @property
+    def identity(self) -> str:
+        """What tells this run from its twins, and its checkpoints from theirs; "" for a run of an older version."""
+        return str(self.manifest().get("run", ""))
+
     def newest_checkpoint(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest whole checkpoint, and what is wrong with those passed over.
 
         None where training was stopped before the first one. Raises CheckpointError where there are some and all are
-        damaged.
+        damaged, and where there are none though the run has saved a model.
         """
-        found, damaged = newest(self.checkpoints)
+        found, damaged = newest(self.checkpoints, self.identity)
+        saved = next((place for place in (self.best, self.last) if place.exists()), None)
+        if found is None and not damaged and saved is not None:
+            raise CheckpointError(
+                f"{self.checkpoints}: holds no checkpoint, though the run has saved {saved}, so the run cannot go on;"
+                f" put its checkpoints back, or begin a new run with that model: --init-from {self.path} --out OTHER"
+            )
         if found is None and damaged:
             raise CheckpointError(
                 f"{self.path}: no checkpoint is whole, so the run cannot go on: "
@@ -168,6 +232,11 @@ class RunFolder:
             if (folder / "model.yaml").is_file():
                 return folder
         raise CheckpointError(f"{self.path}: the run has saved no model yet; go on with it: {self.resume_command()}")
+
+
+def _begun(entry: Path) -> bool:
+    """Whether a process that was killed as it began a run may have left this."""
+    return entry.name in (LOCK, MANIFEST) or (entry.name.startswith(".") and entry.name.endswith(".part"))
 
 
 class _Dumper(yaml.SafeDumper):

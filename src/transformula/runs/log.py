@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,37 +20,72 @@ class Log:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._file: TextIO | None = None
+        self._lines = 0
+
+    @property
+    def lines(self) -> int:
+        """Lines that are written: what a checkpoint states, so that a resume drops all later ones."""
+        if self._file is None:
+            self._lines = _lines_of(self.path)
+        return self._lines
 
     def write(self, event: str, **fields: Any) -> None:
         """Append one event and flush it. Numbers that are not finite become null, which JSON can say."""
         if self._file is None:
+            self._lines = _lines_of(self.path)
             self._file = open(self.path, "a", encoding="utf-8")
         self._file.write(json.dumps(plain({"event": event, **fields})) + "\n")
         self._file.flush()
+        self._lines += 1
 
     def close(self) -> None:
-        """Close the file; a later event opens it again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the file; a later event opens it again. A disk that is full has said so before."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                file.close()
 
-    def rewind(self, step: int) -> None:
-        """Drop what was logged after `step`, and a last line that was cut off: what a resume makes again."""
+    def rewind(self, step: int, lines: int | None = None) -> None:
+        """Drop what was logged after `step`, and a last line that was cut off: what a resume makes again.
+
+        lines  how many there were when the checkpoint of that step was written, where it is known: an end that was
+               logged at the same step comes later
+        """
         self.close()
         if self.path.exists():
-            kept = [e for e in read_log(self.path) if e.get("step", 0) <= step]
+            kept = [e for e in islice(_events(self.path), lines) if e is not None and step_of(e) <= step]
             write_whole(self.path, "".join(json.dumps(e) + "\n" for e in kept).encode())
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
     """The events of a log; lines that are not whole are passed over."""
-    if not path.exists():
+    return (event for event in _events(path) if event is not None)
+
+
+def step_of(event: Mapping[str, Any]) -> int:
+    """The step of an event; 0 where it states none that can be."""
+    step = event.get("step", 0)
+    return step if type(step) is int and step >= 0 else 0
+
+
+def losses_of(events: Iterable[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    """(step, loss) of the events of one name; of several at a step the last, which is of the most rows."""
+    found = {step_of(e): e["loss"] for e in events if e.get("event") == name and type(e.get("loss")) in (int, float)}
+    return sorted((step, float(loss)) for step, loss in found.items() if abs(loss) < 1e300)
+
+
+def _events(path: Path) -> Iterator[dict[str, Any] | None]:
+    """Line by line; None for one that holds no event."""
+    if not path.is_file():
         return
     with open(path, encoding="utf-8", errors="replace") as file:
         for line in file:
             try:
                 event = parse_json(line)
             except ValueError:
-                continue
-            if isinstance(event, dict):
-                yield event
+                event = None
+            yield event if isinstance(event, dict) else None
+
+
+def _lines_of(path: Path) -> int:
+    return sum(1 for _ in _events(path))

@@ -11,6 +11,13 @@ import torch
 from torch import Tensor
 
 
+def seed(number: int) -> None:
+    """Seed every generator, so that equal runs draw equally."""
+    random.seed(number)
+    np.random.seed(number % 2**32)
+    torch.manual_seed(number)
+
+
 def capture() -> dict[str, Tensor]:
     """The state of Python's, NumPy's and torch's generators (each CUDA device its own)."""
     version, internal, gauss = random.getstate()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +26,11 @@ from .evaluation import Evaluation, Report, Trained
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
 """Tasks by name."""
+
+LEAST = 16
+"""Rows of a sample of a validation set, at least."""
+FORWARD = 0.5
+"""What a unit costs in an evaluation, of what it costs in training."""
 
 Progress = Callable[[int, int], None]
 """Called with (units done, units in all)."""
@@ -47,6 +53,12 @@ def check_causal(name: str, architecture: Architecture) -> None:
             f"{name} predicts each token of the target from those before it; the last stack says `causal: false` and"
             " sees the answers: take that line out"
         )
+
+
+def sample_of(rows: int, count: int, seed: int) -> np.ndarray:
+    """`count` of so many rows, chosen by the seed, in order; a larger sample holds a smaller one."""
+    chosen: np.ndarray = np.sort(np.random.default_rng(seed).permutation(rows)[:count])
+    return chosen
 
 
 class Scores(dict[str, float]):
@@ -98,6 +110,7 @@ class Task(ABC):
     measures   the scores that an evaluation finds, by name
     higher     those of them of which more is better
     carries    whether its batches go on from step to step for a model that says `carry`
+    validated  what of its validation set `evaluate` looks at, in words; "" is all
     numbers    what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
     score      which of the scores is the main one: that of `baselines` and `verdict`, by which the best model is chosen
     """
@@ -111,6 +124,7 @@ class Task(ABC):
     measures: ClassVar[tuple[str, ...]] = ("loss",)
     higher: ClassVar[frozenset[str]] = frozenset()
     carries: ClassVar[bool] = False
+    validated: str = ""
     numbers: dict[str, int]
 
     @property
@@ -167,6 +181,17 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the whole validation split. Leaves the model in the mode in which it was."""
+
+    def evaluation_cost(self) -> int:
+        """What `evaluate` costs, roughly, in the time of training on so many units; 0 where it is not known."""
+        return 0
+
+    def on_sample(self, cost: int) -> Self | None:
+        """This task with a sample of its validation set whose evaluation costs at most so much: the same rows each
+        time, more of them for a higher cost. Itself where that is the whole set, as it is unless a task says otherwise;
+        None where it is too few rows (fewer than LEAST) to say anything.
+        """
+        return self
 
     @abstractmethod
     def units(self, batch: Batch) -> int:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from random import Random
 from string import ascii_lowercase, ascii_uppercase, digits
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, ValidationInfo, field_validator
 from torch import nn
@@ -26,10 +27,10 @@ from ..data.record import Record
 from ..data.spelling import PLAIN, Spelling
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
-from .base import Progress, Scores
+from .base import Progress, Scores, sample_of
 from .pair_batches import Side
 from .pair_limits import Longest
-from .pairs import GREEDY, Pairs
+from .pairs import GREEDY, WRITING, Pairs
 from .scores.baselines import constant, copy
 from .scores.measured import Measured, References
 from .scores.report import algorithmic
@@ -169,6 +170,22 @@ class GeneratedPairs(Pairs):
         texts = self._texts(model, self.tested.records, GREEDY)
         beyond = algorithmic(texts, references_of(self.tested.records))[0].score
         return Scores(**scores, beyond=beyond)
+
+    def _cost(self, rows: int) -> int:
+        if self.chosen.written == 0:
+            return super()._cost(rows)
+        longest = int(self.tested.targets.lengths.max())
+        return super()._cost(rows) + math.ceil(WRITING * longest * self._beyond(rows))
+
+    def _beyond(self, rows: int) -> int:
+        """Rows beyond the lengths of training in a sample of so many validation rows: as large a part of them."""
+        return -(-len(self.tested) * rows // len(self.validation))
+
+    def on_sample(self, cost: int) -> Self | None:
+        made = super().on_sample(cost)
+        if made is not None and made is not self:
+            made.tested = self.tested.part(sample_of(len(self.tested), self._beyond(len(made.validation)), self.seed))
+        return made
 
     @property
     def limited(self) -> Writing:

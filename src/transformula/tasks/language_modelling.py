@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from ..errors import ConfigError, InputError, setting
 from ..language.graph import Architecture
 from ..model.evaluating import evaluating
 from ..structured import load_json
-from .base import Batch, Progress, Scores, Task, task
+from .base import FORWARD, LEAST, Batch, Progress, Scores, Task, sample_of, task
 from .carried_rows import CarriedRows
 from .label_smoothing import smoothed_cross_entropy
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
@@ -112,7 +113,8 @@ class LanguageModelling(Task):
         self.data = data
         self.context = context
         self.stride, self.carry_length = stride, carry
-        self.rows = CarriedRows()
+        self.rows, self.seed = CarriedRows(), seed
+        self.validation_spans = spans(len(data.validation), context, stride)
         self.numbers = {"vocab": data.tokenizer.vocab, "context": context}
         name = f"the training text of {data.corpus.name}"
         if not data.split.alone:
@@ -208,16 +210,16 @@ class LanguageModelling(Task):
         return self.windows.steps(epochs)
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
-        """Scores on the whole validation text.
+        """Scores on the whole validation text, or on the windows of a sample.
 
         loss           nats per token; each token but the first of all is predicted once, ends of documents included
         perplexity     exp(loss)
         bits_per_byte  bits of all predicted tokens per UTF-8 byte of their text: to be compared across tokenizers
         tokens, bytes  how many were predicted
         """
-        ids, tokenizer = self.data.validation.ids, self.data.tokenizer
+        ids = self.data.validation.ids
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        total = len(ids) - 1
+        total = sum(span.length - span.first for span in self.validation_spans)
         model = evaluating(model)
         nats, done = 0.0, 0
         run: Callable[[Tensor], Tensor] = model
@@ -225,13 +227,12 @@ class LanguageModelling(Task):
         if carry_on is not None:
             run = Onward(carry_on)
         with torch.no_grad():
-            for group in self._groups(len(ids)):
+            for group in self._groups():
                 nats += _nats(run, ids, group, device)
                 done += sum(span.length - span.first for span in group)
                 if progress is not None:
                     progress(done, total)
-        # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
-        size = self.data.validation.text_bytes - len(tokenizer.pieces[int(ids[0])])
+        size = self._predicted_bytes()
         loss = nats / total
         return Scores(
             loss=loss,
@@ -241,7 +242,36 @@ class LanguageModelling(Task):
             bytes=size,
         )
 
-    def _groups(self, tokens: int) -> Iterator[list[Span]]:
+    def _predicted_bytes(self) -> int:
+        """UTF-8 bytes of the text of all predicted tokens."""
+        validation, pieces = self.data.validation, self.data.tokenizer.pieces
+        if not self.validated:
+            # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
+            return validation.text_bytes - len(pieces[int(validation.ids[0])])
+        parts = [validation.ids[s.start + 1 + s.first : s.start + 1 + s.length] for s in self.validation_spans]
+        return sum(len(pieces[int(token)]) for part in parts for token in part)
+
+    def evaluation_cost(self) -> int:
+        return math.ceil(self._span_cost * sum(span.length for span in self.validation_spans))
+
+    @property
+    def _span_cost(self) -> float:
+        return 1.0 if self.carry_length else FORWARD  # segments that go on come one by one
+
+    def on_sample(self, cost: int) -> Self | None:
+        if self.evaluation_cost() <= cost:
+            return self
+        known = self.validation_spans
+        count = int(cost / (self._span_cost * self.context))
+        if count < min(LEAST, len(known)):
+            return None
+        made = copy.copy(self)
+        chosen = range(count) if self.carry_length else sample_of(len(known), count, self.seed)
+        made.validation_spans = [known[place] for place in chosen]
+        made.validated = f"{len(made.validation_spans):,} of {len(known):,} windows"
+        return made
+
+    def _groups(self) -> Iterator[list[Span]]:
         """The windows of an evaluation in batches of one length; one by one where each goes on from the one before."""
         most = (
             1
@@ -249,7 +279,7 @@ class LanguageModelling(Task):
             else max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"]) // self.context)
         )
         group: list[Span] = []
-        for span in spans(tokens, self.context, self.stride):
+        for span in self.validation_spans:
             if group and (len(group) == most or (span.length, span.first) != (group[0].length, group[0].first)):
                 yield group
                 group = []

@@ -48,6 +48,12 @@ class Side:
         texts = writing.spelling.texts(records, "target")
         return cls(records, sources, Encoded.of_texts(texts, writing.target, writing.end, target), writing)
 
+    def part(self, rows: np.ndarray) -> Side:
+        """Some of the rows."""
+        sources = None if self.sources is None else Encoded([self.sources[row] for row in rows])
+        targets = Encoded([self.targets[row] for row in rows])
+        return Side([self.records[row] for row in rows], sources, targets, self.writing)
+
     @property
     def lengths(self) -> dict[str, np.ndarray]:
         """Tokens of each row, (rows,) a side."""

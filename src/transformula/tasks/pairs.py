@@ -8,9 +8,12 @@ The model's inputs decide the family: `source` and `tokens` (an encoder and a de
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import math
 from abc import abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +34,7 @@ from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import Batch, Progress, Scores, Task, check_causal, tasks
+from .base import FORWARD, LEAST, Batch, Progress, Scores, Task, check_causal, sample_of, tasks
 from .evaluation import Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
 from .nats import target_scores
@@ -44,6 +47,9 @@ from .writing import Writing
 
 GREEDY = SearchSettings(beam=1, alpha=0.0)
 """How validation rows are written while training."""
+
+WRITING = 2.0
+"""What a token costs that is written, of what it costs in training; a model that has learned little writes many."""
 
 SHOWN = 5
 """Rows that are written to be looked at."""
@@ -245,6 +251,28 @@ class Pairs(Task):
             texts = self._texts(model, records, GREEDY, lambda done, _: heard(len(side) + done))
             scores.update((key_of(one), one.score) for one in self.measure(texts, references_of(records)))
         return scores
+
+    def evaluation_cost(self) -> int:
+        return self._cost(len(self.validation))
+
+    def _cost(self, rows: int) -> int:
+        """Of reading so many validation rows and writing the targets of those that are written."""
+        targets, written = self.validation.targets.lengths, self.chosen.written
+        longest = int(self.training.targets.lengths.max())
+        writing = WRITING * longest * min(rows, rows if written is None else written)
+        return math.ceil(FORWARD * rows * float(targets.mean()) + writing)
+
+    def on_sample(self, cost: int) -> Self | None:
+        whole = len(self.validation)
+        if self.evaluation_cost() <= cost:
+            return self
+        count = bisect_right(range(whole), cost, key=self._cost) - 1
+        if count < min(LEAST, whole):
+            return None
+        made = copy.copy(self)
+        made.validation = self.validation.part(sample_of(whole, count, self.seed))
+        made.validated = f"{count:,} of {whole:,} rows"
+        return made
 
     @property
     def written_rows(self) -> list[int]:

@@ -14,7 +14,9 @@ a task that goes on with the weights and the same tokenizer leaves them unused.
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +36,7 @@ from ..errors import DataError, InputError
 from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
-from .base import Batch, Progress, Scores, Task, check_causal
+from .base import FORWARD, LEAST, Batch, Progress, Scores, Task, check_causal, sample_of
 from .evaluation import Evaluation, Report, Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
 from .language_modelling import CONTEXT, EVALUATED_LOGITS, EVALUATED_TOKENS, standing
@@ -187,6 +189,21 @@ class Repairing(Task):
                 progress(done, whole)
 
         return target_scores(model, map(self._batch, self._groups()), heard)
+
+    def evaluation_cost(self) -> int:
+        return math.ceil(FORWARD * sum(len(row.target) for row in self.measured))
+
+    def on_sample(self, cost: int) -> Self | None:
+        whole, known = self.evaluation_cost(), self.measured
+        if whole <= cost:
+            return self
+        count = len(known) * cost // whole
+        if count < min(LEAST, len(known)):
+            return None
+        made = copy.copy(self)
+        made.__dict__["measured"] = [known[place] for place in sample_of(len(known), count, self.seed)]
+        made.validated = f"{count:,} of {len(known):,} windows"
+        return made
 
     def _groups(self) -> Iterator[list[Damaged]]:
         most = max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"]) // self.numbers["context"])

@@ -14,9 +14,9 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -26,49 +26,27 @@ from torch import Tensor, nn
 
 from ..errors import CheckpointError, NotFinite
 from ..interop.folder import WEIGHTS, save_model
-from ..interop.weights import fill, load_tensors, model_tensors, put_tensors
+from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors
 from ..model.hook import asked
 from ..runs import streams
-from ..runs.checkpoint import Checkpoint, folder_of, load_checkpoint, prune, save_checkpoint
+from ..runs.checkpoint import STATE, Checkpoint, folder_of, prune, save_checkpoint
 from ..runs.folder import RunFolder
 from . import machine
 from .average import RunningAverage
 from .diagnose import first_not_finite
+from .evaluation import TENTHS, Evaluations
 from .interrupt import Asked, Interrupts
 from .limits import Limits
 from .losses import by_kind, named_losses, whole_loss
 from .optimiser import Optimiser
+from .position import Position, read_position
 from .precision import Weights, as_device
 from .progress import Progress
-from .result import main_scores
 from .schedules import Shape, factor
 from .settings import TrainingSettings
 
 SAVED_EVERY = 600.0
 """Seconds between checkpoints where no number of steps is given."""
-TENTHS = 10
-"""Evaluations in a run where no number of steps between them is given."""
-
-
-@dataclass
-class Position:
-    """How far a run is: plain numbers, kept in every checkpoint. Times in seconds."""
-
-    step: int = 0
-    units: int = 0
-    seconds: float = 0.0
-    evaluated: int = 0
-    tenths: int = 0
-    reserve: float = 0.0
-    best: float | None = None
-    best_step: int = 0
-    averaged: int = 0
-    worse: int = 0
-    scores: dict[str, float] = field(default_factory=dict)
-    best_scores: dict[str, float] = field(default_factory=dict)
-    loss_sum: float = 0.0
-    loss_count: int = 0
-    named_sums: dict[str, float] = field(default_factory=dict)
 
 
 def flops_per_unit(model: nn.Module) -> float:
@@ -90,12 +68,13 @@ class Trainer:
         self.device = device
         self.weights = Weights(model, settings.precision)
         self.average = RunningAverage(model, settings.average) if settings.average else None
-        self.selected = str(settings.select or getattr(task, "score", "loss"))
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         steps = [n for n in (settings.steps, settings.epochs and task.steps(settings.epochs)) if n]
         self.limits = Limits(min(steps, default=None), settings.tokens, settings.minutes and settings.minutes * 60)
         self.shape = Shape(settings.warmup, settings.decay, settings.final_lr)
         self.position = Position()
+        self.evaluations = Evaluations(self)
+        self.between_steps = True
         self.peak = machine.peak(device, settings.precision)
         self.flops = flops_per_unit(model)
         self.saved, self.saved_at = -1, time.monotonic()
@@ -117,13 +96,6 @@ class Trainer:
         return self.limits.progress(
             p.step + half, p.units + half * units, self.seconds + half * self._step_seconds, p.reserve
         )
-
-    def evaluation_due(self) -> bool:
-        """Whether the validation split is to be looked at now."""
-        p, every = self.position, self.settings.evaluate_every
-        if p.step == 0 or p.evaluated == p.step:
-            return False
-        return p.step % every == 0 if every else int(TENTHS * self.progress() + 1e-9) > p.tenths
 
     def save_due(self) -> bool:
         """Whether a checkpoint is to be written now."""
@@ -147,17 +119,20 @@ class Trainer:
             end = self.limits.reached(p.step, p.units, self.seconds, p.reserve)
             try:
                 interrupts.check()
-                if self.evaluation_due() or (end and p.evaluated != p.step):
-                    self.evaluate(interrupts)
+                if not end and self.evaluations.due():
+                    self.evaluations.evaluate(interrupts)
                 if not end and settings.patience and p.worse >= settings.patience:
                     end = f"no better evaluation in {settings.patience}"
+                if end and self.evaluations.last_due():
+                    self.evaluations.last(interrupts)
             except Asked:
                 end = "interrupted"
             if self.save_due() or (end and self.saved != p.step):
                 self.save()
-            if end and settings.average_checkpoints > 1 and not interrupts.asked:
+            if end and settings.average_checkpoints > 1 and not interrupts.asked and p.averaged != p.step:
                 try:
-                    self.evaluate_mean(interrupts)
+                    if self.evaluations.mean(interrupts):
+                        self.save()
                 except Asked:
                     pass
             if end:
@@ -180,6 +155,7 @@ class Trainer:
             random.setstate(state[0])
             np.random.set_state(state[1])
             self._stop_not_finite(batches, [n / total for n in units], whole)
+        self.between_steps = False
         self.optimiser.step(lr)
         if self.after_step is not None:
             self.after_step(self.weights.master)
@@ -188,6 +164,7 @@ class Trainer:
         p.step, p.units = p.step + 1, p.units + sum(units)
         if self.average is not None:
             self.average.update(p.step)
+        self.between_steps = True
         took = time.monotonic() - begin
         self._step_seconds = took if not self._step_seconds else 0.9 * self._step_seconds + 0.1 * took
         self._step_units = sum(units)
@@ -201,12 +178,12 @@ class Trainer:
             return
         before = streams.capture()
         try:
-            self._seed(0)
+            self.seed_generators(0)
             self.shown.say(str(found(master.train(), lambda: self.task.loss(master, batch))))
         finally:
             streams.restore(before)
 
-    def _seed(self, micro: int) -> None:
+    def seed_generators(self, micro: int) -> None:
         """Dropout and the like: a function of (seed, step, micro-batch)."""
         key = hashlib.blake2b(f"{self.settings.seed}/{self.position.step}/{micro}".encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(key, "little") >> 1)
@@ -217,7 +194,7 @@ class Trainer:
         named: dict[str, float] = {}
         self.weights.clear()
         for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
-            self._seed(micro)
+            self.seed_generators(micro)
             loss, added = self._losses(batch, share)
             torch.autograd.backward(whole_loss(loss, added))
             self.weights.collect()
@@ -239,7 +216,7 @@ class Trainer:
         self.weights.clear()
         place = ""
         for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
-            self._seed(micro)
+            self.seed_generators(micro)
             place = first_not_finite(
                 self.weights.model, partial(self._whole_loss, batch, share), torch.autograd.backward
             )
@@ -280,7 +257,7 @@ class Trainer:
             )  # fmt: skip
             p.loss_sum, p.loss_count, p.named_sums = 0.0, 0, {}
 
-    # Evaluation, saving, going on.
+    # Saving, going on.
 
     @contextmanager
     def evaluated(self) -> Iterator[nn.Module]:
@@ -288,111 +265,24 @@ class Trainer:
         if self.average is None:
             yield self.weights.master
             return
-        with self.average.in_place():
-            self.weights.publish()
-            yield self.weights.master
-        self.weights.publish()
-
-    def evaluate(self, interrupts: Interrupts) -> None:
-        """Score the model on the whole validation split; keep it if it is the best so far.
-
-        Raises Asked, with nothing changed, when the run is asked to end meanwhile: a resume evaluates again.
-        """
-        p, begin = self.position, time.monotonic()
-        tenths = int(TENTHS * self.progress() + 1e-9)
-        with self.evaluated():
-            scores = self._scores(interrupts)
-            p.evaluated, p.tenths, p.scores = p.step, tenths, scores
-            better = self._keep_if_better(scores)
-        p.worse = 0 if better else p.worse + 1
-        p.reserve = (time.monotonic() - begin) * (1 if self.settings.average_checkpoints == 1 else 2)
-        self.run.log.write("evaluation", step=p.step, units=p.units, seconds=round(self.seconds, 3), **scores)
-        self.shown.say(f"step {p.step:,}: validation {self._said(scores)}{self._beside_best(better)}")
-
-    def evaluate_mean(self, interrupts: Interrupts) -> None:
-        """Score the mean of the weights of the last checkpoints; keep it if it is the best. The run goes on as it was.
-
-        Raises Asked when the run is asked to end meanwhile, CheckpointError for a damaged one.
-        """
-        p = self.position
-        folders = sorted(self.run.checkpoints.glob("step-*"))[-self.settings.average_checkpoints :]
-        if len(folders) < 2 or p.averaged == p.step:
-            return
-        own = {name: t for name, t in model_tensors(self.weights.master).items() if t.is_floating_point()}
-        before = {name: tensor.clone() for name, tensor in own.items()}
-        sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in own.items()}
-        for folder in folders:
-            one = load_checkpoint(folder)
-            kept = {**one.weights, **one.average}
-            for name, total in sums.items():
-                total += kept[name].to(total.device)
         try:
-            for name, tensor in own.items():
-                tensor.copy_(sums[name] / len(folders))
-            self.weights.publish()
-            scores = self._scores(interrupts)
-            p.averaged = p.step
-            better = self._keep_if_better(scores)
+            with self.average.in_place():
+                self.weights.publish()
+                yield self.weights.master
         finally:
-            fill(own, before, self.run.path)
             self.weights.publish()
-        self.run.log.write("mean of checkpoints", step=p.step, checkpoints=len(folders), **scores)
-        mean = f"the mean of the last {len(folders)} checkpoints"
-        self.shown.say(f"{mean}: validation {self._said(scores)}{self._beside_best(better)}")
-        self.save()
-
-    def _scores(self, interrupts: Interrupts) -> dict[str, float]:
-        """What the task finds of the model that runs. Raises NotFinite, Asked."""
-        p = self.position
-
-        def heard(done: float, total: float = 1) -> None:
-            interrupts.check()
-            self.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
-
-        before = streams.capture()
-        model = self.weights.model.eval()
-        try:
-            self._seed(-1)
-            with torch.no_grad():
-                scores = {k: float(v) for k, v in self.task.evaluate(model, progress=heard).items()}
-        finally:
-            streams.restore(before)
-            model.train()
-        if not math.isfinite(scores["loss"]):
-            raise NotFinite(
-                f"step {p.step}: the loss on the validation split is not a finite number, though training's was;"
-                " a lower learning rate (--lr) or --precision float32 may help",
-                step=p.step,
-                place="evaluation",
-            )
-        return scores
-
-    def _keep_if_better(self, scores: dict[str, float]) -> bool:
-        """Keep the model that the master holds if its score is the best so far."""
-        p = self.position
-        higher = self.selected in getattr(self.task, "higher", ())
-        value = -scores[self.selected] if higher else scores[self.selected]
-        if p.best is not None and not value < p.best:
-            return False
-        p.best, p.best_step, p.best_scores = value, p.step, scores
-        save_model(self.run.best, self.weights.master, self.task.save)
-        return True
-
-    def _said(self, scores: Mapping[str, float]) -> str:
-        return main_scores(scores, self.selected)
-
-    def _beside_best(self, better: bool) -> str:
-        return "" if better else f" (best: step {self.position.best_step:,})"
 
     def save(self) -> None:
         """Write a checkpoint, and the model of `last/`."""
         p = self.position
         self.shown.busy(f"step {p.step:,}  saving")
-        state = {**asdict(p), "seconds": self.seconds, "optimiser": self.settings.optimiser}
+        self.run.check_there()
+        state = {**asdict(p), "seconds": self.seconds, "log_lines": self.run.log.lines}
+        state["optimiser"] = self.settings.optimiser
         checkpoint = Checkpoint(
             p.step, model_tensors(self.weights.master), self.optimiser.tensors(), streams.capture(), state,
             average={} if self.average is None else self.average.average,
-            carried=self.task.carried() if hasattr(self.task, "carried") else {},
+            carried=self.task.carried() if hasattr(self.task, "carried") else {}, run=self.run.identity,
         )  # fmt: skip
         save_checkpoint(self.run.checkpoints, checkpoint)
         with self.evaluated() as kept:
@@ -409,25 +299,31 @@ class Trainer:
             self.run.log.rewind(-1)
             self.shown.say("no checkpoint was written yet: starting from the beginning")
             return
-        state = dict(checkpoint.state)
+        path, state = folder_of(self.run.checkpoints, checkpoint.step), dict(checkpoint.state)
+        lines = state.pop("log_lines", None)
         used = state.pop("optimiser", self.settings.optimiser)
         if used != self.settings.optimiser:
             raise CheckpointError(
                 f"{self.run.path}: this run used the optimiser {used}; a resume cannot change it to"
                 f" {self.settings.optimiser}. Begin a new run"
             )
-        path = folder_of(self.run.checkpoints, checkpoint.step)
+        self.position = read_position({**state, "step": checkpoint.step}, path / STATE)
         put_tensors(self.weights.master, checkpoint.weights, path / WEIGHTS)
+        check_finite(self.weights.master.named_parameters(), path / WEIGHTS)
         if self.average is not None:
             # A run that had none until now begins it at these weights.
             self.average.load(checkpoint.average or model_tensors(self.weights.master), path / "average.safetensors")
         if hasattr(self.task, "carry"):
             self.task.carry(checkpoint.carried)
         self.optimiser.load(checkpoint.optimiser)
-        streams.restore(checkpoint.streams)
-        self.position = Position(**state, step=checkpoint.step)
+        try:
+            streams.restore(checkpoint.streams)
+        except (KeyError, ValueError, TypeError, RuntimeError) as error:
+            raise CheckpointError(f"{path / 'streams.safetensors'}: damaged ({error})") from None
+        # Of a run that is to become longer a smaller share is done than was.
+        self.position.tenths = min(self.position.tenths, int(TENTHS * self.progress() + 1e-9))
         self.saved = checkpoint.step
-        self.run.log.rewind(checkpoint.step)
+        self.run.log.rewind(checkpoint.step, lines if type(lines) is int and lines >= 0 else None)
         self.run.log.write("resumed", step=checkpoint.step)
         self.shown.say(f"going on from step {checkpoint.step:,}")
 

@@ -93,13 +93,13 @@ def choose(asked: str, model: nn.Module, task: Any, device: torch.device, batch:
         return asked, f"precision: {asked}, as asked"
     if not can_bf16(device):
         return FLOAT32, "precision: float32 (this device has no bf16)"
-    shapes = sorted({tuple(p.tensor.shape) for p in parameters_of(model) if p.role == MATRIX})
+    shapes = matrices_of(model)
     units = max(1, int(task.units(batch)))
     gain = float(
         machine.measured(
             device,
             f"bf16 over float32: shapes {_class_of(shapes)}, {_power(units)} {task.unit}",
-            lambda: _gain(model, task, device, batch, flops, shapes, units),
+            lambda: _gain(model, task, device, batch, flops, shapes),
         )
     )
     if gain >= WORTH:
@@ -113,24 +113,37 @@ def can_bf16(device: torch.device) -> bool:
 
 
 def _gain(
-    model: nn.Module, task: Any, device: torch.device, batch: Any, flops: float, shapes: list[tuple[int, ...]],
-    units: int,
-) -> float:  # fmt: skip
+    model: nn.Module, task: Any, device: torch.device, batch: Any, flops: float, shapes: list[tuple[int, ...]]
+) -> float:
     """How many times faster bf16 is: a whole step where it is short, else the products of the largest matrix."""
-    works: dict[str, Callable[[], Any]] = {}
-    whole = flops / machine.peak(device, FLOAT32) < LONGEST or not shapes
-    if whole:
-        model = copy.deepcopy(model)  # buffers change in a forward pass
-        works = {FLOAT32: partial(_step, model, task, batch), BF16: partial(_step, working_copy(model), task, batch)}
-    else:
-        rows, columns = max(shapes, key=lambda shape: shape[-1] * shape[-2])[-2:]
-        for precision in (FLOAT32, BF16):
-            x = torch.ones(min(units, 2048), columns, device=device, dtype=DTYPES[precision])
-            w = torch.ones(rows, columns, device=device, dtype=DTYPES[precision])
-            works[precision] = partial(_there_and_back, x, w)
-    float32, bf16 = machine.seconds_of(works[FLOAT32], works[BF16], device=device)
+    works = [step_like(model, task, device, batch, flops, precision) for precision in (FLOAT32, BF16)]
+    float32, bf16 = machine.seconds_of(*works, device=device)
     # What is not a matrix product (about a fifth of a float32 step) gains little.
-    return float32 / bf16 if whole else 1 / (0.2 + 0.8 * bf16 / float32)
+    return float32 / bf16 if _is_short(flops, device, shapes) else 1 / (0.2 + 0.8 * bf16 / float32)
+
+
+def _is_short(flops: float, device: torch.device, shapes: list[tuple[int, ...]]) -> bool:
+    return flops / machine.peak(device, FLOAT32) < LONGEST or not shapes
+
+
+def step_like(
+    model: nn.Module, task: Any, device: torch.device, batch: Any, flops: float, precision: str
+) -> Callable[[], Any]:
+    """Work to be timed in place of a step: forward and backward of a copy where that is short, else the products of the
+    largest matrix."""
+    shapes = matrices_of(model)
+    if _is_short(flops, device, shapes):
+        copied = copy.deepcopy(model) if precision == FLOAT32 else working_copy(copy.deepcopy(model))
+        return partial(_step, copied, task, batch)  # a copy, since buffers change in a forward pass
+    rows, columns = max(shapes, key=lambda shape: shape[-1] * shape[-2])[-2:]
+    x = torch.ones(min(max(1, int(task.units(batch))), 2048), columns, device=device, dtype=DTYPES[precision])
+    w = torch.ones(rows, columns, device=device, dtype=DTYPES[precision])
+    return partial(_there_and_back, x, w)
+
+
+def matrices_of(model: nn.Module) -> list[tuple[int, ...]]:
+    """The shapes of a model's matrices."""
+    return sorted({tuple(p.tensor.shape) for p in parameters_of(model) if p.role == MATRIX})
 
 
 def _there_and_back(x: Tensor, w: Tensor) -> Tensor:

@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..errors import RunError
 from ..interop.folder import text_of
 from ..runs import streams
 from ..runs.commands import command, longer, resume_command, usage_command
 from ..runs.curve import draw_curve
-from ..runs.log import read_log
-from ..runs.summary import Summary
+from ..runs.log import losses_of, read_log
+from ..runs.summary import Summary, duration
+from .evaluation import TENTHS
+from .failure import kept_of
 from .result import RunResult
 
 if TYPE_CHECKING:
     from .loop import Trainer
 
 
+class Closing:
+    """What is made after the last step. An error in one part leaves the others, and is said at the end."""
+
+    def __init__(self) -> None:
+        self.failed: list[str] = []
+
+    def made(self, what: str, make: Callable[[], Any], otherwise: Any) -> Any:
+        """What `make` returns; `otherwise` where it fails."""
+        try:
+            return make()
+        except Exception as error:  # of a task, of a library that draws, of the disk
+            self.failed.append(f"{what}: {type(error).__name__}: {error}")
+            return otherwise
+
+
 def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[str, Any]) -> RunResult:
     """The result of a run that ended; writes its picture and its page.
 
     A run that was interrupted says how to go on, and does without baselines and sample: whoever stops it does not wait.
+    Raises RunError, once all else is written, where one of these could not be made.
     """
     task, run, p, shown = trainer.task, trainer.run, trainer.position, trainer.shown
-    seconds = trainer.seconds
+    seconds, closing = trainer.seconds, Closing()
     trainer.use_best()
     baselines: dict[str, float] = {}
-    sample = ""
+    sample = verdict = ""
     if not interrupted:
         shown.busy("baselines and sample")
-        baselines = dict(task.baselines())
-        before, model = streams.capture(), trainer.weights.model.eval()
-        with torch.no_grad():
-            sample = str(task.sample(model, trainer.settings.seed) or "")
-        streams.restore(before)
-    verdict = str(task.verdict(p.best_scores)) if p.best_scores and not interrupted else ""
+        baselines = closing.made("baselines", lambda: dict(task.baselines()), {})
+        sample = closing.made("sample", lambda: _sample(trainer), "")
+        if p.best_scores:
+            verdict = closing.made("verdict", lambda: str(task.verdict(p.best_scores)), "")
+        _say_evaluating(trainer, seconds)
     trainer.weights.master.eval()
     settings = trainer.settings.plain()
     text = text_of(trainer.weights.master)
@@ -47,31 +65,65 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
         folder=run.path, model=trainer.weights.master, scores=p.best_scores, last=p.scores, best_step=p.best_step,
         baselines=baselines, verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit,
         seconds=seconds, stopped=stopped, interrupted=interrupted,
-        settings=settings, score=getattr(task, "score", "loss"),
+        settings=settings, score=getattr(task, "score", "loss"), scored_on=p.best_on,
         usage=usage, resume=resume,
     )  # fmt: skip
-    run.log.write("end", step=p.step, units=p.units, seconds=round(seconds, 3), stopped=stopped, best_step=p.best_step)
-    run.log.close()
     name = getattr(getattr(trainer.weights.master, "architecture", None), "name", "") or run.path.name
-    _picture(trainer, baselines, f"{name}: {verdict}" if verdict else name)
     machine = about["machine"]
-    Summary(
+    summary = Summary(
         title=name, text=text, parameters=about["parameters"], task=task.name, data=about["task"], verdict=verdict,
         scores=p.best_scores, best_step=p.best_step, baselines=baselines, steps=p.step, units=p.units, unit=task.unit,
         seconds=seconds, stopped=stopped, settings={k: v for k, v in settings.items() if v is not None}, sample=sample,
         commands=[line for line in (usage, command("evaluate", run.path, use=use), resume) if line],
         machine=f"{machine['processor']}, {machine['threads']} threads, {machine['device']}, torch {machine['torch']}",
-    ).write(run.path)  # fmt: skip
+        notes=[f"The validation scores are of a sample: {p.best_on}."] if p.best_on else [],
+    )  # fmt: skip
+    closing.made("log", lambda: _log_end(trainer, seconds, stopped), None)
+    closing.made("picture", lambda: _picture(trainer, baselines, f"{name}: {verdict}" if verdict else name), None)
+    closing.made("summary", lambda: summary.write(run.path), None)
+    if closing.failed:
+        raise RunError(
+            f"{run.path}: the run has ended and its model is saved, but not all that follows could be made: "
+            + "; ".join(closing.failed)
+            + kept_of(trainer)
+        )
     if interrupted:
         shown.say(f"saved at step {p.step:,}; go on with: {resume}", warning=True)
     return result
 
 
+def _sample(trainer: Trainer) -> str:
+    before, model = streams.capture(), trainer.weights.model.eval()
+    try:
+        with torch.no_grad():
+            return str(trainer.task.sample(model, trainer.settings.seed) or "")
+    finally:
+        streams.restore(before)
+
+
+def _say_evaluating(trainer: Trainer, seconds: float) -> None:
+    """Say where a run that chose its evaluations itself spent more than a tenth on them, as a very short one does."""
+    p = trainer.position
+    if not trainer.settings.evaluate_every and p.evaluating > seconds / TENTHS:
+        trainer.shown.say(
+            f"evaluation took {duration(p.evaluating)} of {duration(seconds)}: of a run this short, scoring the whole"
+            f" validation set once at the end ({duration(p.evaluating_last)}) is more than a tenth"
+        )
+
+
+def _log_end(trainer: Trainer, seconds: float, stopped: str) -> None:
+    p = trainer.position
+    trainer.run.log.write(
+        "end", step=p.step, units=p.units, seconds=round(seconds, 3), evaluating=round(p.evaluating, 3),
+        stopped=stopped, best_step=p.best_step,
+    )  # fmt: skip
+    trainer.run.log.close()
+
+
 def _picture(trainer: Trainer, baselines: Mapping[str, float], title: str) -> None:
     """The loss curve. Baselines are in the unit of the task's score; drawn where that is a multiple of the loss."""
     events = list(read_log(trainer.run.log.path))
-    training = [(e["step"], e["loss"]) for e in events if e["event"] == "step" and e.get("loss") is not None]
-    validation = [(e["step"], e["loss"]) for e in events if e["event"] == "evaluation" and e.get("loss") is not None]
+    training, validation = (losses_of(events, event) for event in ("step", "evaluation"))
     score = getattr(trainer.task, "score", "loss")
     scores = trainer.position.best_scores
     lines = {}

@@ -26,11 +26,12 @@ class RunResult:
     """A run that ended. Its `repr` is the few lines that a person reads, `.data` what a program reads.
 
     model       the model with the weights of its best evaluation
-    scores      of the best evaluation, on the whole validation split
+    scores      of the best evaluation, on the whole validation set
     last        of the last evaluation
     stopped     why it ended, in words
     interrupted whether it was asked to end (Ctrl-C); it can go on
     score       the name of the main score, that of the baselines and the verdict
+    scored_on   what of the validation set `scores` are of, where a run was interrupted after a sample; "" is all
     usage       the command that uses the model; "" where there is none
     resume      the command by which the run goes on
     """
@@ -51,6 +52,7 @@ class RunResult:
     interrupted: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     score: str = "loss"
+    scored_on: str = ""
     usage: str = ""
     resume: str = ""
 
@@ -66,9 +68,10 @@ class RunResult:
         return {k: dict(v) if isinstance(v, Mapping) else str(v) if k == "folder" else v for k, v in plain.items()}
 
     def __repr__(self) -> str:
+        on = f" ({self.scored_on})" if self.scored_on else ""
         rows = [
             f"{self.steps:,} steps, {self.units:,} {self.unit} in {duration(self.seconds)} ({self.stopped})",
-            f"validation, best at step {self.best_step:,}: {main_scores(self.scores, self.score)}"
+            f"validation{on}, best at step {self.best_step:,}: {main_scores(self.scores, self.score)}"
             if self.scores
             else "",
             self.verdict,

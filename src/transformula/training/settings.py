@@ -51,11 +51,16 @@ class TrainingSettings(Settings):
         "auto", description="bf16 with float32 masters, float32, or whichever a short measurement prefers"
     )
     device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one")
-    threads: int | None = Field(None, ge=1, le=1024, description="CPU threads (by default torch's choice)")
+    threads: int | None = Field(
+        None, ge=1, le=1024,
+        description="CPU threads (by default 1 or the cores, whichever a short measurement prefers)",
+    )  # fmt: skip
     seed: int = Field(1, ge=0, lt=2**63, description="of initial weights, order of the data and dropout")
 
     evaluate_every: int | None = Field(
-        None, ge=1, description="steps between evaluations (by default a tenth of the run)"
+        None,
+        ge=1,
+        description="steps between evaluations, of all validation rows (by default a tenth of the run, of a sample)",
     )
     checkpoint_every: int | None = Field(
         None, ge=1, description="steps between checkpoints (by default at each evaluation, and after ten minutes)"

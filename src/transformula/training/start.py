@@ -12,20 +12,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..errors import CheckpointError, ConfigError, did_you_mean, nearest
+from ..errors import CheckpointError, ConfigError, RunError, did_you_mean, nearest
 from ..interop.folder import text_of
+from ..interop.weights import check_finite
 from ..runs import streams
 from ..runs.folder import RunFolder
 from . import machine
+from .failure import failed, lacks_memory
 from .interrupt import Interrupts
 from .loop import Trainer, flops_per_unit
 from .optimiser import Optimiser, optimisers, parameters_of, width_of
-from .precision import as_device, choose
+from .precision import as_device, choose, step_like
 from .progress import Progress
 from .report import conclude
 from .result import RunResult
+from .resume import check_data, check_folder, check_same, settings_of_resume
 from .schedules import schedules, with_own_schedule
 from .settings import STEPS, TrainingSettings
+from .threads import choose_threads
 
 
 def train(
@@ -51,26 +55,26 @@ def train(
     Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName,
     ConfigError.
     """
-    settings, said = with_own_schedule(settings or TrainingSettings(), model)
-    optimiser_class, _ = optimisers.get(settings.optimiser), schedules.get(settings.lr_schedule)
-    check_select(settings.select, task)
+    settings = settings or TrainingSettings()
+    notes: list[str] = []
     run = RunFolder(run_folder or settings.out or _free_folder(model))
-    recorded: dict[str, Any] = {}
     if resume:
         run = RunFolder.open(run.path)
+        check_folder(run.path, settings.out)
+        settings, notes = settings_of_resume(settings, run)
+    settings, said = with_own_schedule(settings, model)
+    optimiser_class, _ = optimisers.get(settings.optimiser), schedules.get(settings.lr_schedule)
+    check_select(settings.select, task)
+    if resume:
         run.lock()
-        recorded = run.config()
-        # What was measured or derived when the run began stays as it was.
-        derived = ("precision", "lr", "threads", "device")
-        settings = settings.model_copy(
-            update={k: recorded[k] for k in derived if k in recorded and getattr(settings, k) in (None, "auto")}
-        )
     else:
         run.refuse_if_taken()
     before, threads = streams.capture(), torch.get_num_threads()
     shown = progress or Progress(task.unit, quiet=quiet)
     try:
         with shown:
+            for note in notes:
+                shown.say(note, warning=True)
             return _train(task, model, settings, optimiser_class, run, resume, dict(config or {}), shown, said, fresh)
     finally:
         run.unlock()
@@ -91,22 +95,25 @@ def _train(
     parameters = parameters_of(model)
     if not parameters:
         raise CheckpointError("the model has no trainable parameters, so there is nothing to train")
+    if not fresh:
+        check_finite(model.named_parameters(), "the weights to begin with")
     first = as_device(task.batch(0, 0), device)
-    units = int(task.units(first))
-    precision, line = choose(settings.precision, model, task, device, first, units * flops_per_unit(model))
+    precision, threads, lines = _measured(task, model, settings, device, first)
     width = width_of(model, parameters)
     limited = settings.steps or settings.tokens or settings.minutes or settings.epochs
     resolved = settings.model_copy(
         update={
             "precision": precision,
             "device": str(device),
-            "threads": torch.get_num_threads(),
+            "threads": threads,
             "lr": settings.lr or float(f"{optimiser_class.default_lr(width):.3g}"),
             "steps": settings.steps if limited else STEPS,
             "out": str(run.path),
         }
     )
-    shown.say(f"precision: {precision}, as the run began" if resume else line)
+    torch.set_num_threads(threads)
+    for line in [f"precision: {precision}, as the run began"] if resume else lines:
+        shown.say(line)
     shown.say(
         f"{settings.optimiser}, learning rate {resolved.lr:g}"
         + ("" if settings.lr else f" (by default at width {width})")
@@ -115,13 +122,15 @@ def _train(
     configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
     about = describe_run(task, model, device)
     if resume:
-        _check_same(run, about)
+        check_same(run, about)
+        check_data(config, run)
         run.clean()
         run.write_config({**run.config(), **configuration})
     else:
         run = _created(run, configuration, about)
     products = machine.DTYPES[precision]
     trainer = Trainer(task, model, optimiser_class(parameters, resolved, products), resolved, run, shown, device)
+    streams.seed(settings.seed)
     try:
         if resume:
             trainer.resume()
@@ -129,12 +138,34 @@ def _train(
             trainer.calibrate(first)
         begun = trainer.position.step
         with Interrupts(lambda text: shown.say(text, warning=True)) as interrupts:
-            stopped = trainer.run_until_end(interrupts)
+            try:
+                stopped = trainer.run_until_end(interrupts)
+            except Exception as error:
+                ended = failed(trainer, error)
+                raise ended from (None if ended is error else error)
         if resume and trainer.position.step == begun and not interrupts.asked:
             stopped = f"nothing was left to train: {stopped}"
         return conclude(trainer, stopped, interrupted=interrupts.asked, about=about)
     finally:
         trainer.run.log.close()
+
+
+def _measured(
+    task: Any, model: nn.Module, settings: TrainingSettings, device: torch.device, first: Any
+) -> tuple[str, int, list[str]]:
+    """Precision and number of threads, and what is said of them. Raises RunError where the first batch is too large."""
+    flops = int(task.units(first)) * flops_per_unit(model)
+    try:
+        precision, line = choose(settings.precision, model, task, device, first, flops)
+        threads, more = choose_threads(
+            settings.threads, device, lambda: step_like(model, task, device, first, flops, precision)
+        )
+    except (MemoryError, RuntimeError) as error:
+        lacking = lacks_memory(error, task)
+        if lacking is None:
+            raise
+        raise RunError(f"the first step: {lacking}") from None
+    return precision, threads, [text for text in (line, more) if text]
 
 
 def check_select(select: str | None, task: Any) -> None:
@@ -168,25 +199,6 @@ def _created(run: RunFolder, config: Mapping[str, Any], about: Mapping[str, Any]
     made = RunFolder.create(run.path, config, about)
     run._lock = made._lock  # `train` lets it go
     return made
-
-
-def _check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
-    """Raise CheckpointError where a run was made with another formula or other data."""
-    stated = run.manifest()
-    if stated.get("formula", about["formula"]) != about["formula"]:
-        raise CheckpointError(
-            f"{run.path}: this run is of another formula; a resume goes on with the same one."
-            " To start from its weights with another, begin a new run"
-        )
-    was, now = stated.get("task", about["task"]), about["task"]
-    # Data may be moved, so that its name changes; where the task states an identity, it tells of other content.
-    passed_over = {"data"} if "identity" in was and "identity" in now else set()
-    changed = sorted(k for k in {*was, *now} - passed_over if was.get(k) != now.get(k))
-    if changed:
-        said = "; ".join(f"{k} was {was.get(k)!r}, is {now.get(k)!r}" for k in changed[:4])
-        raise CheckpointError(
-            f"{run.path}: the data is not what it was when the run began ({said}); put it back, or begin a new run"
-        )
 
 
 def _free_folder(model: nn.Module) -> Path:

@@ -1,0 +1,303 @@
+"""Evaluations of a run: when, on how much of the validation set, and which model is kept.
+
+Where no number of steps between them is given, evaluations come at tenths of the run, and those on the way take at most
+SHARE of it: they see a sample of the validation set, the same rows each time, whose cost, counted in units of training,
+is that share of the units seen since the one before. Counting does not ask the clock, so that a run that is killed and
+resumed keeps the same model. Scores are compared with those of the same rows only. At the end the last model and, if
+another was better on the sample, that one too are scored on the whole set; the better one is kept.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..errors import NotFinite
+from ..interop.folder import WEIGHTS, save_model
+from ..interop.weights import fill, load_tensors, model_tensors
+from ..runs import streams
+from ..runs.checkpoint import load_checkpoint
+from ..runs.summary import duration
+from .interrupt import Interrupts
+from .result import main_scores
+
+if TYPE_CHECKING:
+    from .loop import Trainer
+
+TENTHS = 10
+"""Evaluations in a run where no number of steps between them is given."""
+SHARE = 0.05
+"""Of a run, for its evaluations on the way; as much is left to the last one."""
+APART = 3
+"""Steps between two of them, at least."""
+LARGER = 4
+"""The sample grows once so many times more may be spent: when a run was resumed to become far longer."""
+
+
+class Evaluations:
+    """Evaluates the model of a trainer, and keeps the best one in the run's folder."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.selected = str(trainer.settings.select or getattr(trainer.task, "score", "loss"))
+        self._sampled: tuple[int, Any] | None = None
+
+    @property
+    def task(self) -> Any:
+        """The task with what evaluations on the way see of its validation set."""
+        cost, task = self.trainer.position.sample, self.trainer.task
+        if not cost:
+            return task
+        if self._sampled is None or self._sampled[0] != cost:
+            self._sampled = cost, task.on_sample(cost) or task
+        return self._sampled[1]
+
+    # When.
+
+    def due(self) -> bool:
+        """Whether the validation set is to be looked at now, on the way."""
+        trainer, p, every = self.trainer, self.trainer.position, self.trainer.settings.evaluate_every
+        if p.step == 0 or p.evaluated == p.step:
+            return False
+        if every:
+            return p.step % every == 0
+        done = trainer.progress()
+        if int(TENTHS * done + 1e-9) <= p.tenths or p.step - p.evaluated < APART or p.step * (1 - done) < APART * done:
+            return False
+        if trainer.limits.seconds and SHARE * trainer.seconds < p.evaluating + p.evaluating_last:
+            return False  # the clock decides such a run in any case
+        return self._affordable()
+
+    def last_due(self) -> bool:
+        """Whether, at the end, the validation set is still to be looked at."""
+        p = self.trainer.position
+        return p.evaluated != p.step or bool(p.sample and p.whole != p.step)
+
+    @property
+    def _allowed(self) -> int:
+        """What an evaluation may cost now, in units of training."""
+        p = self.trainer.position
+        return int(SHARE * (p.units - p.evaluated_units))
+
+    def _affordable(self) -> bool:
+        task, p = self.trainer.task, self.trainer.position
+        if not hasattr(task, "on_sample"):
+            return True
+        if p.sample is None:
+            return task.on_sample(self._allowed) is not None
+        return (p.sample or int(task.evaluation_cost())) <= 2 * self._allowed  # units of steps differ a little
+
+    # On what.
+
+    def _settle_sample(self, interrupts: Interrupts) -> None:
+        """Choose the rows for evaluations on the way, at the first one. Raises Asked, with nothing changed."""
+        trainer, p = self.trainer, self.trainer.position
+        if trainer.settings.evaluate_every or not hasattr(trainer.task, "on_sample"):
+            cost = 0
+        elif p.sample is None or (p.sample and self._allowed >= LARGER * p.sample):
+            cost = 0 if trainer.task.on_sample(self._allowed) is trainer.task else self._allowed
+        else:
+            return
+        before, p.sample = p.sample, cost
+        if p.best is None or cost == (before or 0):
+            return
+        try:
+            self._rescore_best(interrupts)
+        except BaseException:
+            p.sample = before
+            raise
+
+    def _rescore_best(self, interrupts: Interrupts) -> None:
+        """Score the best model on the rows that are compared from now on."""
+        p, kept = self.trainer.position, self._best_tensors()
+        if kept is None:
+            p.best = None
+            return
+        with self._holding(kept):
+            scores = self._scores(self.task, interrupts)
+        p.best, p.best_scores, p.best_on = self._value(scores), scores, self._seen
+
+    @property
+    def _seen(self) -> str:
+        """What of the validation set evaluations on the way see, in words; "" is all."""
+        return str(getattr(self.task, "validated", "")) if self.trainer.position.sample else ""
+
+    # The evaluations.
+
+    def evaluate(self, interrupts: Interrupts, settle: bool = True) -> None:
+        """Score the model on what evaluations on the way see; keep it if it is the best so far.
+
+        Raises Asked, with nothing changed, when the run is asked to end meanwhile: a resume evaluates again.
+        """
+        trainer, p = self.trainer, self.trainer.position
+        if settle:
+            self._settle_sample(interrupts)
+        tenths = int(TENTHS * trainer.progress() + 1e-9)
+        with trainer.evaluated():
+            scores = self._scores(self.task, interrupts)
+            value = self._value(scores)
+            better = p.best is None or value < p.best
+            if better:
+                self._keep(value, scores, self._seen)
+        p.evaluated, p.evaluated_units, p.tenths, p.scores = p.step, p.units, tenths, scores
+        p.worse = 0 if better else p.worse + 1
+        self._reserve()
+        self._log("evaluation", scores, self._seen)
+        trainer.shown.say(f"step {p.step:,}: {self._said(scores, self._seen)}{self._beside_best(better)}")
+
+    def last(self, interrupts: Interrupts) -> None:
+        """Score the model with which the run ends, on the whole validation set; keep the better one of it and the best.
+
+        Raises Asked, with nothing changed but what an evaluation on the way changes.
+        """
+        p = self.trainer.position
+        if p.evaluated != p.step:
+            self.evaluate(interrupts, settle=False)
+        if not p.sample or p.whole == p.step:
+            return
+        value, kept = self._value(p.scores), None if p.best_step == p.step else self._best_tensors()
+        with self.trainer.evaluated():
+            scores = self._scores(self.trainer.task, interrupts)
+        best = scores
+        if kept is not None:
+            with self._holding(kept):
+                best = self._scores(self.trainer.task, interrupts)
+        if self._value(scores) <= self._value(best):
+            if p.best_step != p.step:
+                with self.trainer.evaluated():
+                    self._keep(value, scores, "")
+            best = scores
+        p.scores, p.best_scores, p.best_on, p.whole = scores, best, "", p.step
+        self._log("evaluation", scores)
+        self.trainer.shown.say(
+            f"step {p.step:,}: {self._said(scores, 'all')}{self._beside_best(p.best_step == p.step)}"
+        )
+
+    def mean(self, interrupts: Interrupts) -> bool:
+        """Score the mean of the weights of the last checkpoints; keep it if it is the best. The run goes on as it was.
+        Returns whether there were several.
+
+        Raises Asked when the run is asked to end meanwhile, CheckpointError for a damaged one.
+        """
+        trainer, p = self.trainer, self.trainer.position
+        folders = sorted(trainer.run.checkpoints.glob("step-*"))[-trainer.settings.average_checkpoints :]
+        if len(folders) < 2 or p.averaged == p.step:
+            return False
+        own = self._numbers()
+        sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in own.items()}
+        for folder in folders:
+            one = load_checkpoint(folder, trainer.run.identity)
+            kept = {**one.weights, **one.average}
+            for name, total in sums.items():
+                total += kept[name].to(total.device)
+        with self._holding({name: total / len(folders) for name, total in sums.items()}):
+            scores = self._scores(trainer.task, interrupts)
+            better = not p.best_scores or self._value(scores) < self._value(p.best_scores)
+            if better:
+                value = self._value(self._scores(self.task, interrupts) if p.sample else scores)
+                self._keep(value, scores, "")
+        p.averaged = p.step
+        self._log("mean of checkpoints", scores, checkpoints=len(folders))
+        mean = f"the mean of the last {len(folders)} checkpoints"
+        trainer.shown.say(f"{mean}: {self._said(scores)}{self._beside_best(better)}")
+        return True
+
+    def _scores(self, task: Any, interrupts: Interrupts) -> dict[str, float]:
+        """What a task finds of the model that runs. Raises NotFinite, Asked."""
+        trainer, p = self.trainer, self.trainer.position
+
+        def heard(done: float, total: float = 1) -> None:
+            interrupts.check()
+            trainer.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
+
+        before, begin = streams.capture(), time.monotonic()
+        model = trainer.weights.model.eval()
+        try:
+            trainer.seed_generators(-1)
+            with torch.no_grad():
+                scores = {k: float(v) for k, v in task.evaluate(model, progress=heard).items()}
+        finally:
+            streams.restore(before)
+            model.train()
+        p.evaluating_last = time.monotonic() - begin
+        p.evaluating += p.evaluating_last
+        if not math.isfinite(scores["loss"]):
+            raise NotFinite(
+                f"step {p.step}: the loss on the validation set is not a finite number, though training's was;"
+                " a lower learning rate (--lr) or --precision float32 may help",
+                step=p.step,
+                place="evaluation",
+            )
+        return scores
+
+    def _reserve(self) -> None:
+        """Keep time free for what is scored at the end of a run that is limited by it."""
+        trainer, p = self.trainer, self.trainer.position
+        took = whole = p.evaluating_last
+        at_end = int(trainer.settings.average_checkpoints > 1)
+        if p.sample:
+            whole *= trainer.task.evaluation_cost() / max(1, self.task.evaluation_cost())
+            at_end += 1 + (p.best_step != p.step)
+        p.reserve = took + at_end * whole
+        limit = trainer.limits.seconds
+        if limit and p.tenths <= 1 and p.sample and whole > limit / TENTHS:
+            trainer.shown.say(
+                f"the last evaluation, of the whole validation set, will take about {duration(whole)} of these"
+                f" {duration(limit)}"
+            )
+
+    # The best model.
+
+    def _value(self, scores: Mapping[str, float]) -> float:
+        """The selected score, so that less is better."""
+        higher = self.selected in getattr(self.trainer.task, "higher", ())
+        return -scores[self.selected] if higher else scores[self.selected]
+
+    def _keep(self, value: float, scores: dict[str, float], seen: str) -> None:
+        """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
+        run, p = self.trainer.run, self.trainer.position
+        run.check_there()
+        save_model(run.best, self.trainer.weights.master, self.trainer.task.save)
+        p.best, p.best_step, p.best_scores, p.best_on = value, p.step, scores, seen
+
+    def _best_tensors(self) -> dict[str, Tensor] | None:
+        """The weights of the best model; None where its folder is gone."""
+        path = self.trainer.run.best / WEIGHTS
+        return load_tensors(path) if path.is_file() else None
+
+    def _numbers(self) -> dict[str, Tensor]:
+        return {n: t for n, t in model_tensors(self.trainer.weights.master).items() if t.is_floating_point()}
+
+    @contextmanager
+    def _holding(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """Within it the model has other weights."""
+        own, weights = self._numbers(), self.trainer.weights
+        before = {name: tensor.clone() for name, tensor in own.items()}
+        try:
+            fill(own, {name: tensors[name] for name in own if name in tensors}, self.trainer.run.best)
+            weights.publish()
+            yield
+        finally:
+            fill(own, before, self.trainer.run.path)
+            weights.publish()
+
+    # What is said.
+
+    def _log(self, event: str, scores: Mapping[str, float], seen: str = "", **more: Any) -> None:
+        trainer, p = self.trainer, self.trainer.position
+        sample = {"sample": seen} if seen else {}
+        trainer.run.log.write(
+            event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **sample, **more, **scores
+        )
+
+    def _said(self, scores: Mapping[str, float], seen: str = "") -> str:
+        return f"validation{f' ({seen})' if seen else ''} {main_scores(scores, self.selected)}"
+
+    def _beside_best(self, better: bool) -> str:
+        return "" if better else f" (best: step {self.trainer.position.best_step:,})"

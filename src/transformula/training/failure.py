@@ -1,0 +1,81 @@
+"""What a run that failed leaves and says: its state is saved where that is whole, the error says how to resume."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError
+
+from ..errors import NotFinite, RunError, TransformulaError
+from ..runs.checkpoint import MANIFEST
+
+if TYPE_CHECKING:
+    from .loop import Trainer
+
+SIZE = re.compile(r"allocate (\d[\d.]*)\s*(bytes|[KMGT]iB)", re.IGNORECASE)
+
+
+def failed(trainer: Trainer, error: Exception) -> TransformulaError:
+    """The error to raise for one that ended a run; saves a checkpoint first, if the weights are between two steps."""
+    if isinstance(error, NotFinite) and error.place != "evaluation":
+        return error  # names the last good checkpoint itself; this step would fail again
+    trainer.weights.clear()
+    if trainer.between_steps and trainer.saved != trainer.position.step:
+        with suppress(Exception):  # a disk that is full: then the last checkpoint is an earlier one
+            trainer.save()
+    kept = kept_of(trainer)
+    if isinstance(error, TransformulaError):
+        error.message += kept
+        return error
+    where = f"step {trainer.position.step:,}: "
+    if (lacking := lacks_memory(error, trainer.task)) is not None:
+        return RunError(where + lacking + kept)
+    if isinstance(error, (OSError, SafetensorError)):
+        return RunError(f"{where}{trainer.run.path}: {reason_of(error)}{kept}")
+    return RunError(f"{where}failed with {type(error).__name__}: {error}{kept}")
+
+
+def kept_of(trainer: Trainer) -> str:
+    """What is saved of a run, and the command that goes on with it."""
+    folder = trainer.run.path
+    whole = sorted(path.parent for path in trainer.run.checkpoints.glob(f"step-*/{MANIFEST}"))
+    if not whole:
+        return f"\nnothing was saved in {folder}"
+    return f"\nsaved: {whole[-1]}; to resume: {trainer.run.resume_command()}"
+
+
+def lacks_memory(error: Exception, task: Any) -> str | None:
+    """What is said where memory could not be had; None for another error."""
+    text = str(error)
+    short = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in text
+    if not short:
+        return None
+    size = SIZE.search(text)
+    amount = "" if size is None else f" for {_readable(size.group(1), size.group(2))} more"
+    batch = "--batch" if getattr(task, "sequences", 1) else "--batch-tokens"
+    return (
+        f"there is no memory{amount}. Lower {batch} (with as much more --accumulate a step sees as many), or --context,"
+        " or take a smaller model; a resume keeps these, so begin a new run (--init-from keeps what was learned)"
+    )
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file could not be written or read, in words."""
+    if isinstance(error, OSError) and error.strerror:
+        name = "" if error.filename is None else f" ({Path(str(error.filename)).name})"
+        return f"{error.strerror.lower()}{name}"
+    return str(error).strip() or type(error).__name__
+
+
+def _readable(number: str, unit: str) -> str:
+    if unit.lower() != "bytes":
+        return f"{number} {unit}"
+    size, names = float(number), ["bytes", "KiB", "MiB", "GiB"]
+    while size >= 1024 and len(names) > 1:
+        size /= 1024
+        del names[0]
+    return f"{size:,.1f} {names[0]}"

@@ -1,0 +1,162 @@
+"""When a run evaluates, on how much, and what it keeps."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from torch import nn
+
+from tests.training.test_loop import run, same
+from tests.training.toy import ToyTask
+from transformula.runs.log import read_log
+
+ROWS = 400
+"""Validation rows; each costs as much as 2 units of training, of which a step has 32."""
+
+
+class Sampled(ToyTask):
+    """Its validation set has many rows; what an evaluation sees of them is counted. Scores are of the rows seen."""
+
+    measures = ("loss",)
+    validated = ""
+    rows = ROWS
+
+    def __init__(self, stop_at: int = -1) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+        self.stop_at = stop_at
+
+    def evaluation_cost(self) -> int:
+        return 2 * self.rows
+
+    def on_sample(self, cost: int) -> Self | None:
+        if cost >= 2 * ROWS:
+            return self
+        if cost < 4:
+            return None
+        part = Part()
+        part.seen, part.rows, part.validated = self.seen, cost // 2, f"{cost // 2} of {ROWS} rows"
+        return part  # type: ignore[return-value]
+
+    def batch(self, step: int, micro: int) -> Any:
+        if step == self.stop_at:
+            self.stop_at = -1
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().batch(step, micro)
+
+    def evaluate(self, model: nn.Module, progress: Any = None) -> dict[str, float]:
+        self.seen.append(self.rows)
+        found = super().evaluate(model, progress)
+        return {"loss": found["loss"] + self.rows / 10_000}  # other rows, another score
+
+
+class Part(Sampled):
+    pass
+
+
+class Few(Sampled):
+    """A validation set that costs less than a share of a tenth of a run of 60 steps."""
+
+    rows = 4
+
+    def on_sample(self, cost: int) -> Self | None:
+        return self if cost >= 8 else None
+
+
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    return [e for e in read_log(folder / "log.jsonl") if e["event"] == "evaluation"]
+
+
+@pytest.mark.parametrize("steps", [5, 20, 33, 60, 200])
+def test_evaluations_on_the_way_take_their_share_and_the_last_sees_all(tmp_path: Path, steps: int) -> None:
+    task = Sampled()
+    result = run(tmp_path / "run", task=task, steps=steps)
+    on_the_way = [rows for rows in task.seen if rows != ROWS]
+    # the last model is scored on the sample, too, so that it can be compared
+    assert sum(2 * rows for rows in on_the_way) <= 0.05 * steps * 32 * 1.2
+    assert ROWS in task.seen[-2:] and len(set(on_the_way)) <= 1
+    places = sorted({e["step"] for e in evaluations(tmp_path / "run")})
+    assert places[-1] == steps and all(b - a >= 3 for a, b in zip(places, places[1:], strict=False))
+    (whole,) = [e for e in evaluations(tmp_path / "run") if "sample" not in e]
+    assert result.scores["loss"] <= whole["loss"] and not result.scored_on
+
+
+def test_a_run_long_enough_sees_all_each_time(tmp_path: Path) -> None:
+    task = Few()
+    run(tmp_path / "run", task=task, steps=60)
+    assert 8 <= len(task.seen) <= 10 and set(task.seen) == {4}
+
+
+def test_typed_evaluations_see_all(tmp_path: Path) -> None:
+    task = Sampled()
+    run(tmp_path / "run", task=task, steps=10, evaluate_every=2)
+    assert task.seen == [ROWS] * 5
+
+
+@pytest.mark.parametrize("stop", [7, 23, 38])
+def test_a_run_with_samples_resumes_exactly(tmp_path: Path, stop: int) -> None:
+    whole = run(tmp_path / "whole", task=Sampled(), steps=40, lr=0.05)
+    cut = run(tmp_path / "cut", task=Sampled(stop_at=stop), steps=40, lr=0.05)
+    assert cut.interrupted
+    resumed = run(tmp_path / "cut", task=Sampled(), steps=40, lr=0.05, resume=True)
+    assert same(tmp_path / "whole/best", tmp_path / "cut/best") and same(tmp_path / "whole/last", tmp_path / "cut/last")
+    assert (whole.scores, whole.best_step) == (resumed.scores, resumed.best_step)
+
+    def told(name: str) -> list[tuple[Any, ...]]:
+        return [(e["step"], e.get("sample"), e["loss"]) for e in evaluations(tmp_path / name)]
+
+    assert told("whole") == told("cut")
+
+
+class Rising(Sampled):
+    """The sample likes the model of the first evaluation best; `likes` says which one the whole set likes."""
+
+    likes = "first"
+
+    def on_sample(self, cost: int) -> Self | None:
+        found = super().on_sample(cost)
+        if found is None or found is self:
+            return found
+        part = RisingPart()
+        part.seen, part.rows, part.validated = self.seen, found.rows, found.validated
+        return part  # type: ignore[return-value]
+
+    def evaluate(self, model: nn.Module, progress: Any = None) -> dict[str, float]:
+        self.seen.append(self.rows)
+        whole = self.rows == ROWS
+        if not whole:
+            return {"loss": float(len(self.seen))}
+        first = sum(rows == ROWS for rows in self.seen) > 1  # the best of the sample is scored second
+        return {"loss": 1.0 if first == (self.likes == "first") else 2.0}
+
+
+class RisingPart(Rising):
+    pass
+
+
+@pytest.mark.parametrize("likes", ["first", "last"])
+def test_the_whole_set_decides_between_the_best_and_the_last(tmp_path: Path, likes: str) -> None:
+    task = Rising()
+    task.likes = likes
+    result = run(tmp_path / "run", task=task, steps=40)
+    places = sorted({e["step"] for e in evaluations(tmp_path / "run")})
+    assert result.best_step == (places[0] if likes == "first" else 40) and result.scores["loss"] == 1.0
+    assert same(tmp_path / "run/best", tmp_path / "run/last") == (likes == "last")
+
+
+def test_a_run_that_becomes_far_longer_takes_a_larger_sample(tmp_path: Path) -> None:
+    run(tmp_path / "run", task=Sampled(), steps=20)
+    task = Sampled()
+    result = run(tmp_path / "run", task=task, steps=400, resume=True)
+    assert max(rows for rows in task.seen if rows != ROWS) > 8 and not result.scored_on
+    # the best model so far was scored again, on the rows that are compared from then on
+    first = [e for e in evaluations(tmp_path / "run") if e["step"] > 20][0]
+    assert task.seen.count(int(first["sample"].split()[0])) >= 3
+
+
+def test_an_interrupted_run_says_what_its_score_is_of(tmp_path: Path) -> None:
+    result = run(tmp_path / "run", task=Sampled(stop_at=30), steps=40)
+    assert "rows" in result.scored_on and f"validation ({result.scored_on})" in repr(result)
+    assert result.scored_on in (tmp_path / "run/summary.md").read_text()

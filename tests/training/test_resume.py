@@ -1,0 +1,180 @@
+"""What a resume keeps, what it may change, and what it refuses."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from tests.training.test_loop import run, same
+from tests.training.toy import ToyModel
+from transformula.errors import CheckpointError, ConfigError
+from transformula.runs.folder import RunFolder
+from transformula.runs.log import read_log
+
+
+@pytest.mark.parametrize(
+    "changed", [{"seed": 2}, {"lr": 0.5}, {"batch": 8}, {"clip": 0.5}, {"precision": "bf16"}, {"average": 0.9}]
+)
+def test_only_the_length_of_a_run_may_change(tmp_path: Path, changed: dict[str, Any]) -> None:
+    run(tmp_path / "run", steps=2)
+    (key,) = changed
+    with pytest.raises(ConfigError, match=f"{key}: .*, and the run began with .*--init-from"):
+        run(tmp_path / "run", steps=4, resume=True, **changed)
+    assert RunFolder.open(tmp_path / "run").config()["steps"] == 2
+
+
+def test_what_may_change_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path / "run", steps=2, clip=0.5)
+    run(tmp_path / "run", steps=4, resume=True, evaluate_every=1, keep=5, log_every=1, threads=2)
+    config = RunFolder.open(tmp_path / "run").config()
+    assert (config["steps"], config["keep"], config["threads"], config["clip"]) == (4, 5, 2, 0.5)
+    assert "threads: 2, and the run began with 1: from here on it is no longer bit for bit" in capsys.readouterr().err
+
+
+def test_a_resume_stays_in_its_folder(tmp_path: Path) -> None:
+    run(tmp_path / "a", steps=2)
+    run(tmp_path / "b", steps=2)
+    with pytest.raises(CheckpointError, match="a resume stays in its folder"):
+        run(tmp_path / "a", steps=4, resume=True, out=str(tmp_path / "b"))
+    run(tmp_path / "a", steps=4, resume=True, out=str(tmp_path / "b" / ".." / "a"))
+
+
+def test_without_its_checkpoints_a_run_does_not_begin_again(tmp_path: Path) -> None:
+    run(tmp_path / "run", steps=4)
+    before = load_file(tmp_path / "run/best/weights.safetensors")
+    shutil.rmtree(tmp_path / "run/checkpoints")
+    with pytest.raises(CheckpointError, match="holds no checkpoint, though .*--init-from"):
+        run(tmp_path / "run", steps=8, resume=True)
+    assert load_file(tmp_path / "run/best/weights.safetensors").keys() == before.keys()
+
+
+def test_the_checkpoint_of_a_twin_is_none_of_this_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"evaluate_every": 3, "checkpoint_every": 3, "keep": 9}
+    for name in ("one", "two"):
+        run(tmp_path / name, steps=6, **given)
+    kept = tmp_path / "one/checkpoints/step-00000006"
+    shutil.rmtree(kept)
+    shutil.copytree(tmp_path / "two/checkpoints/step-00000006", kept)
+    run(tmp_path / "one", steps=9, resume=True, **given)
+    said = capsys.readouterr().err
+    assert "step-00000006: is a checkpoint of another run" in said
+    assert [e["step"] for e in read_log(tmp_path / "one/log.jsonl") if e["event"] == "resumed"] == [3]
+
+
+def test_a_checkpoint_under_another_name_is_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"evaluate_every": 3, "checkpoint_every": 3, "keep": 9}
+    run(tmp_path / "run", steps=6, **given)
+    folder = tmp_path / "run/checkpoints"
+    shutil.rmtree(folder / "step-00000006")
+    os.rename(folder / "step-00000003", folder / "step-00000006")
+    run(tmp_path / "run", steps=6, resume=True, **given)
+    assert "step-00000006: holds step 3" in capsys.readouterr().err
+
+
+def test_a_checkpoint_of_an_older_version_still_resumes(tmp_path: Path) -> None:
+    given = {"evaluate_every": 3, "checkpoint_every": 3}
+    run(tmp_path / "whole", steps=6, **given)
+    run(tmp_path / "old", steps=3, **given)
+    newer = ("run", "log_lines", "sample", "whole", "best_on", "evaluating", "evaluating_last", "evaluated_units")
+    for path in (tmp_path / "old/checkpoints").glob("step-*"):
+        rewrite_state(path, lambda state: {key: value for key, value in state.items() if key not in newer})
+    run(tmp_path / "old", steps=6, resume=True, **given)
+    assert not same(tmp_path / "old/best", tmp_path / "whole/best")  # its schedule was that of three steps
+    assert [e["step"] for e in read_log(tmp_path / "old/log.jsonl") if e["event"] == "evaluation"] == [3, 6]
+
+
+def rewrite_state(folder: Path, change: Any) -> None:
+    """Change a checkpoint's state, under a manifest that is right."""
+    import hashlib
+
+    file, manifest = folder / "state.json", folder / "manifest.json"
+    state = change(json.loads(file.read_text()))
+    file.write_text(state if isinstance(state, str) else json.dumps(state))
+    stated = json.loads(manifest.read_text())
+    content = file.read_bytes()
+    stated["files"]["state.json"] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    manifest.write_text(json.dumps(stated))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        lambda state: "[" * 100_000,
+        lambda state: '{"step": ' + "9" * 5000 + "}",
+        lambda state: [1],
+        lambda state: {**state, "step": -4},
+        lambda state: {**state, "step": "4"},
+        lambda state: {**state, "units": -1},
+        lambda state: {**state, "seconds": float("nan")},
+        lambda state: {**state, "units": 10**30},
+        lambda state: {**state, "best_scores": [1]},
+        lambda state: {**state, "scores": {"loss": {"a": 1}}},
+        lambda state: {**state, "unheard": 1},
+    ],
+)
+def test_a_hostile_state_is_refused(tmp_path: Path, hostile: Any) -> None:
+    run(tmp_path / "run", steps=4, keep=1)
+    for path in (tmp_path / "run/checkpoints").glob("step-*"):
+        rewrite_state(path, hostile)
+    with pytest.raises(CheckpointError, match=r"state\.json: damaged"):
+        run(tmp_path / "run", steps=8, resume=True)
+
+
+def test_weights_that_are_not_numbers_are_named(tmp_path: Path) -> None:
+    import hashlib
+
+    result = run(tmp_path / "run", steps=2, keep=1)
+    (folder,) = (tmp_path / "run/checkpoints").glob("step-00000002")
+    tensors = load_file(folder / "weights.safetensors")
+    tensors["layers.0.up.weight"][1, 2] = float("nan")
+    save_file(tensors, folder / "weights.safetensors")
+    stated, content = json.loads((folder / "manifest.json").read_text()), (folder / "weights.safetensors").read_bytes()
+    stamp = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    stated["files"]["weights.safetensors"] = stamp
+    (folder / "manifest.json").write_text(json.dumps(stated))
+    with pytest.raises(CheckpointError, match="layers.0.up.weight"):
+        run(tmp_path / "run", model=ToyModel(), steps=4, resume=True)
+    assert result.steps == 2
+
+
+def test_a_hostile_log_costs_nothing(tmp_path: Path) -> None:
+    run(tmp_path / "run", steps=4)
+    with open(tmp_path / "run/log.jsonl", "a") as file:
+        file.write("[" * 50_000 + "\n" + '{"event": "step", "step": "x", "loss": [1]}\n{"event": 3, "step": -1}\n')
+        file.write('{"event": "step", "step": 1e400, "loss": NaN}\n' + '{"a":' * 2000 + "\n")
+    assert run(tmp_path / "run", steps=8, resume=True).steps == 8
+
+
+LINKED = {".lock": "file", "log.jsonl": "nothing", "config.yaml": "copy", "best": "folder", "checkpoints": "folder"}
+
+
+@pytest.mark.parametrize("name", [*LINKED, "last", "loss.svg", "summary.md", "checkpoints/step-00000002"])
+def test_nothing_is_written_through_a_link_that_leads_out(tmp_path: Path, name: str) -> None:
+    run(tmp_path / "run", steps=2)
+    place, outside = tmp_path / "run" / name, tmp_path / "outside"
+    if place.is_dir():
+        shutil.move(place, outside)
+    elif LINKED.get(name) != "nothing":
+        outside.write_bytes(place.read_bytes() if name == "config.yaml" else b"dear")
+    place.unlink(missing_ok=True)
+    place.symlink_to(outside)
+    before = content(outside)
+    with pytest.raises(CheckpointError, match="is a link to .*outside"):
+        run(tmp_path / "run", steps=4, resume=True)
+    assert content(outside) == before and place.is_symlink()
+
+
+def content(path: Path) -> dict[str, bytes]:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return {str(file): file.read_bytes() for file in files if file.is_file()}
+
+
+def test_a_link_inside_the_folder_and_to_the_folder_are_no_matter(tmp_path: Path) -> None:
+    run(tmp_path / "run", steps=2)
+    (tmp_path / "run/newest").symlink_to("last")
+    (tmp_path / "alias").symlink_to(tmp_path / "run")
+    assert run(tmp_path / "alias", steps=4, resume=True).steps == 4
