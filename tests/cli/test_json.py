@@ -156,7 +156,7 @@ def test_an_error_says_as_data_what_its_message_says(capsys: pytest.CaptureFixtu
 
 def test_after_two_dashes_nothing_is_an_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gallery", "search", "--", "--json"]) == 0
-    assert capsys.readouterr().out == "nothing in the gallery has: --json\n"
+    assert capsys.readouterr().out.startswith("nothing in the gallery has: --json")
 
 
 def test_numbers_that_are_not_finite_are_null() -> None:

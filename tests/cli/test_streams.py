@@ -22,7 +22,7 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_a_character_that_cannot_be_shown_is_its_escape(encoding: str, shown: str) -> None:
     done = shell("$T gallery search ä日 $'\\xff'", PYTHONIOENCODING=encoding)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"nothing in the gallery has: {shown} \\udcff\n"
+    assert done.stdout.startswith(f"nothing in the gallery has: {shown} \\udcff")
 
 
 @pytest.mark.parametrize(
