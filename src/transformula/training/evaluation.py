@@ -196,7 +196,7 @@ class Evaluations:
             kept = {**one.weights, **one.average}
             for name, total in sums.items():
                 total += kept[name].to(total.device)
-        with self._holding({name: total / len(folders) for name, total in sums.items()}):
+        with self._holding({name: (total / len(folders)).to(own[name].dtype) for name, total in sums.items()}):
             scores = self._scores(trainer.task, interrupts)
             better = not p.best_scores or self._value(scores) < self._value(p.best_scores)
             if better:
