@@ -51,4 +51,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names, without the rooms."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

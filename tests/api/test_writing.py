@@ -49,6 +49,22 @@ def by_hand(model: Model, source: str) -> str:
     return str(writing.target.decode(tokens[1:]))
 
 
+@pytest.mark.parametrize("source", [None, 5, b"eins", {"eins": 1}, [None], [b"eins"], ["eins", 5]])
+def test_what_is_no_source(model: Model, source: Any) -> None:
+    with pytest.raises(InputError, match="source.*(expected a text|reads texts)"):
+        model.write(source)
+
+
+def test_sources_and_prefixes_at_the_border(model: Model) -> None:
+    assert model.write([]) == []
+    for prefix in (5, b"one", [5]):
+        with pytest.raises(InputError, match="prefix"):
+            model.write(["eins"], prefix=prefix)  # type: ignore[arg-type]
+    assert isinstance(model.write("\0"), str)
+    with pytest.raises(InputError, match="lone surrogate"):
+        model.write("eins \ud800")
+
+
 def test_a_beam_of_one_is_greedy(model: Model) -> None:
     assert model.write(SOURCES, beam=1) == [by_hand(model, source) for source in SOURCES]
 

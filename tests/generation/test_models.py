@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from transformula import words
-from transformula.generation import SamplingSettings, generate
+from transformula.errors import NotFinite
+from transformula.generation import SamplingSettings, SearchSettings, generate, search
 from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import build
@@ -38,6 +39,31 @@ def test_greedy_is_the_argmax_of_the_full_pass(name: str) -> None:
         with torch.no_grad():
             logits = made.eval()(torch.tensor([prompt + text]))[0]
         assert logits[len(prompt) - 1 : -1].argmax(-1).tolist() == text
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_logits_that_are_no_numbers(value: float) -> None:
+    made = model(FORMULAS["rotary"])
+    with torch.no_grad():
+        made.get_parameter("layers.2.mlp.down.bias").fill_(value)
+    ways = [
+        lambda: generate(made, PROMPTS, SamplingSettings(max_tokens=2)),
+        lambda: generate(made, PROMPTS, SamplingSettings(max_tokens=2, temperature=0)),
+        lambda: search(made, PROMPTS, SearchSettings(max_length=2)),
+        lambda: search(made, PROMPTS, SearchSettings(max_length=2, beam=1), end=0),
+    ]
+    for way in ways:
+        with pytest.raises(NotFinite, match="layers.2.mlp.down.bias holds") as caught:
+            way()
+        assert caught.value.place == "layers.2.mlp.down.bias" and caught.value.exit_status == 1
+
+
+def test_logits_past_their_dtype_are_told_from_weights() -> None:
+    made = model(FORMULAS["rotary"]).float()
+    with torch.no_grad():
+        made.get_parameter("after.norm.weight").fill_(3e38)
+    with pytest.raises(NotFinite, match="its weights are finite"):
+        generate(made, PROMPTS, SamplingSettings(max_tokens=2))
 
 
 @pytest.mark.parametrize("name", FORMULAS)

@@ -86,6 +86,21 @@ def test_temperature_zero_is_the_likeliest_and_draws_nothing() -> None:
     assert torch.equal(generator.get_state(), state)
 
 
+@pytest.mark.parametrize("settings", [{"temperature": 1e-300}, {"temperature": 5e-324}, {"top_p": 1e-300}])
+def test_the_smallest_temperature_and_nucleus_leave_the_likeliest(settings: dict[str, float]) -> None:
+    logits = torch.tensor([[-1e30, 2.0, 1.999999], [1e30, float("-inf"), -3e38]])
+    filtered = sampling.filtered(logits, SamplingSettings(**settings))
+    assert sampling.draw(filtered, [torch.Generator().manual_seed(n) for n in range(2)]).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.7, 3.0])
+def test_temperature_is_a_power_of_the_probabilities(temperature: float) -> None:
+    logits = torch.randn(2, 9, generator=torch.Generator().manual_seed(0)).double()
+    filtered = sampling.filtered(logits, SamplingSettings(temperature=temperature))
+    powers = logits.softmax(-1) ** (1 / temperature)
+    torch.testing.assert_close(filtered.softmax(-1), powers / powers.sum(-1, keepdim=True))
+
+
 @pytest.mark.parametrize("wrong", [{"temperature": -1}, {"top_p": 0}, {"top_k": 0}, {"min_p": 2}, {"max_tokens": 0}])
 def test_settings_out_of_range_are_refused(wrong: dict[str, float]) -> None:
     from transformula.errors import ConfigError

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
+from .prompts import begin, check_fits, check_path, check_seed, ids_of, load_tokenizer, texts_of, tokenizer_of
 from .reading import check_model, import_packages, known_words, model_folder
 from .writing import check_alike, must_write, verb_of, write
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from ..generation.settings import SamplingSettings
     from ..language.graph import Architecture
     from ..tasks.writing import Writing
     from ..tokenizers.base import Tokenizer
@@ -61,6 +64,9 @@ def nearest(model: str | Path | Model, *, count: int = 5, use: Sequence[str] = (
     return find(architecture, known_words(use), count)
 
 
+_BUILDING = RLock()
+
+
 class Model:
     """A model: its text, its weights, the tokenizer if it has learned from text, and how it is asked for a target.
 
@@ -68,26 +74,41 @@ class Model:
         Model("x = x + attention(norm(x))", after="x = norm(x)")  # a formula: the layer
         Model("post-norm", family="encoder-decoder")              # turned into two stacks; or family="encoder"
         Model.from_file("gpt2.yaml")
+        Model("pre-norm", tokenizer="bytes")                      # that reads and writes text at once
         Model.from_folder("runs/first")                           # trained
 
+    tokenizer  a tokenizer, a folder that holds one, or "bytes"; `vocab` is then the tokenizer's, unless it is given
+
     Numbers and formulas of the text are keywords. The text is checked at once; weights are made when first needed.
-    Raises FormulaError, with the place underlined.
+    Raises FormulaError, with the place underlined, and InputError for a tokenizer that does not fit.
     """
 
-    def __init__(self, text: str | Path, *, seed: int = 0, use: Sequence[str] = (), **changes: Any) -> None:
+    def __init__(
+        self,
+        text: str | Path,
+        *,
+        seed: int = 0,
+        use: Sequence[str] = (),
+        tokenizer: Tokenizer | str | Path | None = None,
+        **changes: Any,
+    ) -> None:
+        own = None if tokenizer is None else tokenizer_of(tokenizer)
+        if own is not None:
+            changes.setdefault("vocab", own.vocab)
         self.architecture: Architecture = check_model(text, changes, use)
-        self.tokenizer: Tokenizer | None = None
         self.writing: Writing | None = None
         self.folder: Path | None = None  # that it was read from
-        self._seed = seed
+        self._seed = check_seed(seed)
         self._module: nn.Module | None = None
+        self.tokenizer = own
 
     @classmethod
     def from_file(cls, path: str | Path, *, seed: int = 0, use: Sequence[str] = (), **changes: Any) -> Model:
         """The model of a file, with fresh weights."""
         from ..language.model_file import read_file
 
-        return cls._of(check_model(read_file(path), changes, use), seed=seed)
+        file = check_path(path, "the name of a model file")
+        return cls._of(check_model(read_file(file), changes, use), seed=check_seed(seed))
 
     @classmethod
     def from_folder(
@@ -100,7 +121,7 @@ class Model:
 
         Raises CheckpointError, FormulaError.
         """
-        folder = model_folder(path)
+        folder = model_folder(check_path(path, "the name of a model's folder, or of a run's"))
         from ..interop.folder import load_model
         from ..training.machine import pick_device
 
@@ -113,15 +134,28 @@ class Model:
         """A model with what else lies in its folder."""
         made = cls._of(architecture, module)
         made.folder = folder
-        made.tokenizer, made.writing = load_tokenizer(folder), load_writing(folder)
+        made._tokenizer, made.writing = load_tokenizer(folder), load_writing(folder)
         return made
 
     @classmethod
     def _of(cls, architecture: Architecture, module: nn.Module | None = None, seed: int = 0) -> Model:
         made = cls.__new__(cls)
         made.architecture, made._module, made._seed = architecture, module, seed
-        made.tokenizer = made.writing = made.folder = None
+        made._tokenizer = made.writing = made.folder = None
         return made
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """What turns text into the model's tokens, if it has learned from text or was given one. It is set to a
+        tokenizer, a folder that holds one, "bytes" or None, and saved with the model.
+
+        Raises InputError for one whose ids are not those of the model's `vocab`.
+        """
+        return self._tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, given: Tokenizer | str | Path | None) -> None:
+        self._tokenizer = None if given is None else check_fits(tokenizer_of(given), self.architecture)
 
     @property
     def module(self) -> nn.Module:
@@ -129,8 +163,20 @@ class Model:
         if self._module is None:
             from ..model import build
 
-            self._module = build(self.architecture, seed=self._seed)
+            with _BUILDING:  # threads that ask at once get one module
+                if self._module is None:
+                    self._module = build(self.architecture, seed=self._seed)
         return self._module
+
+    def __getattr__(self, name: str) -> Any:
+        # asked only for what is not there: the methods of a module are looked for here first
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if not name.startswith("_"):
+            from torch import nn
+
+            if hasattr(nn.Module, name):
+                message += f"; the PyTorch module is `model.module`: model.module.{name}"
+        raise AttributeError(message)
 
     @property
     def text(self) -> str:
@@ -143,18 +189,33 @@ class Model:
     def generate(self, prompt: str = "", **sampling: Any) -> str: ...
     @overload
     def generate(self, prompt: Sequence[str], **sampling: Any) -> list[str]: ...
+    @overload
+    def generate(self, *, tokens: Any, **sampling: Any) -> Any: ...
     def generate(
-        self, prompt: str | Sequence[str] = "", *, on_text: Callable[[int, str], None] | None = None, **sampling: Any
-    ) -> str | list[str]:
+        self,
+        prompt: str | Sequence[str] = "",
+        *,
+        tokens: Any = None,
+        on_text: Callable[[int, str], None] | None = None,
+        **sampling: Any,
+    ) -> Any:
         """Go on from a prompt, or from several at once; the text is returned without its prompt.
 
+            model.generate("The with statement")                 # a text
+            model.generate(["The with", "The for"])              # a list of texts
+            model.generate(tokens=[5, 2, 7])                     # a list of token ids; no tokenizer is needed
+
+        tokens    ids instead of a prompt: a list, a tensor (length,), a list of these or a tensor (batch, length); the
+                  ids that are written are returned, without those of the prompt and of the end of a document
         sampling  the fields of SamplingSettings: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty,
                   stop, seed, window
         on_text   called with (row, piece of text) as the text is written
 
-        Raises ConfigError, InputError (past learned positions; a model that has no tokenizer).
+        The module's mode (`train`, `eval`) is neither changed nor asked: there is no dropout here.
+
+        Raises ConfigError, InputError (past learned positions; a text for a model that has no tokenizer), NotFinite.
         """
-        from ..generation import SamplingSettings, StoppingStream, generate
+        from ..generation import SamplingSettings
 
         settings = SamplingSettings.read(sampling)
         if self.writing is not None and self.writing.input != "tokens":
@@ -162,10 +223,39 @@ class Model:
                 "this model does not go on with a text, it writes one for a source: use `write` (on the command line:"
                 f" transformula {verb_of(self.writing)})"
             )
+        if tokens is not None:
+            if prompt != "" or on_text is not None or settings.stop:
+                raise InputError("tokens: ids are given and returned: `prompt`, `on_text` and `stop` are of texts")
+            return self._generate_tokens(tokens, settings)
+        if on_text is not None and not callable(on_text):
+            raise InputError(f"on_text: expected a function of (row, piece of text); this is {on_text!r:.40}")
+        prompts, one = texts_of(prompt)
+        texts = self._generate_texts(prompts, settings, on_text)
+        return texts[0] if one else texts
+
+    def _generate_tokens(self, tokens: Any, settings: SamplingSettings) -> Any:
+        """What `generate` does with token ids."""
+        from ..generation import generate
+
+        rows, one = ids_of(tokens, int(self.architecture.numbers["vocab"]))
+        end = None if self.tokenizer is None else self.tokenizer.end_of_document
+        module: Any = self._with_weights()
+        found = generate(module, rows, settings, finished=lambda _, written: written[-1] == end)
+        found = [row[:-1] if row[-1] == end else row for row in found]
+        return found[0] if one else found
+
+    def _generate_texts(
+        self, prompts: list[str], settings: SamplingSettings, on_text: Callable[[int, str], None] | None
+    ) -> list[str]:
+        """What `generate` does with texts."""
+        from ..generation import StoppingStream, generate
+
         tokenizer = self.tokenizer
         if tokenizer is None:
-            raise InputError("this model has learned from no text, so it has no tokenizer: train it first")
-        prompts = [prompt] if isinstance(prompt, str) else list(prompt)
+            raise InputError(
+                "this model has no tokenizer, as it has learned from no text: train it, set `model.tokenizer`, or give"
+                " token ids as tokens="
+            )
         end = tokenizer.end_of_document
         streams = [StoppingStream(tokenizer.stream(), stop=settings.stop, end=end) for _ in prompts]
 
@@ -174,14 +264,23 @@ class Model:
             if shown and on_text is not None:
                 on_text(row, shown)
 
-        tokens = [begin(tokenizer, text) for text in prompts]
-        generate(self.module, tokens, settings, finished=lambda row, _: streams[row].finished, on_token=heard)  # type: ignore[arg-type]
+        rows = [begin(tokenizer, text) for text in prompts]
+        module: Any = self._with_weights()
+        generate(module, rows, settings, finished=lambda row, _: streams[row].finished, on_token=heard)
         for row, stream in enumerate(streams):
             rest = stream.close()
             if rest and on_text is not None:
                 on_text(row, rest)
-        texts = [stream.text for stream in streams]
-        return texts[0] if isinstance(prompt, str) else texts
+        return [stream.text for stream in streams]
+
+    def _with_weights(self) -> nn.Module:
+        """The module. Raises InputError where it was moved to the device without numbers."""
+        if any(parameter.is_meta for parameter in self.module.parameters()):
+            raise InputError(
+                'the module is on the device "meta", where parameters have shapes and no numbers: move it by'
+                ' `to_empty(device="cpu")` and load its weights'
+            )
+        return self.module
 
     def write(
         self,
@@ -242,7 +341,17 @@ class Model:
     def save(self, folder: str | Path) -> Path:
         """Write a model's folder: its text, its weights, its tokenizer, and how it is asked for a target."""
         from ..interop.folder import save_model
+        from ..model import build
 
+        folder = check_path(folder, "the name of a folder")
+        expected = build(self.architecture, device="meta").state_dict().keys()
+        odd = sorted(self._with_weights().state_dict().keys() ^ expected)
+        if odd:
+            raise InputError(
+                f"the module is no longer what the model's text says ({odd[0]} is one of {len(odd)} parameters that"
+                " only one of the two has), so it could not be loaded again: merge adapters first (`merge_and_unload`"
+                " of peft's model), or save the module by torch.save"
+            )
         kept = self.writing or self.tokenizer
         return save_model(folder, self.module, None if kept is None else kept.save)
 
@@ -257,22 +366,6 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model of {self.architecture.name or 'a formula'}\n{self.text}"
-
-
-def begin(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The tokens of a prompt. An empty one begins as documents do: after the end of another, or after a new line."""
-    if prompt:
-        return tokenizer.encode(prompt)
-    if tokenizer.end_of_document is not None:
-        return [tokenizer.end_of_document]
-    return tokenizer.encode("\n")
-
-
-def load_tokenizer(folder: Path) -> Tokenizer | None:
-    """The tokenizer in a model's folder, if there is one."""
-    from ..tokenizers.base import FILE, load
-
-    return load(folder) if (folder / FILE).is_file() else None
 
 
 def load_writing(folder: Path) -> Writing | None:

@@ -9,7 +9,7 @@ import pkgutil
 import re
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,11 @@ def read_model(
     """
     from ..language.model_file import ModelText, from_formula, read_file
 
+    if not isinstance(given, (str, Path, ModelText)) or not str(given).strip():
+        raise InputError(
+            "a model is a formula (a text with =), a model file (.yaml), a folder or a name of the gallery; this is"
+            f" {given!r:.40}"
+        )
     name = "" if isinstance(given, ModelText) else str(given)
     if isinstance(given, ModelText):
         text = given
@@ -127,7 +132,9 @@ def known_words(use: Sequence[str] = ()) -> Vocabulary:
 
 
 def look_here(use: Sequence[str]) -> None:
-    """Let packages that the user names be found in the folder of work too."""
+    """Let packages that the user names be found in the folder of work too. Raises InputError for what is no list."""
+    if isinstance(use, (str, bytes)) or not isinstance(use, Iterable):
+        raise InputError(f"use: expected a list of packages, such as use=['my_words']; this is {use!r:.40}")
     if use and "" not in sys.path and str(Path.cwd()) not in sys.path:
         # Last, so that a file which happens to lie here hides no installed package.
         sys.path.append(str(Path.cwd()))

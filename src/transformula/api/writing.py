@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,16 +37,29 @@ def write(
 
     settings = SearchSettings.read(search)
     one = isinstance(source, (str, Path, Tensor))
+    if not one and (isinstance(source, (bytes, Mapping)) or not isinstance(source, Iterable)):
+        raise InputError(f"source: expected a text, a picture or a list of these; this is {source!r:.40}")
     sources = [source] if one else list(source)
-    prefixes = [prefix] * len(sources) if prefix is None or isinstance(prefix, str) else list(prefix)
-    if len(prefixes) != len(sources):
-        raise InputError(f"{len(prefixes)} prefixes for {len(sources)} sources: give one for each, or one text for all")
     found = writing.write(
-        modules, opened(writing, sources), settings,
-        prefixes=None if prefix is None else [str(text) for text in prefixes], progress=progress,
-    )  # fmt: skip
+        modules, opened(writing, sources), settings, prefixes=prefixes_of(prefix, len(sources)), progress=progress
+    )
     each: list[Any] = found if settings.n_best > 1 else [best[0] if scores else best[0].text for best in found]
     return each[0] if one else each
+
+
+def prefixes_of(prefix: Any, count: int) -> list[str] | None:
+    """What each of `count` targets begins with; None: nothing. Raises InputError for what is no text."""
+    if prefix is None:
+        return None
+    if isinstance(prefix, bytes) or not isinstance(prefix, Iterable):
+        raise InputError(f"prefix: expected a text, or a list of one for each source; this is {prefix!r:.40}")
+    prefixes = [prefix] * count if isinstance(prefix, str) else list(prefix)
+    if len(prefixes) != count:
+        raise InputError(f"{len(prefixes)} prefixes for {count} sources: give one for each, or one text for all")
+    for number, text in enumerate(prefixes, 1):
+        if not isinstance(text, str):
+            raise InputError(f"prefix {number}: expected a text; this is {text!r:.40}")
+    return prefixes
 
 
 def stream(
@@ -119,6 +132,8 @@ def _picture(writing: Writing, source: str | Path | Tensor) -> Value:
 
     if isinstance(source, Tensor):
         return source
+    if not isinstance(source, (str, Path)):
+        raise InputError(f"this model reads pictures: give the name of a file, or a tensor; this is {source!r:.40}")
     if not str(source).strip():
         return ""
     channels = None if writing.picture is None else writing.picture[0]

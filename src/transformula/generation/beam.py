@@ -23,6 +23,7 @@ from ..errors import InputError
 from ..model.evaluating import evaluating
 from .candidates import best_continuations, log_probabilities, repeated, to_host
 from .decoding import USUAL_LENGTH, Decoder
+from .finite import not_finite
 from .settings import SearchSettings
 
 MOST_ROWS = 1024
@@ -78,7 +79,7 @@ class Sentence:
         if not beam and not self.ended:
             raise InputError(
                 f"sentence {self.number}: no token is left to write after {self.length - 1}: all are ruled out by "
-                f"block_ngrams ({settings.block_ngrams}) and min_length ({settings.min_length}), or logits are NaN"
+                f"block_ngrams ({settings.block_ngrams}) and min_length ({settings.min_length})"
             )
         return parents if self._open(len(ends) > 0, settings) else []
 
@@ -124,7 +125,7 @@ def search(
     usual     most tokens where the settings state no greatest length; fewer where learned positions leave fewer
 
     What a sentence gives does not depend on the others. Fewer than n_best are returned where fewer exist.
-    Raises InputError.
+    Raises InputError, and NotFinite where logits are no numbers.
     """
     settings = settings or SearchSettings()
     together = list(models) if isinstance(models, Sequence) else [models]
@@ -246,6 +247,8 @@ def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettin
     live = batch
     while True:
         found = continuations(now, live, settings, stops, written)
+        if any(math.isnan(total) for of_one in found for total, _, _ in of_one):
+            raise not_finite(list(models), max(sentence.length for sentence in live))
         rows: list[int] = []
         first = 0
         for sentence, of_one in zip(live, found, strict=True):

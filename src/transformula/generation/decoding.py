@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..model.evaluating import evaluating
+from .finite import check_logits
 from .sampling import choose
 from .settings import SamplingSettings
 
@@ -66,7 +67,7 @@ def generate(
 
     A finished row leaves the batch. Past learned positions the text is refused before anything is written, unless
     `settings.window` is set: then, whenever a row fills the context, its last half is read again as a fresh text.
-    Raises InputError.
+    Raises InputError, and NotFinite where the model's logits are no numbers.
     """
     settings = settings or SamplingSettings()
     first = settings.seed if seed is None else seed
@@ -123,6 +124,7 @@ def run(
     decoding, logits = read(model, live, most, window)
     seen = mark_seen(live, logits) if settings.repetition_penalty != 1.0 else None
     while True:
+        check_logits(model, logits, max(len(row.tokens) - row.prompt for row in live))
         chosen = choose(logits, settings, [row.random for row in live], seen)
         if seen is not None:
             seen.scatter_(1, chosen.unsqueeze(1), True)

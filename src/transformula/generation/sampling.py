@@ -43,7 +43,9 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     probabilities = ordered.softmax(-1)
     before = probabilities.cumsum(-1) - probabilities
-    dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before >= p)
+    beyond = before >= p
+    beyond[..., 0] = False  # in float32 the smallest p are 0
+    dropped = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, beyond)
     return logits.masked_fill(dropped, float("-inf"))
 
 
@@ -56,13 +58,17 @@ def keep_min_p(logits: Tensor, p: float) -> Tensor:
 
 
 def filtered(logits: Tensor, settings: SamplingSettings, seen: Tensor | None = None) -> Tensor:
-    """All filters in their order; in float32 at least. At temperature 0 only the repetition penalty acts."""
+    """All filters in their order; in float32 at least. At temperature 0 only the repetition penalty acts.
+
+    A temperature divides what the likeliest token is ahead by, in float64: however small it is, that token's 0 stays 0.
+    """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if seen is not None:
         logits = penalise_repetition(logits, seen, settings.repetition_penalty)
     if settings.temperature == 0.0:
         return logits
-    logits = logits / settings.temperature
+    if settings.temperature != 1.0:
+        logits = (logits - logits.amax(-1, keepdim=True)).double() / settings.temperature
     logits = keep_top_k(logits, settings.top_k)
     logits = keep_top_p(logits, settings.top_p)
     return keep_min_p(logits, settings.min_p)

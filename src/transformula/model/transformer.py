@@ -316,6 +316,10 @@ class Transformer(Formula):
             raise InputError(f"the model has no module {module_name!r};{did_you_mean(near)}", near=near)
         return ""
 
+    def num_parameters(self, only_trainable: bool = False) -> int:
+        """How many numbers the model holds, those that are shared counted once."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad or not only_trainable)
+
     def flops_per_token(self, length: int | None = None) -> float:
         """Floating-point operations a token, forward and backward, at the mean span of a sequence of `length`."""
         from ..language.accounting import summary
