@@ -53,6 +53,8 @@ def damaged(draw: random.Random, content: bytes) -> bytes:
 
 def changed(draw: random.Random, value: Any, times: int = 1) -> Any:
     """Plain data with a few places changed: another value, one of its own from elsewhere, or a key less or more."""
+    if not isinstance(value, (dict, list)):
+        return draw.choice(STRANGE)
     result = copy.deepcopy(value)
     for _ in range(times):
         holder: Any = result

@@ -141,7 +141,10 @@ class RunFolder:
     def _check_links(self) -> None:
         for place, folders, files in os.walk(self.path):
             for name in sorted([*folders, *files]):
-                check_inside(Path(place, name), self.path)
+                path = Path(place, name)
+                check_inside(path, self.path)
+                if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for without end
+                    raise CheckpointError(f"{path}: is neither a file nor a folder; take it away")
 
     def unlock(self) -> None:
         """Let other processes train here; close the log."""

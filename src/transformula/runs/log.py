@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..atomic_io import write_whole
+from ..errors import CheckpointError
 from ..plain import plain
 from ..structured import parse_json
 
@@ -53,6 +54,8 @@ class Log:
         """
         self.close()
         if self.path.exists():
+            if not self.path.is_file():
+                raise CheckpointError(f"{self.path}: is no plain file; expected the log that `train` writes")
             kept = [e for e in islice(_events(self.path), lines) if e is not None and step_of(e) <= step]
             write_whole(self.path, "".join(json.dumps(e) + "\n" for e in kept).encode())
 
