@@ -34,6 +34,11 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
         assert near and meant.split()[0] in near[1] and gallery.search(near[1]), "what is offered finds something"
 
 
+def test_an_empty_search_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(printed(capsys, "search", "slidng", "--json")) == {"entries": [], "near": "sliding"}
+    assert "near" not in json.loads(printed(capsys, "search", "xiong", "--json"))
+
+
 def found(*words: str) -> set[str]:
     return {entry.name for entry in gallery.search(" ".join(words))}
 

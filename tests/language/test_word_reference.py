@@ -114,6 +114,20 @@ def test_a_word_from_outside(capsys: pytest.CaptureFixture[str], tmp_path, monke
     assert main(["words", "zigzag"]) == 2
 
 
+def test_the_example_of_a_word_from_outside_says_its_package(
+    capsys: pytest.CaptureFixture[str], tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "words_with_example.py").write_text(
+        "@word('wobble', streams=('x',), kind='function', width='x', example='x = x + wobble(mlp(norm(x)))')\n"
+        "class Wobble:\n    'Wobbles.'\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["words", "wobble", "--use", "words_with_example", "--json"]) == 0
+    program, *typed = shlex.split(json.loads(capsys.readouterr().out)["example"])
+    assert typed[-2:] == ["--use", "words_with_example"] and main(typed) == 0
+
+
 def test_a_toy_vocabulary_is_shown_too() -> None:
     for record in TOY.values():
         assert record.name in word_text(record)

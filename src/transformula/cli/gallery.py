@@ -96,14 +96,14 @@ def entries(words: Sequence[str], given: Given) -> int:
     from .. import gallery
 
     found = gallery.search(" ".join(words)) if words else gallery.entries()
+    near = gallery.near_words(" ".join(words)) if words and not found else ""
     if given["json"]:
-        print(as_json({"entries": [entry.data for entry in found]}))
+        print(as_json({"entries": [entry.data for entry in found], **({"near": near} if near else {})}))
         return 0
     width = max((len(entry.name) for entry in found), default=0)
     for entry in found:
         print(f"{entry.name:<{width}}  {entry.title}")
     if words and not found:
-        near = gallery.near_words(" ".join(words))
         said = f"; did you mean: gallery search {near}?" if near else "; all entries: gallery list"
         print(f"nothing in the gallery has: {' '.join(words)}{said}")
     return 0

@@ -119,6 +119,8 @@ def command(record: WordRecord) -> str:
         return ""
     parts = parts_of(record.example)
     options = [f"--{key} {quoted(value)}" for key, value in parts.items() if key != "layer"]
+    package = record.module.partition(".")[0]
+    options += [f"--use {package}"] if package != __name__.partition(".")[0] else []
     return " ".join(["transformula explain", quoted(parts["layer"]), *options])
 
 
