@@ -3,9 +3,11 @@
 import gzip
 import io
 import json
+import os
 import pickle
 import struct
 import sys
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -399,3 +401,33 @@ class TestOptions:
                 yield line, {"text": text}
 
         assert rows(write(tmp_path / "a.rows", "x\ny\n")) == [{"text": "x"}, {"text": "y"}]
+
+
+class TestDamagedPictures:
+    @pytest.fixture
+    def listed(self, tmp_path):
+        write(tmp_path / "captions.tsv", "file_name\ttext\na.png\twords\n")
+        return tmp_path
+
+    def load(self, folder):
+        return next(iter(read_records(folder)))["file_name"]
+
+    def test_a_picture_that_says_it_is_enormous(self, listed):
+        held = io.BytesIO()
+        Image.new("L", (8, 8)).save(held, "PNG")
+        content = held.getvalue()
+        head = b"IHDR" + struct.pack(">II", 60_000, 60_000) + content[24:29]
+        write(listed / "a.png", content[:12] + head + struct.pack(">I", zlib.crc32(head)) + content[33:])
+        with pytest.raises(DataError, match="a.png, named at .*captions.tsv:2: "):
+            self.load(listed)
+
+    def test_a_pipe_is_not_waited_for(self, listed):
+        os.mkfifo(listed / "a.png")
+        with pytest.raises(DataError, match="a.png: is a pipe"):
+            self.load(listed)
+
+    @pytest.mark.parametrize("shape", [(0, 4), (2**31, 2**31), (60_000, 60_000)])
+    def test_idx_of_impossible_sizes(self, tmp_path, shape):
+        path = write(tmp_path / "images", struct.pack(">HBB3I", 0, 8, 3, 5, *shape) + b"\1" * 80)
+        with pytest.raises(DataError, match="its head says .* bytes a picture; expected 1 to"):
+            list(read_records({"image": path, "text": path}))

@@ -61,7 +61,13 @@ def read_pairs(settings: PairSettings, usual: str, images: bool = False) -> Pair
                 notes.append(f"{len(held[name]):,} rows ({100 * share:g} %) are held back for {name}")
     with working("looking for rows that measure and are learned from"):
         both = ("source", "target")
-        overlaps = [find_overlap(training, rows, f"the {name} rows", both) for name, rows in held.items()]
+        # Of rows that were held back by their sources no source is left, unless groups decided.
+        grouped = any(record.group for record in training)
+        overlaps = [
+            find_overlap(training, rows, f"the {name} rows", both)
+            for name, rows in held.items()
+            if grouped or getattr(settings, name) is not None
+        ]
         training, removed = without_overlap(training, overlaps, settings.overlap)
     if removed:
         notes.append(f"{removed:,} rows that measure were left out of training")

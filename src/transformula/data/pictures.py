@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
-from .files import opened, unpacked
+from .files import check_regular, opened, unpacked
 from .lines import lines_of
 from .record import Lazy
 from .record_format import Options, record_formats
@@ -29,6 +29,10 @@ CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind 
 
 NAMING = ("file_name", "image", "file", "filename", "path")
 """Columns that name a picture, where none is said; the first that is there."""
+
+
+MOST_PIXELS = 50_000_000
+"""Of a picture: a small file can say that it is of any size."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +48,22 @@ class Picture(Lazy):
 
         where = f"{self.file}, named at {self.place}" if isinstance(self.file, Path) else self.place
         try:
+            if isinstance(self.file, Path) and self.file.exists():
+                check_regular(self.file)
             with Image.open(io.BytesIO(self.file) if isinstance(self.file, bytes) else self.file) as image:
+                if math.prod(image.size) > MOST_PIXELS:
+                    shown = " x ".join(map(str, image.size))
+                    raise DataError(f"{where}: is of {shown} pixels; at most {MOST_PIXELS:,} are read: make it smaller")
                 return pixels(image, self.channels)
+        except DataError:
+            raise
         except FileNotFoundError:
             folder = self.file.parent if isinstance(self.file, Path) else Path()
             beside = [p.name for p in folder.iterdir()] if folder.is_dir() else []
             near = did_you_mean(nearest(Path(str(self.file)).name, beside))
             raise DataError(f"{where}: there is no such picture;{near}") from None
-        except (UnidentifiedImageError, OSError, SyntaxError, ValueError, struct.error) as error:
-            said = "is no picture that is known" if isinstance(error, UnidentifiedImageError) else str(error)
+        except Exception as error:  # Pillow's readers of damaged files raise whatever they meet
+            said = "is no picture that is known" if isinstance(error, UnidentifiedImageError) else str(error)[:200]
             raise DataError(f"{where}: the picture cannot be decoded ({said}); copy it again") from None
 
 
@@ -148,6 +159,12 @@ def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, s
             raise DataError(f"is IDX of {count} dimensions, or cut; expected 1 (labels), 3 or 4 (pictures)", path=path)
         rows, *shape = struct.unpack(f">{count}I", raw)
         size = math.prod(shape)
+        if not 1 <= size <= MOST_PIXELS:
+            raise DataError(
+                f"its head says {' x '.join(map(str, shape))} bytes a picture; expected 1 to {MOST_PIXELS:,}: it is"
+                " damaged; copy it again",
+                path=path,
+            )
         for number in range(1, rows + 1):
             content = unpacked(lambda: file.read(size), path, number)
             if len(content) < size:

@@ -31,7 +31,9 @@ def read_parquet(path: Path, content: bytes, column: str | None) -> list[str]:
                 path=path,
             )
         values = table.read(columns=[chosen])[chosen].to_pylist()
-    except (arrow.ArrowException, OSError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # damaged files raise many kinds
         raise DataError(f"is not a whole parquet file ({str(error)[:120]}); copy it again", path=path) from None
     texts = [" ".join(part or "" for part in value) if isinstance(value, list) else value for value in values]
     return [whole_characters(text or "", path) for text in texts]
