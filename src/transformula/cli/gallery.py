@@ -98,7 +98,7 @@ def entries(words: Sequence[str], given: Given) -> int:
     found = gallery.search(" ".join(words)) if words else gallery.entries()
     near = gallery.near_words(" ".join(words)) if words and not found else ""
     if given["json"]:
-        print(as_json({"entries": [entry.data for entry in found], **({"near": near} if near else {})}))
+        print(as_json({"entries": [entry.data for entry in found], "near": near}))
         return 0
     width = max((len(entry.name) for entry in found), default=0)
     for entry in found:
