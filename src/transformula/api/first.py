@@ -75,7 +75,8 @@ def check_disk(architecture: Architecture, training: TrainingSettings) -> None:
     checkpoint = model * (1 + MOST_ADDED + (training.average > 0))
     kept = max(training.keep, training.average_checkpoints)
     kept = min(kept, training.steps) if training.steps else kept
-    needed = (kept + 2) * checkpoint + 3 * model - held_by(out)
+    held = 0 if training.out is None else held_by(out)
+    needed = (kept + 2) * checkpoint + 3 * model - held
     free = shutil.disk_usage(existing_parent(out)).free
     if needed > free:
         available, wanted, each = (bytes_in_words(count) for count in (free, needed, checkpoint))

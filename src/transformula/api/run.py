@@ -232,8 +232,8 @@ def check_first(checked: Any, kind: Any, data: Settings, training: TrainingSetti
 
 def check_room(architecture: Any, data: Settings, training: TrainingSettings) -> None:
     """Raise InputError where the disk or the memory is too small."""
-    check_disk(architecture, training)
     check_memory(architecture, training, data)
+    check_disk(architecture, training)
 
 
 def carried_by(architecture: Any) -> dict[str, int]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, InputError, setting
+from ..errors import ConfigError, InputError, setting, shortened
+from ..language.model_file import ModelText
 from .model import Model
 from .reading import model_folder
 
@@ -61,11 +62,10 @@ def start_of(model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> 
     Raises InputError where no model is named, and where one is named that has weights of its own, which nothing would
     read; ConfigError for values of other types.
     """
-    for key, value in (("init_stack", init_stack), ("from_scratch", from_scratch)):
-        if value is not None and not isinstance(value, bool if key == "from_scratch" else str):
-            raise ConfigError(
-                f"{key}: expected {'true or false' if key == 'from_scratch' else 'a name'} (got {value!r})"
-            )
+    _check_type("model", model, (str, Path, Model, ModelText), "a model's text, file or name")
+    _check_type("init_from", init_from, (str, Path), "the folder of a run or a model")
+    _check_type("init_stack", init_stack, (str,), "the name of a stack")
+    _check_type("from_scratch", from_scratch, (bool,), "true or false")
     if from_scratch and init_from is not None:
         raise InputError(f"{setting('from_scratch')} and {setting('init_from')} contradict each other; leave one out")
     if init_stack is not None and (init_from is None or model is None):
@@ -81,6 +81,11 @@ def start_of(model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> 
         return model, None
     folder = model_folder(init_from)
     return folder if model is None else model, Start(str(init_from), folder, model is not None, init_stack)
+
+
+def _check_type(key: str, value: Any, kinds: tuple[type, ...], expected: str) -> None:
+    if value is not None and not isinstance(value, kinds):
+        raise ConfigError(f"{key}: expected {expected} (got {shortened(repr(value))})")
 
 
 def refuse_trained(model: Any) -> None:

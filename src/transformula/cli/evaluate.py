@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from ..errors import InputError
 from .explain import USE
@@ -96,6 +96,6 @@ def task_asked(arguments: Sequence[str]) -> str:
     from ..api.evaluation import task_of
     from ..api.reading import import_packages
 
-    run = next((argument for argument in named if Path(argument).is_dir()), named[0])
+    run = next((argument for argument in named if os.path.isdir(argument)), named[0])
     import_packages(known.use)
     return task_of(run) or TASK

@@ -90,6 +90,10 @@ def check(given: Given, thing: str) -> None:
         raise InputError(f"{thing} and --input are both given: leave one out")
     if given["column"] is not None and (given["input"] is None or is_lines(Path(given["input"]))):
         raise InputError("--column: names a column of --input FILE with rows (.jsonl, .tsv, .csv, .parquet)")
+    if given["input"] is not None:
+        from ..data.needs import need_rows
+
+        need_rows(given["input"])
     if "ensemble" in given.arguments and not given["others"]:
         raise InputError("--ensemble: says how several models write together; name a second one: --with RUN")
     if given["json"] and (given["format"] != "text" or given["scores"]) and given["output"] is None:

@@ -105,7 +105,7 @@ def window_length(model: Decoder) -> int | None:
     """The context that a sliding window keeps to: the learned positions, else the model's `context`, if it has one."""
     numbers = getattr(getattr(model, "architecture", None), "numbers", {})
     limit = model.context_limit or int(numbers.get("context", 0))
-    return limit if limit > 1 else None
+    return limit or None
 
 
 def run(
@@ -157,7 +157,7 @@ def read(model: Decoder, rows: list[Row], most: int, window: int | None) -> tupl
     """
     for row in rows:
         if window is not None and len(row.tokens) - row.begin > window:
-            row.begin = len(row.tokens) - window // 2
+            row.begin = len(row.tokens) - max(1, window // 2)
     texts = [row.tokens[row.begin :] for row in rows]
     lengths = [len(text) for text in texts]
     ahead = max(most - (len(row.tokens) - row.prompt) for row in rows)

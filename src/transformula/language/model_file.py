@@ -124,7 +124,9 @@ class ModelText:
                 if key == "layer":
                     stack = dataclasses.replace(stack, layers={"layer": source} if source else {}, order=None)
                 elif key == "causal":
-                    stack = dataclasses.replace(stack, causal=checked_flag(str(value), key, None))
+                    typed = Source(key, str(value))
+                    flag = checked_flag(typed.text, key, Place(typed, 1, 0, 1, max(1, len(typed.text))))
+                    stack = dataclasses.replace(stack, causal=flag)
                 else:
                     changed: dict[str, Any] = {key: source}
                     stack = dataclasses.replace(stack, **changed)

@@ -19,12 +19,14 @@ def command(verb: str, folder: Path | str, *options: str, use: Sequence[str] = (
     return " ".join(["transformula", verb, shlex.quote(str(folder)), *options, *packages])
 
 
-def usage_command(usage: str, folder: Path | str, use: Sequence[str] = ()) -> str:
-    """The command that uses a trained model. `usage` is its task's: 'translate RUN "..."', where RUN is the folder."""
+def usage_command(usage: str, folder: Path | str, use: Sequence[str] = (), example: str = "") -> str:
+    """The command that uses a trained model. `usage` is its task's: 'translate RUN "..."', where RUN is the folder, and
+    "..." a text that the model knows, such as the example."""
     if not usage:
         return ""
     verb, _, rest = usage.partition(" RUN")
-    return command(verb, folder, *rest.split(), use=use)
+    given = rest.strip().replace('"..."', shlex.quote(example) if example else '"..."')
+    return command(verb, folder, *([given] if given else []), use=use)
 
 
 def resume_command(folder: Path | str, use: Sequence[str] = (), longer: Mapping[str, float] | None = None) -> str:

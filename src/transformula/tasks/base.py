@@ -106,6 +106,7 @@ class Task(ABC):
     settings   the settings of its data
     evaluation the settings of `report`: how a trained model is scored
     usage      the command that uses what was trained: 'sample RUN', where RUN stands for its folder; "" for none
+    example    what stands for "..." in that command: a text that the model knows
     sequences  how many sequences a batch has where nothing is said; None: its batches are counted otherwise
     measures   the scores that an evaluation finds, by name
     higher     those of them of which more is better
@@ -131,6 +132,11 @@ class Task(ABC):
     def score(self) -> str:
         """The name of the main score among `Scores`."""
         return "loss"
+
+    @property
+    def example(self) -> str:
+        """A source for `usage`, "" where there is none."""
+        return ""
 
     @classmethod
     @abstractmethod

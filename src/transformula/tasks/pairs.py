@@ -51,6 +51,9 @@ GREEDY = SearchSettings(beam=1, alpha=0.0)
 WRITING = 2.0
 """What a token costs that is written, of what it costs in training; a model that has learned little writes many."""
 
+MOST_SHOWN = 80
+"""Characters of a source that stands in a command, at most."""
+
 SHOWN = 5
 """Rows that are written to be looked at."""
 
@@ -295,6 +298,12 @@ class Pairs(Task):
         return replace(one, most=self.chosen.max_source, longest=longest)
 
     # What people read.
+
+    @property
+    def example(self) -> str:
+        sources = (row["source"] for row in self.validation.records)
+        texts = (" ".join(source.split()) for source in sources if isinstance(source, str))
+        return next((text for text in texts if 0 < len(text) <= MOST_SHOWN), "")
 
     @classmethod
     @abstractmethod

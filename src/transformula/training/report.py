@@ -59,7 +59,7 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     settings = trainer.settings.plain()
     text = text_of(trainer.weights.master)
     use = run.packages()
-    usage = usage_command(getattr(task, "usage", ""), run.path, use)
+    usage = usage_command(getattr(task, "usage", ""), run.path, use, getattr(task, "example", ""))
     resume = resume_command(run.path, use, {} if interrupted else longer(settings, p.step, p.units, stopped))
     result = RunResult(
         folder=run.path, model=trainer.weights.master, scores=p.best_scores, last=p.scores, best_step=p.best_step,
