@@ -1,9 +1,9 @@
-"""How long the worst formula of a stranger keeps the checker busy, before it is refused.
+"""How long the worst formula of a stranger keeps the checker busy, before it is refused or explained.
 
     python benchmarks/hostile.py [--rounds 5]
 
-Each text is read and checked whole, the best of some rounds counts. The claim: every one is a FormulaError, the slowest
-within 50 milliseconds.
+Each text is read and checked whole and, if it is no mistake, hashed, counted and explained; the best of some rounds
+counts. The claim: what is refused is a FormulaError within 50 milliseconds, the rest is explained within a second.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ import argparse
 import json
 import sys
 import time
+from typing import Any
 
+from transformula.inspection.explanation import explained
+from transformula.language.accounting import summary
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
-from transformula.language.model_file import from_formula, read_text
+from transformula.language.model_file import ModelText, from_formula, read_text
 from transformula.words import vocabulary
 
 LIMIT = 50.0
-"""Milliseconds."""
+"""Milliseconds until a text is refused."""
+
+EXPLAINED = 1000.0
+"""Milliseconds until a text that is no mistake is explained."""
 
 CHAIN = "words:\n  f0(x): y = mlp(mlp(x))\n" + "".join(f"  f{i}(x): y = f{i - 1}(f{i - 1}(x))\n" for i in range(1, 120))
 
@@ -53,17 +59,63 @@ HOSTILE = {
     "a million keys": "".join(f"k{i}: {i}\n" for i in range(1_500)) + "layr: x = x",
     "numbers in a circle": "".join(f"n{i}: n{i + 1}\n" for i in range(500)) + "n500: n0\nlayer: x = x + n0 * mlp(x)",
     "null byte": "x = x\0",
+    "an embedded stream": "x = x + embed(x)",
+    "positions of positions": "before: x = positions(positions(tokens))\nlayer: x = x + positions(positions(x))",
+    "too short a table": "vocab: 80\nbefore: x = embed(tokens, rows=5)\nlayer: x = x + mlp(x)",
+    "a language in superscript": "language: ²\nlayer: x = x + mlp(x)",
+    "a language of 4,400 digits": f"language: {'9' * 4_400}\nlayer: x = x + mlp(x)",
+    "a depth of 4,400 digits": f"depth: {'9' * 4_400}\nlayer: x = x + mlp(x)",
+    "half a character": "layer: x = x + \ud800mlp(x)",
+    "a name of 5,000 characters": f"name: {'a' * 5_000}\nlayer: x = x + mlp(x)",
+    "a flag that is none": "causal: tru\nlayer: x = x + mlp(x)",
+    "twenty-two doubled lines": "x = x + x\n" * 22,
+    "four hundred doubled lines": "x = x + x\n" * 400,
+    "four hundred squared lines": "x = x * x + x\n" * 400,
+    "thirty sublayers": "x = x + mlp(norm(x))\n" * 30,
+    "four hundred sublayers": "x = x + mlp(norm(x))\n" * 400,
+    "four hundred functions": "x = relu(x) + x\n" * 400,
+    "a sum of two thousand": "x = " + "+".join(["x"] * 2_000),
+    "a product of two thousand": "x = " + "*".join(["x"] * 2_000),
+    "a sum of nine hundred sublayers": "x = " + "+".join(["mlp(x)"] * 900),
+    "a thousand layers": "depth: 1000\nlayer: |\n  x = x + attention(norm(x))\n  x = x + mlp(norm(x))",
+    "five hundred layers that differ": "depth: 500\nlayer: x = x + layer * mlp(norm(x))",
+    "a history that doubles": "depth: 400\nlayer: x = x + mlp(x[layer - 1]) + x[layer // 2]",
+    "a mixture of a thousand layers": "depth: 1000\nlayer: |\n  h = x + mlp(norm(x))\n  x = mix(h[:])",
+    "ten nested definitions": "words:\n  f0(x): y = mlp(mlp(x))\n"
+    + "".join(f"  f{i}(x): y = f{i - 1}(f{i - 1}(x))\n" for i in range(1, 10))
+    + "layer: x = x + f9(x)",
+    "fourteen nested definitions": "words:\n  f0(x): y = mlp(mlp(x))\n"
+    + "".join(f"  f{i}(x): y = f{i - 1}(f{i - 1}(x))\n" for i in range(1, 14))
+    + "layer: x = x + f13(x)",
+    "nine hundred numbers": "".join(f"n{i}: {i}\n" for i in range(900))
+    + f"layer: x = x + mlp(x) * ({' + '.join(f'n{i}' for i in range(900))})",
+    "sixty lines that read all before": "".join(
+        f"a{i} = mlp({' + '.join(['x', *(f'a{j}' for j in range(i))])})\n" for i in range(60)
+    )
+    + "x = x + a59",
+    "eighty stacks": "".join(
+        f"s{i}:\n  depth: 3\n  before: x = embed(source)\n  layer: x = x + mlp(norm(x))\n" for i in range(80)
+    )
+    + "d:\n  before: x = embed(tokens)\n  layer: x = x"
+    + "".join(f" + attention(x, s{i})" for i in range(80)),
 }
 
 
+def read_any(text: str) -> ModelText:
+    """A model file, or a bare formula."""
+    first = text.split("\n")[0].split("#")[0].split('"')[0]
+    return read_text(text) if ":" in first or text.startswith(("depth", "words", " k0")) else from_formula(text)
+
+
 def refuse(text: str) -> FormulaError | None:
-    """The error that a text meets; None if it was taken."""
+    """The error that a text meets; None if it was taken, and then it is explained."""
     words = vocabulary()
     try:
-        whole = ":" in text.split("\n")[0].split("#")[0].split('"')[0] or text.startswith(("depth", "words", " k0"))
-        check(read_text(text) if whole else from_formula(text), words)
+        architecture = check(read_any(text), words)
     except FormulaError as error:
         return error
+    repr(explained(architecture, words))
+    repr(summary(architecture))
     return None
 
 
@@ -73,25 +125,27 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     given = parser.parse_args()
     vocabulary()
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for name, text in HOSTILE.items():
         best = float("inf")
         for _ in range(given.rounds):
-            start = time.perf_counter()
+            start = time.process_time()
             error = refuse(text)
-            best = min(best, (time.perf_counter() - start) * 1e3)
+            best = min(best, (time.process_time() - start) * 1e3)
         rows[name] = {"milliseconds": round(best, 2), "code": error.code if error else None}
-    slowest = max(rows, key=lambda name: rows[name]["milliseconds"])
-    refused = all(row["code"] for row in rows.values())
-    worst = rows[slowest]["milliseconds"]
+    slowest = {
+        said: max((row["milliseconds"] for row in rows.values() if bool(row["code"]) is refused), default=0.0)
+        for said, refused in (("refused", True), ("explained", False))
+    }
     if given.json:
-        print(json.dumps({"limit": LIMIT, "slowest": slowest, "rows": rows}))
+        print(json.dumps({"limits": {"refused": LIMIT, "explained": EXPLAINED}, "slowest": slowest, "rows": rows}))
     else:
         for name, row in sorted(rows.items(), key=lambda item: -item[1]["milliseconds"]):
-            print(f"{row['milliseconds']:9.2f} ms  {name:32} {row['code'] or 'TAKEN'}")
+            print(f"{row['milliseconds']:9.2f} ms  {name:32} {row['code'] or 'explained'}")
         count = sum(bool(row["code"]) for row in rows.values())
-        print(f"slowest: {worst:.1f} ms of {LIMIT:.0f} allowed; refused: {count} of {len(rows)}")
-    return 0 if refused and worst < LIMIT else 1
+        print(f"{count} refused, the slowest in {slowest['refused']:.1f} ms of {LIMIT:.0f} allowed")
+        print(f"{len(rows) - count} explained, the slowest in {slowest['explained']:.1f} ms of {EXPLAINED:.0f} allowed")
+    return 0 if slowest["refused"] < LIMIT and slowest["explained"] < EXPLAINED else 1
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A model file that is written reads as the same model, whatever stands in its texts, or is refused before anything."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from transformula import Model, train
 from transformula.errors import InputError, TransformulaError
-from transformula.language.model_file import ModelText, StackText, read_text
+from transformula.language.model_file import ModelText, StackText, from_formula, read_text
 from transformula.language.model_writing import content_of, write_text
 from transformula.language.source import Source
 
@@ -86,7 +87,8 @@ def test_a_model_in_a_folder_is_read_again(key: str, tmp_path: Path) -> None:
 
 def test_what_would_not_come_back_is_refused_before_the_first_step(tmp_path: Path) -> None:
     (tmp_path / "data.txt").write_text("some text to learn from " * 30)
-    model = Model("x = x + mlp(norm(x))", name="a\ud800", depth=1, width=8, heads=1)
+    text = dataclasses.replace(from_formula("x = x + mlp(norm(x))"), name="a\ud800")
+    model = Model(text, depth=1, width=8, heads=1)
     run = {
         "data": str(tmp_path / "data.txt"),
         "tokenizer": "bytes",

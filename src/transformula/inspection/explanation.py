@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import InputError
 from ..language.accounting import parameters_in_words, summary
 from ..language.analysis import WIDTH, Analysis, analyse
+from ..language.budget import Budget
 from ..language.canonical import formula_hash
 from ..language.diagram import draw_svg, draw_text
 from ..language.distance import shape_of
+from ..language.equal_layers import first_of_kind
 from ..language.graph import Architecture, Section
 from ..language.lines import text_of
 from ..language.model_file import FREE_NUMBERS
@@ -22,10 +24,12 @@ from ..language.source import Source
 from ..language.syntax import Call, walk
 from ..language.vocabulary import Vocabulary
 from ..notebook import page
-from .neighbours import Neighbour, named, neighbours, one_of_each
+from .neighbours import Neighbour, comparable, named, neighbours, one_of_each
 
 UNSEEN = "sizes, options, labels, dropout, kind of norm"
 """What the wiring key does not count, in words."""
+
+UNDRAWN = "the diagram: it would have too many parts"
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ class Explanation:
     nearest    where there are none: the three nearest, with their distances in edits a layer
     edits      how many edits a layer the wiring is away from nothing at all
     hash       of the canonical form: equal hashes are equal functions with equal names of parameters
+    left_out   what the page leaves out of so large a model, in words (`language.budget`)
     svg        the diagram, for a page or a paper
     """
 
@@ -60,6 +65,7 @@ class Explanation:
     edits: float
     hash: str
     architecture: Architecture
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def svg(self) -> str:
@@ -67,7 +73,8 @@ class Explanation:
         return draw_svg(self.architecture)
 
     def _repr_html_(self) -> str:
-        return page("\n".join(self.rows()), [(f"diagram of {self.architecture.name or 'the layers'}", self.svg)])
+        figures = [(f"diagram of {self.architecture.name or 'the layers'}", self.svg)] if self.diagram else []
+        return page("\n".join(self.rows()), figures)
 
     @property
     def filled_in(self) -> dict[str, str]:
@@ -76,18 +83,20 @@ class Explanation:
 
     @property
     def data(self) -> dict[str, Any]:
-        """As plain data: that of the analysis, text, filled_in, totals, relatives, differs, nearest, edits, hash."""
+        """As plain data: that of the analysis, text, filled_in, totals, relatives, differs, nearest, edits, left_out,
+        hash."""
         more = {"text": self.text, "filled_in": self.filled_in, "totals": self.totals}
         near = {
             "relatives": [neighbour.name for neighbour in self.relatives],
             "differs": {neighbour.name: list(neighbour.differs) for neighbour in self.relatives},
             "nearest": {neighbour.name: neighbour.distance for neighbour in self.nearest},
             "edits": self.edits,
+            "left_out": list(self.left_out),
         }
         return {**self.analysis.data, **more, **near, "hash": self.hash}
 
     def __repr__(self) -> str:
-        return "\n".join([self.diagram, "", *self.rows()])
+        return "\n".join([*([self.diagram, ""] if self.diagram else []), *self.rows()])
 
     def rows(self) -> list[str]:
         """The page without its diagram."""
@@ -99,7 +108,12 @@ class Explanation:
             f"cache {totals['cache_bytes']:,.0f} bytes a position; hash {self.hash[:12]}"
         )
         rows += textwrap.wrap(size, WIDTH, break_on_hyphens=False)
-        return [*rows, *self.gallery_rows()]
+        rows += self.gallery_rows()
+        if self.left_out:
+            rows += ["", "left out, for so large a model"]
+        for said in self.left_out:
+            rows += textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        return rows
 
     def gallery_rows(self) -> Iterable[str]:
         """The entries of the same wiring, those together that differ alike; without any, the nearest."""
@@ -135,21 +149,35 @@ class Explanation:
 
 def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
     """Explain a checked model. `vocabulary` is what it was checked with; `ascii` draws without other characters."""
-    shape = shape_of(architecture.text, vocabulary)
-    near = neighbours(architecture, shape)
+    budget = Budget()
+    analysis = with_names(analyse(architecture, vocabulary, budget), architecture)
+    diagram = draw_text(architecture, ascii=ascii) if drawable(architecture, budget) else ""
+    near: list[Neighbour] = []
+    edits = 0.0
+    if comparable(architecture, budget):
+        shape = shape_of(architecture.text, vocabulary)
+        near, edits = neighbours(architecture, shape, budget), shape.size
     relatives = [neighbour for neighbour in near if not neighbour.distance]
     return Explanation(
-        with_names(analyse(architecture, vocabulary), architecture),
-        draw_text(architecture, ascii=ascii),
+        analysis,
+        diagram,
         [*parts_of(architecture), *silent_chances(architecture, vocabulary)],
         write_text(architecture.text),
         summary(architecture).data["totals"],
         relatives,
         [] if relatives else one_of_each(near, 3),
-        shape.size,
+        edits,
         formula_hash(architecture),
         architecture,
+        budget.left_out,
     )
+
+
+def drawable(architecture: Architecture, budget: Budget) -> bool:
+    """Whether a model is small enough to be drawn, layers of one kind once."""
+    firsts = [stack.layers[n - 1] for stack in architecture.stacks for n in dict.fromkeys(first_of_kind(stack))]
+    sizes = [len(section.values) for section in firsts]
+    return budget.allows("a picture", max(sizes, default=0), UNDRAWN) and budget.spend("drawn", sum(sizes), UNDRAWN)
 
 
 def with_names(analysis: Analysis, architecture: Architecture) -> Analysis:

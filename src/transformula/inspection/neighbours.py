@@ -9,12 +9,14 @@ from functools import cached_property
 from typing import Any
 
 from .. import gallery
+from ..errors import InputError
 from ..language.analysis import WIDTH
+from ..language.budget import Budget
 from ..language.canonical import formula_hash
 from ..language.check import check
 from ..language.diagram import difference
 from ..language.diagram.differences import Difference
-from ..language.distance import Shape, distance, shape_of, unseen
+from ..language.distance import Shape, distance, pairs_of_nodes, shape_of, unseen
 from ..language.graph import Architecture
 from ..language.vocabulary import Vocabulary
 from ..notebook import page
@@ -24,6 +26,9 @@ YOURS = "yours"
 
 LAST = ("teaching", "whole model")
 """Kinds of entries that come after others of the same wiring."""
+
+
+LEFT_OUT = "neighbours in the gallery: its layers are too large, or too many of them differ, to compare them with all"
 
 
 @dataclass(frozen=True)
@@ -120,8 +125,17 @@ def named(wiring: str, most: int = 1) -> tuple[str, ...]:
     return tuple(e.name for e in sorted(found, key=lambda e: (kinds.index(e.about["kind"]), e.name))[:most])
 
 
-def neighbours(architecture: Architecture, shape: Shape) -> list[Neighbour]:
-    """All entries but the wiring itself, nearest first; among equals those first that differ least otherwise."""
+def comparable(architecture: Architecture, budget: Budget) -> bool:
+    """Whether the layers of a model are small enough to be compared with the gallery's."""
+    size = max((len(section.values) for stack in architecture.stacks for section in stack.layers), default=0)
+    return budget.allows("a graph", size, LEFT_OUT)
+
+
+def neighbours(architecture: Architecture, shape: Shape, budget: Budget) -> list[Neighbour]:
+    """All entries but the wiring itself, nearest first; among equals those first that differ least otherwise. None
+    where the budget is too small for all."""
+    if not budget.spend("compared", sum(pairs_of_nodes(shape, entry.shape) for entry in gallery.indexed()), LEFT_OUT):
+        return []
     own, hash = unseen(architecture), formula_hash(architecture)
     found: list[tuple[tuple[object, ...], Neighbour]] = []
     for entry in gallery.indexed():
@@ -144,5 +158,10 @@ def one_of_each(found: Sequence[Neighbour], count: int) -> list[Neighbour]:
 
 def nearest(architecture: Architecture, vocabulary: Vocabulary, count: int = 5) -> Nearest:
     """The `count` nearest entries. `vocabulary` is what the model was checked with."""
-    found = neighbours(architecture, shape_of(architecture.text, vocabulary))[:count]
+    budget = Budget()
+    found: list[Neighbour] = []
+    if comparable(architecture, budget):
+        found = neighbours(architecture, shape_of(architecture.text, vocabulary), budget)[:count]
+    if budget.left_out:
+        raise InputError(f"no neighbours are looked for: {LEFT_OUT}; write smaller layers")
     return Nearest(architecture, found, check(gallery.load(found[0].name), vocabulary))

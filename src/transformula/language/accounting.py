@@ -25,8 +25,9 @@ from ..errors import InputError
 from ..notebook import page
 from .calls import sizes_of
 from .graph import Architecture, Call, Section, Stack, Value
+from .lines import text_of
 from .numbers import evaluate_text
-from .source import Place
+from .trunk import line_of, own_place
 
 FIELDS = (
     "parameters",
@@ -217,12 +218,11 @@ class Counter:
         title = "layer" if section.where == "layer" else section.title
         places = [place for place, _, _ in section.lines]
         shapes = [shape(value) if value else "" for _, _, value in section.lines]
-        rows = [Row(title, _text(p), s, 1, Costs()) for p, s in zip(places, shapes, strict=True)]
+        rows = [Row(title, text_of(p), s, 1, Costs()) for p, s in zip(places, shapes, strict=True)]
         kept = {i for i, (_, _, value) in enumerate(section.lines) if value}
         for value in section.values:
-            place = value.frames[0].place if value.frames else value.place
             # a value that stands in no line of its own (it was read from elsewhere) costs nothing
-            index = next((i for i, line in enumerate(places) if place is not None and _within(place, line)), None)
+            index = line_of(section, own_place(value))
             if index is not None:
                 kept.add(index)
                 rows[index].costs.add(self.value(value, stack))
@@ -358,21 +358,6 @@ def shape(value: Value) -> str:
     if value.kind == "number":
         return ""
     return f"(batch, length, {value.width:,})"
-
-
-def _within(place: Place, line: Place) -> bool:
-    if place.source is not line.source:
-        return False
-    start, end = (line.line, line.column), (line.end_line, line.end_column)
-    return start <= (place.line, place.column) < end
-
-
-def _text(place: Place) -> str:
-    """The line, joined if it spans several, without comments."""
-    rows = [place.source.line(n) for n in range(place.line, place.end_line + 1)]
-    rows[-1] = rows[-1][: place.end_column]
-    rows[0] = rows[0][place.column :]
-    return " ".join(" ".join(row.split("#")[0] for row in rows).split())
 
 
 def _shortened(text: str, most: int = 60) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import rewrite
-from .canonical import wiring_key_of
+from .budget import Budget
+from .canonical import WIRING_DEPTH, wiring_key_of
 from .check import check
 from .gain import Gain
 from .graph import Architecture, Section
@@ -23,6 +24,8 @@ from .reading import Layers, StackReading, read_stack
 from .source import Source
 from .vocabulary import Vocabulary
 from .warning_table import Relative
+
+LEFT_OUT = "some sound relatives of what is warned of: the model is too large to check its changed texts"
 
 Codes = Callable[[StackReading, Architecture, Vocabulary], Sequence[str]]
 """The codes of the warnings (no notes) of a stack."""
@@ -54,8 +57,16 @@ class Adviser:
     """One stack of a model, for the finders. `codes`: the warnings of a stack, None where no relatives are wanted."""
 
     def __init__(
-        self, reading: StackReading, architecture: Architecture, vocabulary: Vocabulary, codes: Codes | None
+        self,
+        reading: StackReading,
+        architecture: Architecture,
+        vocabulary: Vocabulary,
+        codes: Codes | None,
+        budget: Budget,
     ) -> None:
+        self.budget, self.size = budget, sum(len(section.values) for section in architecture.sections())
+        layers = [section for stack in architecture.stacks for section in stack.layers]
+        self.wired = WIRING_DEPTH * max(len(section.values) for section in layers)
         self.reading, self.architecture, self.vocabulary, self.codes = reading, architecture, vocabulary, codes
         self.text: ModelText = architecture.text
         self.stack = reading.stack
@@ -93,12 +104,14 @@ class Adviser:
     # Relatives.
 
     def read_again(self, text: ModelText) -> tuple[StackReading, Architecture] | None:
-        """A changed text, checked and read; None if it is no formula any more."""
+        """A changed text, checked and read; None if it is no formula any more, or the model is too large for that."""
+        if not self.budget.spend("advised", self.size, LEFT_OUT):
+            return None
         try:
             changed = check(text, self.vocabulary)
         except FormulaError:
             return None
-        return read_stack(changed.stacks[self.index], changed), changed
+        return read_stack(changed.stacks[self.index], changed, Budget()), changed
 
     def in_layer(
         self, code: str, group: Layers, new: str, holds: Callable[[StackReading], bool], words: str
@@ -123,7 +136,8 @@ class Adviser:
         changed = self.changed(made)
         if left is None or code in left or not changed:  # a text is no relative of itself
             return []
-        return [Relative(changed, words, left, made, wiring_key_of(made, self.vocabulary))]
+        key = wiring_key_of(made, self.vocabulary) if self.budget.spend("advised", self.wired, LEFT_OUT) else ""
+        return [Relative(changed, words, left, made, key)]
 
     def left(self, made: ModelText, holds: Callable[[StackReading], bool]) -> tuple[str, ...] | None:
         """The warnings of a changed text; None if it does not check, or what should hold does not."""

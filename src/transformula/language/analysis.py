@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from .budget import Budget
 from .graph import Architecture
 from .lines import spans
 from .reading import Layers, StackReading, history_words, read_stack
@@ -47,14 +48,16 @@ class Analysis:
         return "\n".join([*rows, *warning_rows(self.warnings)])
 
 
-def analyse(architecture: Architecture, vocabulary: Vocabulary | None = None) -> Analysis:
+def analyse(architecture: Architecture, vocabulary: Vocabulary | None = None, budget: Budget | None = None) -> Analysis:
     """Analyse a checked model.
 
     vocabulary  the words that texts of sound relatives are checked with; by default those that the model uses, so that
                 a relative which needs another word (a norm, say) is named by its gallery entry only
+    budget      how much of it is looked at; it notes what is left out
     """
-    readings = [read_stack(stack, architecture) for stack in architecture.stacks]
-    return Analysis(architecture.name, readings, warnings_of(readings, architecture, vocabulary))
+    budget = budget or Budget()
+    readings = [read_stack(stack, architecture, budget) for stack in architecture.stacks]
+    return Analysis(architecture.name, readings, warnings_of(readings, architecture, vocabulary, budget))
 
 
 def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:

@@ -36,6 +36,7 @@ DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context"
 
 DEFAULT_OUTPUT = "logits = unembed.words(x)"
 MOST_CALLS = 100_000
+MOST_IN_A_LAYER = 5_000
 MOST_LAYERS = 10_000
 
 
@@ -236,6 +237,9 @@ class Checker(Calls):
             if known[definition.name] > MOST_CALLS:
                 raise FormulaError("too-many-calls", definition.place)
         sizes = [sum(count(line.value, len(self.definitions)) for line in part) for part in parts]
+        for size, part in zip(sizes, parts, strict=True):
+            if size > MOST_IN_A_LAYER:
+                raise FormulaError("too-large-a-layer", part[0].place)
         if sum(sizes[:2]) + depth * max(sizes[2:], default=0) > MOST_CALLS:
             raise FormulaError("too-many-calls", None)
 

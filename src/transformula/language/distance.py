@@ -361,6 +361,21 @@ def layers_apart(one: str, other: str) -> float:
     return 0.0 if one == other else _apart(min(one, other), max(one, other))
 
 
+def nodes_in(graph: str) -> int:
+    """How many nodes a layer's graph has."""
+    return graph.count(";") + 1
+
+
+def pairs_of_nodes(a: Shape, b: Shape) -> int:
+    """At most how many pairs of nodes `distance` looks at."""
+    found = 0
+    for one in a.stacks:
+        for other in b.stacks:
+            large = [max((nodes_in(graph) for _, graph in runs), default=0) for runs in (one, other)]
+            found += large[0] * large[1] * max(len(one), len(other))
+    return 0 if a.key == b.key else found
+
+
 Runs = Sequence[tuple[int, str]]
 
 

@@ -14,6 +14,9 @@ from .source import Place
 from .syntax import Binary, Choice, Index, Line, Name, Negative, Node, Number, Tap
 from .syntax import Call as CallNode
 
+MOST_ENTRIES = 100_000
+"""Values of layers that all lists of history together may hold: those of a stack of 440 layers that each list all."""
+
 
 class Expressions(Names):
     """Evaluates expressions; calls are left to `Calls`."""
@@ -177,8 +180,8 @@ class Expressions(Names):
             )
             if section.where == "output":
                 last = self.current.depth
-        snapshots = self.flow.snapshots(stack if not own else self.current.name)
-        if name not in self.assigned and own and name not in {n for s in snapshots for n in s}:
+        whose = self.current.name if own else stack
+        if name not in self.assigned and own and all(name not in s for _, s in self.flow.history[whose]):
             raise unknown(
                 "unset",
                 node.place,
@@ -202,16 +205,19 @@ class Expressions(Names):
                 raise FormulaError(
                     "history-range", node.place, name=node.name, index=f"{number:g}", title=section.title, last=last
                 )
-            found = snapshots[number].get(name)
+            found = self.flow.snapshot(whose, number).get(name)
             if found is None:
                 raise FormulaError(
                     "history-unset", node.place, name=name, place_name=f"layer {number}" if number else "`before`"
                 )
             return self.past(name, number, found, stack, node, scope)
         entries: list[Value] = []
+        self.entries += last + 1
+        if self.entries > MOST_ENTRIES:
+            raise FormulaError("too-many-entries", node.place, name=name)
         for number in range(last + 1):
-            found = snapshots[number].get(name)
-            if found is not None and found.section is self.flow.left(stack if not own else self.current.name, number):
+            found = self.flow.snapshot(whose, number).get(name)
+            if found is not None and found.section is self.flow.left(whose, number):
                 entries.append(self.past(name, number, found, stack, node, scope))
         if own and name in scope.names:
             self.mark(scope, name)
@@ -229,10 +235,10 @@ class Expressions(Names):
         entry: Value = found.value
         if entry.op == "number":
             return self.number(entry.number, node, scope)
-        for value in scope.section.values:
-            if value.op == "history" and (value.name, value.number, value.stack) == (name, number, stack):
-                return value
-        value = Value(
+        key = id(scope.section), stack, name, number
+        if key in self.pasts:
+            return self.pasts[key]
+        value = self.pasts[key] = Value(
             "history",
             kind=entry.kind,
             width=entry.width,

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .depth import Steps, deep
 from .graph import OPERATIONS, Section, Value
 from .messages import FormulaError
 from .parser import parse
@@ -15,7 +16,7 @@ from .silence import ZERO, Silence, Unknown
 from .source import Place, Source
 from .syntax import Call as CallNode
 from .syntax import Name, Node
-from .trunk import has_sublayer, line_of, own_place
+from .trunk import line_of, own_place
 
 BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
 """How tightly an operation binds, for brackets."""
@@ -63,6 +64,9 @@ class Speller:
 
     def spell(self, value: Value, outer: int = 0) -> str:
         """The value's text. `outer`: how tightly what it stands in binds."""
+        return str(deep(self.spelled(value, outer)))
+
+    def spelled(self, value: Value, outer: int) -> Steps:
         name = self.name(value)
         if name:
             return name
@@ -73,18 +77,19 @@ class Speller:
         if value.op == "history":
             return _history(value)
         if value.op == "tap":
-            return f"{self.spell(value.args[0], 9).split('(')[0]}.{value.name}"
+            whole = yield self.spelled(value.args[0], 9)
+            return f"{whole.split('(')[0]}.{value.name}"
         place = own_place(value)
         if value.op == "call" or value.frames:
             return text_of(place) if place is not None else value.name
         binding = BINDING.get(value.op, 9)
         if value.op == "neg":
-            text = f"-{self.spell(value.args[0], binding)}"
+            text = f"-{yield self.spelled(value.args[0], binding)}"
         else:
             left, right = value.args
             tighter = binding + (0 if value.op in ("add", "mul") else 1)
             sign = OPERATIONS.get(value.op, value.op)
-            text = f"{self.spell(left, binding)} {sign} {self.spell(right, tighter)}"
+            text = f"{yield self.spelled(left, binding)} {sign} {yield self.spelled(right, tighter)}"
         return f"({text})" if binding < outer else text
 
 
@@ -228,7 +233,7 @@ def term_kind(term: Value, silence: Silence, made: Collection[int]) -> str:
         return "branch"
     if not carries(term):
         return "added"
-    return "mixed" if has_sublayer(term) and _in_one(term, silence, made) else "skip"
+    return "mixed" if silence.has_sublayer(term) and _in_one(term, silence, made) else "skip"
 
 
 def _in_one(term: Value, silence: Silence, made: Collection[int]) -> bool:
@@ -264,7 +269,7 @@ def carries(term: Value) -> bool:
 
 def is_branch(term: Value, silence: Silence) -> bool:
     """Whether a term goes through a sublayer, and nothing of the stream is left of it with branches silent."""
-    if not has_sublayer(term):
+    if not silence.has_sublayer(term):
         return False
     size = silence.of(term)
     return size == ZERO or (isinstance(size, Unknown) and _only_through_sublayers(term))
@@ -305,12 +310,16 @@ def _opened(value: Value, around: list[str], made: set[int], silence: Silence) -
 def _terms(value: Value, made: set[int], sign: str = "") -> tuple[list[tuple[str, Value]], str]:
     """The terms of a sum with their signs ("" or "-"), in written order; of a word that merges streams its streams, and
     the word's name."""
+    after: list[list[tuple[str, Value]]] = []
+    while value.op in ("add", "sub") and not value.frames and id(value) not in made:
+        other = sign if value.op == "add" else "" if sign else "-"
+        after.append(_terms(value.args[1], made, other)[0])
+        value = value.args[0]
+    if after:
+        first, _ = _terms(value, made, sign)
+        return [*first, *(term for terms in reversed(after) for term in terms)], ""
     if value.frames or id(value) in made:
         return [(sign, value)], ""
-    if value.op in ("add", "sub"):
-        left, right = value.args
-        other = sign if value.op == "add" else "" if sign else "-"
-        return _terms(left, made, sign)[0] + _terms(right, made, other)[0], ""
     call = value.call
     if call is not None and call.word.kind in ("gate", "streams") and len(call.streams) > 1:
         return [(sign, v) for v in value.args[: len(call.streams)]], call.name

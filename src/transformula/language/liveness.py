@@ -51,8 +51,9 @@ class Flow:
         if stack and "x" in self.now:
             self.results[stack] = self.now["x"]
 
-    def snapshots(self, stack: str) -> list[dict[str, Setting]]:
-        return [settings for _, settings in self.history[stack]]
+    def snapshot(self, stack: str, number: int) -> dict[str, Setting]:
+        """All settings on leaving `before` (0) or a layer."""
+        return self.history[stack][number][1]
 
     def left(self, stack: str, number: int) -> Section:
         return self.history[stack][number][0]

@@ -48,6 +48,18 @@ MESSAGES: dict[str, Message] = {
         "make it less deep, or its definitions smaller",
         "depth: 10000\nlayer: x = x" + " + mlp(norm(x))" * 6,
     ),
+    "too-many-entries": Message(
+        "the lists of history, such as {name}[:], hold more than 100,000 values of layers",
+        "make the model less deep, or read single layers: {name}[layer - 1]",
+        "depth: 1000\nlayer: |\n  h = x + mlp(x)\n  x = mix(h[:])",
+    ),
+    "too-large-a-layer": Message(
+        "with its definitions opened this part of the model has more than 5,000 calls",
+        "make its definitions smaller, or write it as several layers",
+        "words:\n  f0(x): y = mlp(mlp(mlp(x)))\n"
+        + "".join(f"  f{n}(x): y = f{n - 1}(f{n - 1}(x))\n" for n in range(1, 12))
+        + "layer: x = x + f11(x)",
+    ),
     "not-allowed": Message("{what} is not part of the language", "{remedy}", "x = [y for y in x]"),
     "not-assignment": Message("a line must give a value a name: {what}", "write: name = expression", "attention(x)"),
     "keyword-name": Message(

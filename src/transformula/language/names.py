@@ -64,6 +64,8 @@ class Names:
         self.stack_names: set[str] = set()
         self.streams: dict[str, str] = {}
         self.rows: dict[str, int] = {}
+        self.entries = 0
+        self.pasts: dict[tuple[int, str, str, int], Value] = {}
         self.assigned: set[str] = set()
 
     @staticmethod

@@ -10,7 +10,7 @@ from typing import Any
 from .messages import FormulaError, unknown
 from .parser import parse_expression
 from .source import Place, Source
-from .syntax import Binary, Call, Choice, Compare, Flag, Logic, Name, Negative, Node, Number, Text
+from .syntax import Binary, Call, Choice, Compare, Flag, Logic, Name, Negative, Node, Number, Text, walk
 
 LARGEST = 1e9
 
@@ -134,12 +134,33 @@ def _expression(text: str) -> Node:
 def evaluate_text(text: str, names: Mapping[str, Any]) -> Any:
     """The value of an expression of a word's record, over `names`. Raises KeyError for a name that is not there."""
 
+    if type(names) is dict:  # a plain look-up has no effect: equal values give equal results
+        try:
+            return _value(text, *(names[name] for name in _names(text)))
+        except (KeyError, TypeError):  # a name of a branch that is not taken; a value that cannot be remembered
+            pass
+    return _evaluated(text, names)
+
+
+def _evaluated(text: str, names: Mapping[str, Any]) -> Any:
     def look(node: Name) -> Any:
         if node.name == "pi":
             return math.pi
         return names[node.name]
 
     return evaluate(_expression(text), look, largest=1e18)
+
+
+@lru_cache(maxsize=4096)
+def _names(text: str) -> tuple[str, ...]:
+    """The names that an expression holds, each once."""
+    found = (node.name for node in walk(_expression(text)) if isinstance(node, Name))
+    return tuple(dict.fromkeys(name for name in found if name != "pi"))
+
+
+@lru_cache(maxsize=65536, typed=True)
+def _value(text: str, *values: Any) -> Any:
+    return _evaluated(text, dict(zip(_names(text), values, strict=True)))
 
 
 def resolve(given: Mapping[str, Node], outer: Mapping[str, int | float], used: set[str]) -> dict[str, int | float]:

@@ -137,7 +137,7 @@ class Order:
 
 def order_of(stack: Stack) -> list[Order]:
     """What tells the positions of a stack's sequence apart, in order of the text; equal ones once."""
-    found: dict[tuple[str, str], list[int]] = {}
+    found: dict[tuple[str, str], dict[int, None]] = {}
     main = next(
         (v.sequence for n, v in sorted(stack.before.leaves.items(), key=lambda i: i[0] != "x") if v.sequence), ""
     )
@@ -145,10 +145,8 @@ def order_of(stack: Stack) -> list[Order]:
         for value, call in _calls(section):
             kind, words = _tells(value, call, main)
             if kind:
-                place = found.setdefault((kind, words), [])
                 at = section.number if section.where == "layer" else (0 if section.where == "before" else -1)
-                if at not in place:
-                    place.append(at)
+                found.setdefault((kind, words), {})[at] = None
     result: list[Order] = []
     for (kind, words), places in found.items():
         layers = [p for p in places if p > 0]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
+from .budget import Budget
 from .canonical import section_rows
+from .equal_layers import first_of_kind
 from .gain import Gain, gain_of, run_silent
 from .graph import Architecture, Section, Stack, Value
 from .lines import LineReading, read_lines, spans
@@ -113,16 +116,10 @@ class StackReading:
         }
 
 
-def read_stack(stack: Stack, architecture: Architecture) -> StackReading:
+def read_stack(stack: Stack, architecture: Architecture, budget: Budget) -> StackReading:
     """Read one stack of a checked model."""
     streams = streams_of(stack)
-    silence, one = run_silent(stack, 1.0)
-    _, two = run_silent(stack, 2.0)
-    gains = []
-    for name in streams:
-        last = silence.state.get(name)
-        why = last.why if isinstance(last, Unknown) else "it adds up vectors of different directions"
-        gains.append(gain_of(name, [s.get(name) for s in one], [s.get(name) for s in two], why))
+    silence, gains = gains_of(stack, streams, budget)
     read = {v.name for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}
     setters: dict[str, list[int]] = {}
     for section in stack.layers:
@@ -133,7 +130,7 @@ def read_stack(stack: Stack, architecture: Architecture) -> StackReading:
     held = {n: setters[n] for n in carried if n not in streams and len(setters[n]) < stack.depth - 1}
     return StackReading(
         stack,
-        layers_of(stack, streams),
+        layers_of(stack, streams, budget),
         streams,
         carried,
         held,
@@ -148,25 +145,67 @@ def read_stack(stack: Stack, architecture: Architecture) -> StackReading:
     )
 
 
-def layers_of(stack: Stack, streams: Sequence[str]) -> list[Layers]:
-    """The layers, those that read alike together, in order of the first of each."""
+def gains_of(stack: Stack, streams: Sequence[str], budget: Budget) -> tuple[Silence, list[Gain]]:
+    """The gains of a stack's streams, and its layers evaluated with silent branches one after the other."""
+    size = 2 * sum(len(section.values) for section in stack.sections())
+    if not budget.spend("followed", size, "the gain: the stack is too large to follow its stream"):
+        return Silence(copies=copies_in(stack)), [Gain(n, "unknown", None, (), "so large a stack") for n in streams]
+    silence, one = run_silent(stack, 1.0)
+    _, two = run_silent(stack, 2.0)
+    gains = []
+    for name in streams:
+        last = silence.state.get(name)
+        why = last.why if isinstance(last, Unknown) else "it adds up vectors of different directions"
+        gains.append(gain_of(name, [s.get(name) for s in one], [s.get(name) for s in two], why))
+    return silence, gains
+
+
+def layers_of(stack: Stack, streams: Sequence[str], budget: Budget) -> list[Layers]:
+    """The layers, those that read alike together, in order of the first of each.
+
+    Where the budget is used up, a layer is taken for one that reads like the first of its formula.
+    """
     found: list[Layers] = []
     rows: dict[int, list[str]] = {}
-    for section in stack.layers:
-        silence = Silence(copies=copies_in(stack))
-        silence.section(section)
-        lines = read_lines(section, silence, streams)
-        trunk = trunk_of(section, silence, streams)
-        norm = norming(trunk, lines_of(section), streams)
-        here = section_rows(section, stack)
-        alike = next((g for g in found if (g.formula, g.lines, g.norming) == (section.formula, lines, norm)), None)
-        if alike is None:
-            found.append(Layers([section.number], section.formula, lines, norm, trunk, silence))
-            rows[section.number] = here
-        else:
-            alike.equal &= here == rows[alike.numbers[0]]
-            alike.numbers.append(section.number)
+    read: dict[int, tuple[Layers, bool]] = {}
+    copies = copies_in(stack)
+    for section, first in zip(stack.layers, first_of_kind(stack), strict=True):
+        if first not in read:
+            known = next((group for group in found if group.formula == section.formula), None)
+            said = f"lines of some layers: they are listed with layer {known.numbers[0]}" if known else ""
+            if not budget.spend("read", len(section.values), said) and known is not None:
+                read[first] = known, False
+            else:
+                read[first] = layer_of(section, stack, streams, copies, found, rows)
+        group, equal = read[first]
+        group.equal &= equal
+        if section.number not in group.numbers[-1:]:
+            group.numbers.append(section.number)
     return found
+
+
+def layer_of(
+    section: Section,
+    stack: Stack,
+    streams: Sequence[str],
+    copies: Mapping[str, int],
+    found: list[Layers],
+    rows: dict[int, list[str]],
+) -> tuple[Layers, bool]:
+    """The layers that a section reads like (new ones go into `found`), and whether it is equal to the first of them;
+    `rows` are the canonical lines of these."""
+    silence = Silence(copies=copies)
+    silence.section(section)
+    lines = read_lines(section, silence, streams)
+    trunk = trunk_of(section, silence, streams)
+    norm = norming(trunk, lines_of(section), streams)
+    here = section_rows(section, stack)
+    alike = next((g for g in found if (g.formula, g.lines, g.norming) == (section.formula, lines, norm)), None)
+    if alike is None:
+        alike = Layers([section.number], section.formula, lines, norm, trunk, silence)
+        found.append(alike)
+        rows[section.number] = here
+    return alike, here == rows[alike.numbers[0]]
 
 
 def history_of(stack: Stack, architecture: Architecture) -> dict[str, list[int]]:
@@ -209,7 +248,9 @@ def streams_alive(stack: Stack, architecture: Architecture) -> int:
             now[name] = now.get(value.name, value) if value.op == "name" and not value.stack else value
             born.setdefault(id(now[name]), index)
         left.append(dict(now))
-    most = 0
-    for boundary in range(stack.depth + 1):
-        most = max(most, sum(born[key] <= boundary <= last for key, last in dies.items()))
-    return most
+    change = [0] * (stack.depth + 2)  # at each boundary, how many streams more are kept than at the one before
+    for key, last in dies.items():
+        if born[key] <= min(last, stack.depth):
+            change[born[key]] += 1
+            change[min(last, stack.depth) + 1] -= 1
+    return max(0, *accumulate(change))

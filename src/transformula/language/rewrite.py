@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
+from .depth import Steps, deep
 from .graph import Section, Value
 from .source import Place
 from .syntax import (
@@ -43,6 +44,10 @@ def spot(place: Place | None) -> Spot:
 
 def spell(node: Node, outer: int = 0) -> str:
     """A node as text. `outer`: how tightly what it stands in binds."""
+    return str(deep(_spelled(node, outer)))
+
+
+def _spelled(node: Node, outer: int = 0) -> Steps:
     match node:
         case Number(value=value):
             return f"{value:.12g}"
@@ -64,7 +69,7 @@ def spell(node: Node, outer: int = 0) -> str:
         case Binary(operator=operator, left=left, right=right):
             binding = BINDING[operator]
             lower = operator == "**"
-            text = f"{spell(left, binding + lower)} {operator} {spell(right, binding + (not lower))}"
+            text = f"{yield _spelled(left, binding + lower)} {operator} {spell(right, binding + (not lower))}"
         case Choice(test=test, then=then, other=other):
             text, binding = f"{spell(then, 1)} if {spell(test, 0)} else {spell(other)}", 0
         case Compare(operators=operators, parts=parts):
@@ -82,13 +87,21 @@ def spell(node: Node, outer: int = 0) -> str:
 def changed(node: Node, change: Callable[[Node], Node | None]) -> Node:
     """The tree with every node replaced by `change(node)` where that is not None, from the top; the rest as it is."""
     found = change(node)
-    if found is not None:
-        return found
+    chain: list[Binary] = []
+    while found is None and isinstance(node, Binary):  # operators that lean to the left nest as deep as they are many
+        chain.append(node)
+        node = node.left
+        found = change(node)
+    result = found if found is not None else _changed(node, change)
+    for part in reversed(chain):
+        result = dataclasses.replace(part, left=result, right=changed(part.right, change))
+    return result
+
+
+def _changed(node: Node, change: Callable[[Node], Node | None]) -> Node:
     match node:
         case Negative():
             return dataclasses.replace(node, operand=changed(node.operand, change))
-        case Binary():
-            return dataclasses.replace(node, left=changed(node.left, change), right=changed(node.right, change))
         case Choice():
             return dataclasses.replace(node, then=changed(node.then, change), other=changed(node.other, change))
         case Call():

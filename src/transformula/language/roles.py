@@ -26,7 +26,7 @@ class Unit:
         self.readers: list[Unit] = []
         self.leaves = False
         self.role = ""
-        self.calls: list[Call] = []
+        self.sublayer = False
 
     @property
     def frame(self) -> Frame | None:
@@ -35,10 +35,6 @@ class Unit:
     @property
     def call(self) -> Call | None:
         return self.thing.call if isinstance(self.thing, Value) else None
-
-    @property
-    def sublayer(self) -> bool:
-        return any(c.word.sublayer for c in self.calls)
 
     @property
     def named(self) -> bool:
@@ -97,7 +93,7 @@ def units_of(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> l
             units[id(thing)] = Unit(thing)
             order.append(units[id(thing)])
         if value.call is not None:
-            units[id(thing)].calls.append(value.call)
+            units[id(thing)].sublayer |= value.call.word.sublayer
     for value in values:
         reader = unit(value)
         for argument in _opened(value.args):

@@ -222,6 +222,8 @@ class Silence:
         self.past: dict[tuple[str, int], Size] = {}
         self.seen: dict[int, Size] = {}
         """Every value of the sections evaluated so far, by its identity."""
+        self.working: set[int] = set()
+        """Those that a sublayer of their section stands in, however deep."""
 
     def enter(self, value: Value) -> Size:
         """What enters the layers: e; from elsewhere, another vector."""
@@ -237,8 +239,17 @@ class Silence:
         """Evaluate one section; what it leaves goes into `state`."""
         for value in section.values:
             self.seen[id(value)] = self.value(value)
+            below = (a for given in value.args for a in (given.args if given.op == "list" else (given,)))
+            if (value.call is not None and value.call.word.sublayer) or any(id(a) in self.working for a in below):
+                self.working.add(id(value))
         for name, value in section.leaves.items():
             self.state[name] = self.of(value)
+
+    def has_sublayer(self, value: Value) -> bool:
+        """Whether a sublayer stands anywhere in what makes a value of the sections evaluated so far."""
+        if value.op == "list":
+            return any(id(a) in self.working for a in value.args)
+        return id(value) in self.working
 
     def of(self, value: Value) -> Size:
         """What a value of a section evaluated so far is."""

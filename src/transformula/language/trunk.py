@@ -8,6 +8,7 @@ in every channel (a gate's value is no part of the stream that it weighs).
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -289,11 +290,12 @@ def line_of(section: Section, place: Place | None) -> int | None:
     """Which line of the section's formula, from 0, a place lies in; None if in none."""
     if place is None:
         return None
-    for index, (line, _, _) in enumerate(section.lines):
-        start, end = (line.line, line.column), (line.end_line, line.end_column)
-        if place.source is line.source and start <= (place.line, place.column) < end:
-            return index
-    return None
+    here = place.line, place.column
+    index = bisect_right(section.lines, here, key=lambda row: (row[0].line, row[0].column)) - 1
+    if index < 0:
+        return None
+    line = section.lines[index][0]
+    return index if place.source is line.source and here < (line.end_line, line.end_column) else None
 
 
 def own_place(value: Value) -> Place | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import rewrite
 from .advice import Adviser, calm, settled, with_layer
+from .budget import Budget
 from .gain import Gain, number
 from .graph import Architecture, Section, Value
 from .lines import is_branch, spans
@@ -20,7 +21,7 @@ from .reading import Layers, StackReading
 from .silence import Known, Silence
 from .syntax import Call as CallNode
 from .syntax import Name, walk
-from .trunk import fewest_norms, fewest_sublayers, has_sublayer, line_of, own_place
+from .trunk import fewest_norms, fewest_sublayers, line_of, own_place
 from .vocabulary import Vocabulary
 from .warning_table import Relative, Warning
 
@@ -249,7 +250,7 @@ def factors(value: Value, factor: float, silence: Silence) -> Iterator[float]:
             yield from factors(value.args[0], factor * (weight if value.op == "mul" else 1 / weight), silence)
         elif value.op == "mul" and isinstance(left, Known) and left.constant:
             yield from factors(value.args[1], factor * left.constant, silence)
-    elif has_sublayer(value) and is_branch(value, silence):
+    elif is_branch(value, silence):
         yield abs(factor)
 
 
@@ -414,7 +415,7 @@ def known_words(architecture: Architecture) -> Vocabulary:
 
 def codes(reading: StackReading, architecture: Architecture, vocabulary: Vocabulary) -> list[str]:
     """The codes of a stack's warnings, notes left out; no relatives are made."""
-    adviser = Adviser(reading, architecture, vocabulary, None)
+    adviser = Adviser(reading, architecture, vocabulary, None, Budget())
     return [w.code for find in FINDERS for w in find(adviser) if not w.note]
 
 
@@ -429,7 +430,7 @@ def mended(adviser: Adviser, found: Sequence[Warning]) -> list[Relative]:
         again = adviser.read_again(made)
         if again is None:
             return []
-        here = Adviser(*again, adviser.vocabulary, codes)
+        here = Adviser(*again, adviser.vocabulary, codes, adviser.budget)
         found = [w for find in FINDERS for w in find(here)]
         if all(w.note for w in found):
             break
@@ -439,16 +440,20 @@ def mended(adviser: Adviser, found: Sequence[Warning]) -> list[Relative]:
 
 
 def warnings_of(
-    readings: Sequence[StackReading], architecture: Architecture, vocabulary: Vocabulary | None = None
+    readings: Sequence[StackReading],
+    architecture: Architecture,
+    vocabulary: Vocabulary | None = None,
+    budget: Budget | None = None,
 ) -> list[Warning]:
     """The warnings of a model, then the notes.
 
     vocabulary  to check the texts that are offered; by default the words that the model uses
+    budget      how much is checked again for texts that are offered
     """
     words = known_words(architecture) if vocabulary is None else vocabulary
     found: list[Warning] = []
     for reading in readings:
-        adviser = Adviser(reading, architecture, words, codes)
+        adviser = Adviser(reading, architecture, words, codes, budget or Budget())
         here = [w for find in FINDERS for w in find(adviser)]
         strong = [w for w in here if not w.note]
         if len({w.code for w in strong}) > 1 and all(r.left for w in strong for r in w.relatives):

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..equal_layers import first_of_kind
 from ..graph import Architecture, Frame, Section, Stack, Value
 from ..source import Place
 
@@ -339,14 +340,18 @@ def _of_section(section: Section, opened: Collection[str]) -> list[Picture]:
 def _forms(stack: Stack, opened: Collection[str]) -> list[Picture]:
     """Layers that are drawn alike as one picture, in order of their first layer."""
     groups: dict[object, list[list[Picture]]] = {}
-    for section in stack.layers:
-        made = _of_section(section, opened)
+    kinds: dict[int, list[int]] = {}
+    for number, first in enumerate(first_of_kind(stack), 1):
+        kinds.setdefault(first, []).append(number)
+    for first, numbers in kinds.items():
+        made = _of_section(stack.layers[first - 1], opened)
+        made[0].layers = numbers
         groups.setdefault(made[0].key(), []).append(made)
     found: list[Picture] = []
     definitions: list[Picture] = []
     for group in groups.values():
         picture, *inside = max(group, key=lambda m: len(m[0].parts))
-        layers = [made[0].layers[0] for made in group]
+        layers = sorted(number for made in group for number in made[0].layers)
         for other, *_ in group:
             for i, j in zip(picture.lasting(), other.lasting(), strict=True):
                 if picture.parts[i].label != other.parts[j].label:
