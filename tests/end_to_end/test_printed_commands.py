@@ -80,8 +80,8 @@ def train(*more: str) -> list[str]:
 @pytest.mark.parametrize(
     "limit",
     [
-        ["--steps", "3"],
         ["--steps", "4000", "--minutes", "0.02"],
+        pytest.param(["--steps", "3"], marks=pytest.mark.slow),
         pytest.param(["--tokens", "150"], marks=pytest.mark.slow),
         pytest.param(["--epochs", "0.1"], marks=pytest.mark.slow),
     ],
