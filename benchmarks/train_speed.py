@@ -4,9 +4,10 @@
 
 Both are 6 layers, width 384, 6 heads, context 256, 16 sequences, 65 characters, dropout 0.2, trained with AdamW and
 clipping. The peer is plain PyTorch in float32 with PyTorch's defaults: one product for queries, keys and values,
-`scaled_dot_product_attention`, `nn.Dropout`, `nn.Linear`, `torch.optim.AdamW`. Ours is what `transformula train` runs.
-Steps alternate in one process; medians; the peer against itself gives the spread. Claim: at least 3 times the tokens/s
-on a CPU with bf16 instructions.
+`scaled_dot_product_attention`, `nn.Dropout`, `nn.Linear`, `torch.optim.AdamW`. Ours is what `transformula train` runs:
+the last row with the precision and the number of threads that it would choose here, the others as they are named.
+Steps alternate in one process; medians; the peer against itself gives the spread. Claim, of that last row: at least 3
+times the tokens/s on a CPU with matrix units for bf16 (AMX), 1.3 times on one where only float32 is fast.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from chosen import chosen_by_train, has_matrix_units, with_threads
 from figures import keep
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -33,7 +35,8 @@ from transformula.words import vocabulary
 
 LAYERS, WIDTH, HEADS, CONTEXT, BATCH, VOCAB, DROPOUT = 6, 384, 6, 256, 16, 65, 0.2
 FORMULA = "x = x + dropout(attention(norm(x), dropout=dropout))\nx = x + dropout(mlp(norm(x)))"
-CLAIM = 3.0
+CLAIMS = {True: 3.0, False: 1.3}
+"""Times the peer's tokens/s, with matrix units for bf16 and without."""
 
 
 class Block(nn.Module):
@@ -95,11 +98,27 @@ def peer_step(tokens: Tensor, targets: Tensor) -> Callable[[], float]:
     return step
 
 
-def our_step(name: str, precision: str, tokens: Tensor, targets: Tensor) -> Callable[[], float]:
+class Windows:
+    """What the choice of precision and threads asks a task for."""
+
+    unit = "tokens"
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return loss_of(model, *batch)
+
+    def units(self, batch: tuple[Tensor, Tensor]) -> int:
+        return batch[0].numel()
+
+
+def our_model() -> nn.Module:
     numbers = {"depth": LAYERS, "width": WIDTH, "heads": HEADS, "context": CONTEXT, "vocab": VOCAB, "dropout": DROPOUT}
     before = "x = dropout(embed.words(tokens) + positions(tokens))"
     text = from_formula(FORMULA).override({"before": before, "after": "x = norm(x)", **numbers})
-    model = build(check(text, vocabulary()), seed=0)
+    return build(check(text, vocabulary()), seed=0)
+
+
+def our_step(name: str, precision: str, tokens: Tensor, targets: Tensor) -> Callable[[], float]:
+    model = our_model()
     weights = Weights(model, precision)
     weights.publish()
     products = torch.bfloat16 if precision == "bf16" else torch.float32
@@ -130,12 +149,15 @@ def main() -> int:
     torch.manual_seed(0)
     tokens = torch.randint(VOCAB, (BATCH, CONTEXT))
     targets = torch.randint(VOCAB, (BATCH, CONTEXT))
+    precision, threads = chosen_by_train(our_model(), Windows(), (tokens, targets))
+    chosen = f"ours, as chosen: {precision}, {threads} thread{'s' * (threads > 1)}"
     steps = {
         "by hand, float32": peer_step(tokens, targets),
         "by hand again": peer_step(tokens, targets),
         "ours, bf16, AdamW": our_step("adamw", "bf16", tokens, targets),
         "ours, bf16, Muon": our_step("muon", "bf16", tokens, targets),
         "ours, float32, AdamW": our_step("adamw", "float32", tokens, targets),
+        chosen: with_threads(threads, our_step("adamw", precision, tokens, targets)),
     }
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(given.rounds + 2):
@@ -147,17 +169,18 @@ def main() -> int:
     rates = {name: BATCH * CONTEXT / statistics.median(times) for name, times in seconds.items()}
     peer = rates["by hand, float32"]
     ratios = {name: rate / peer for name, rate in rates.items()}
-    rows = [f"{name:22} {rate:8,.0f} tokens/s   {ratios[name]:5.2f} times" for name, rate in rates.items()]
-    reached = ratios["ours, bf16, AdamW"] >= CLAIM
+    rows = [f"{name:36} {rate:8,.0f} tokens/s   {ratios[name]:5.2f} times" for name, rate in rates.items()]
+    claim = CLAIMS[has_matrix_units()]
+    reached = ratios[chosen] >= claim
     if given.json:
-        print(json.dumps({"tokens_per_second": rates, "ratios": ratios, "claim": CLAIM}))
+        print(json.dumps({"tokens_per_second": rates, "ratios": ratios, "claim": claim}))
     else:
         print("\n".join(rows))
-        print(f"claim: at least {CLAIM:g} times; {'reached' if reached else 'NOT reached'}")
+        print(f"claim: at least {claim:g} times on this kind of CPU; {'reached' if reached else 'NOT reached'}")
     if given.keep:
         table = ["", "| | tokens/s | times |", "| --- | --- | --- |"]
         table += [f"| {name} | {rate:,.0f} | {ratios[name]:.2f} |" for name, rate in rates.items()]
-        keep("train_speed", {"tokens_per_second": rates, "ratios": ratios, "claim": CLAIM}, [*table, ""])
+        keep("train_speed", {"tokens_per_second": rates, "ratios": ratios, "claim": claim}, [*table, ""])
     return 0 if reached else 1
 
 

@@ -1,23 +1,106 @@
-"""A run in its own process, to be killed. Usage: killed.py FOLDER new|resume"""
+"""Runs in processes of their own, to be killed. Each kind of run is tiny; one line names what it adds to the others."""
 
-import sys
+from __future__ import annotations
+
+import multiprocessing
+import random
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
+
+from torch import nn
 
 from tests.training.toy import ToyModel, ToyTask
+from transformula import words
+from transformula.data.pair_settings import PairSettings
+from transformula.data.settings import DataSettings
+from transformula.language.check import check
+from transformula.language.model_file import from_formula
+from transformula.model import build
+from transformula.tasks.language_modelling import LanguageModelling
+from transformula.tasks.translation import Translation
 from transformula.training import TrainingSettings, train
 
+PRE_NORM = "x = x + dropout(attention(norm(x)))\nx = x + mlp(norm(x))"
+CARRYING = "x = x + attention(norm(x), rotary=100, dropout=dropout)\nx = x + gru(norm(x))\nx = x + mlp(norm(x))"
+NUMBERS = "zero one two three four five six seven eight nine".split()
 
-class Telling(ToyTask):
-    """Says on standard output when it begins a step."""
-
-    def batch(self, step: int, micro: int):  # noqa: ANN201
-        print(step, flush=True)
-        return super().batch(step, micro)
+SETTINGS: dict[str, Any] = {
+    "steps": 160, "batch": 4, "precision": "float32", "device": "cpu", "threads": 1, "checkpoint_every": 2,
+    "lr": 0.02,
+}  # fmt: skip
 
 
-SETTINGS = TrainingSettings(
-    steps=80, batch=4, precision="float32", checkpoint_every=2, evaluate_every=9, threads=1, optimiser="muon"
-)
+def write_data(folder: Path) -> None:
+    """A text, and rows with their translation, made by a rule."""
+    chance = random.Random(1)
+    rows = [[chance.randrange(10) for _ in range(chance.randint(1, 4))] for _ in range(500)]
+    (folder / "text.txt").write_text("".join(f"{i} and {i + 1} are {2 * i + 1}\n" for i in range(400)))
+    for name, some in (("train", rows[:420]), ("validation", rows[420:])):
+        for language, written in (("a", str), ("b", NUMBERS.__getitem__)):
+            text = "\n".join(f"{name[0]} " + " ".join(written(n) for n in row) for row in some)  # type: ignore[operator]
+            (folder / f"{name}.{language}").write_text(text + "\n")
 
-if __name__ == "__main__":
-    train(Telling(), ToyModel(), SETTINGS, Path(sys.argv[1]), resume=sys.argv[2] == "resume", quiet=True)
+
+def toy(data: Path) -> tuple[Any, nn.Module]:
+    return ToyTask(), ToyModel()
+
+
+def language(data: Path, formula: str = PRE_NORM, carry: int = 0, batch: int = 8) -> tuple[Any, nn.Module]:
+    settings = DataSettings.read({"data": str(data / "text.txt"), "tokenizer": "characters"})
+    numbers = {"context": 32, **({"carry": carry} if carry else {})}
+    task = LanguageModelling.make(settings, numbers, batch=batch, accumulate=1 + bool(carry), seed=1)
+    given = {"depth": 1, "width": 16, "heads": 2, "dropout": 0.1, **task.numbers, **numbers}
+    return task, build(check(from_formula(formula).override(given), words.vocabulary()), seed=3)
+
+
+def carry(data: Path) -> tuple[Any, nn.Module]:
+    return language(data, CARRYING, carry=20, batch=2)
+
+
+def translation(data: Path) -> tuple[Any, nn.Module]:
+    names = {name: f"{data}/{name}.{{a,b}}" for name in ("train", "validation")}
+    settings = PairSettings.read(
+        {"data": names["train"], "validation": names["validation"], "tokenizer": "characters", "batch_tokens": 400,
+         "overlap": "keep"}
+    )  # fmt: skip
+    task = Translation.make(settings, {}, inputs=("tokens",))
+    given = {"depth": 1, "width": 16, "heads": 2, "dropout": 0.1, **task.numbers}
+    return task, build(check(from_formula(PRE_NORM).override(given), words.vocabulary()), seed=3)
+
+
+KINDS: dict[str, tuple[Callable[[Path], tuple[Any, nn.Module]], dict[str, Any]]] = {
+    "muon": (toy, {"optimiser": "muon", "evaluate_every": 9}),
+    "bf16": (toy, {"optimiser": "adamw", "precision": "bf16", "evaluate_every": 9, "accumulate": 2}),
+    "average": (toy, {"average": 0.9, "average_checkpoints": 3, "evaluate_every": 7}),
+    "language": (language, {"optimiser": "adamw", "batch": 8}),
+    "carry": (carry, {"optimiser": "muon", "batch": 2, "accumulate": 2}),
+    "translation": (translation, {"optimiser": "adamw", "batch": None}),
+}
+
+
+def go_on(kind: str, data: Path, folder: Path, resume: bool, told: Connection | None = None) -> None:
+    """Train a run of a kind; says when it begins a step."""
+    prepare, given = KINDS[kind]
+    task, model = prepare(data)
+    if told is not None:
+        batch = task.batch
+
+        def telling(step: int, micro: int = 0) -> Any:
+            told.send(step)
+            return batch(step, micro)
+
+        task.batch = telling
+    train(task, model, TrainingSettings.read({**SETTINGS, **given}), folder, resume=resume, quiet=True)
+
+
+def started(kind: str, data: Path, folder: Path, resume: bool) -> tuple[Any, Connection]:
+    """A process that trains, and what it tells. A server that has imported all that is needed forks it."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.training.killed", "transformula.training.start"])
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=go_on, args=(kind, data, folder, resume, there))
+    process.start()
+    there.close()
+    return process, here

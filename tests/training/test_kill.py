@@ -1,76 +1,125 @@
-"""A run killed at random moments and resumed ends as if it had not been."""
+"""Runs that are killed at random moments and resumed end as if they had not been."""
 
+import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.killed import SETTINGS
-from tests.training.toy import ToyModel, ToyTask
-from transformula.training import train
+from tests.training.killed import KINDS, go_on, started, write_data
+from transformula.runs.folder import RunFolder
+from transformula.runs.log import read_log
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-
-
-def start(folder: Path, how: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.training.killed", str(folder), how], cwd=ROOT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+KILLS = 34
+"""Of each of the six kinds of runs, in the slow portion: 204."""
 
 
-def finish(process: subprocess.Popen[str]) -> None:
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 0, said
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_data(folder)
+    return folder
 
 
-def kill_at_random_moments(tmp_path: Path, times: int) -> None:
-    train(ToyTask(), ToyModel(), SETTINGS, tmp_path / "whole", quiet=True)
-    how, killed = "new", 0
-    for _ in range(times):
-        process = start(tmp_path / "cut", how)
-        assert process.stdout is not None
-        for _ in range(random.randint(1, 12)):
-            if not process.stdout.readline():
+@pytest.fixture(scope="module")
+def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Runs that are not interrupted, by kind, each made once."""
+    folders: dict[str, Path] = {}
+
+    def make(kind: str) -> Path:
+        if kind not in folders:
+            folders[kind] = tmp_path_factory.mktemp(kind) / "whole"
+            go_on(kind, data, folders[kind], resume=False)
+        return folders[kind]
+
+    return make
+
+
+def kill_once(kind: str, data: Path, folder: Path) -> bool:
+    """Let a run go on for a few steps, and kill it; whether it was still at work."""
+    process, told = started(kind, data, folder, resume=(folder / "config.yaml").exists())
+    try:
+        for _ in range(random.choice((0, 1, 1, 2, 3, 5, 8))):
+            told.recv()
+    except EOFError:  # it has ended
+        pass
+    time.sleep(random.random() * 0.03)
+    process.kill()
+    process.join()
+    told.close()
+    return bool(process.exitcode == -signal.SIGKILL)
+
+
+def finish(kind: str, data: Path, folder: Path) -> None:
+    process, told = started(kind, data, folder, resume=(folder / "config.yaml").exists())
+    while process.is_alive():  # read, so that a full pipe stops nobody
+        while told.poll(0.05):
+            try:
+                told.recv()
+            except EOFError:
                 break
-        time.sleep(random.random() * 0.03)
-        process.kill()
-        process.communicate()
-        killed += process.returncode == -9
-        how = "resume"
-    assert killed
-    finish(start(tmp_path / "cut", "resume"))
-    for place in ("last/weights", "best/weights", "checkpoints/step-00000080/optimiser"):
-        a, b = (load_file(tmp_path / name / f"{place}.safetensors") for name in ("whole", "cut"))
-        assert a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a), place
+    process.join()
+    told.close()
+    assert process.exitcode == 0
 
 
-def test_killed_once(tmp_path: Path) -> None:
-    kill_at_random_moments(tmp_path, 1)
+def evaluations(folder: Path) -> list[tuple[Any, ...]]:
+    events = read_log(folder / "log.jsonl")
+    return [(e["event"], e["step"], e.get("sample"), e["loss"]) for e in events if "loss" in e]
+
+
+def check_equal(one: Path, two: Path) -> None:
+    """Whether two runs ended alike: every tensor, the log, what is said of the best model."""
+    (a, _), (b, _) = (RunFolder.open(folder).newest_checkpoint() for folder in (one, two))
+    assert a is not None and b is not None and a.step == b.step
+    for part in ("weights", "optimiser", "streams", "average", "carried"):
+        ours, theirs = getattr(a, part), getattr(b, part)
+        assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours), part
+    times = ("seconds", "evaluating", "evaluating_last", "reserve", "log_lines")
+    assert {k: v for k, v in a.state.items() if k not in times} == {k: v for k, v in b.state.items() if k not in times}
+    for place in ("best", "last"):
+        ours, theirs = (load_file(folder / place / "weights.safetensors") for folder in (one, two))
+        assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours), place
+    assert evaluations(one) == evaluations(two)
+    assert [e["event"] for e in read_log(two / "log.jsonl")].count("end") == 1
+    assert not [path.name for path in two.rglob(".*") if path.name != ".lock"]
+
+
+@pytest.mark.parametrize("kind", ["muon"])
+def test_killed_once(kind: str, data: Path, whole: Any, tmp_path: Path) -> None:
+    assert kill_once(kind, data, tmp_path / "cut")
+    finish(kind, data, tmp_path / "cut")
+    check_equal(whole(kind), tmp_path / "cut")
 
 
 @pytest.mark.slow
-def test_killed_seven_times(tmp_path: Path) -> None:
-    kill_at_random_moments(tmp_path, 7)
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_many_times(kind: str, data: Path, whole: Any, tmp_path: Path) -> None:
+    """A run that has ended before all kills are made begins again in another folder."""
+    killed, number = 0, 0
+    while killed < KILLS:
+        if kill_once(kind, data, tmp_path / str(number)):
+            killed += 1
+        else:
+            check_equal(whole(kind), tmp_path / str(number))
+            number += 1
+    finish(kind, data, tmp_path / str(number))
+    check_equal(whole(kind), tmp_path / str(number))
 
 
 @pytest.mark.slow
-def test_a_second_interrupt_stops_at_once(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", "new")
-    assert process.stdout is not None
+def test_a_second_interrupt_stops_at_once(data: Path, tmp_path: Path) -> None:
+    process, told = started("muon", data, tmp_path / "run", resume=False)
     for _ in range(5):
-        process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    while process.poll() is None:  # until it has heard both
+        told.recv()
+    while process.is_alive():  # until it has heard both
+        os.kill(process.pid, signal.SIGINT)
         time.sleep(0.002)
-        process.send_signal(signal.SIGINT)
-    process.communicate()
-    assert process.returncode != 0
-    finish(start(tmp_path / "run", "resume"))
+    process.join()
+    assert process.exitcode != 0
+    finish("muon", data, tmp_path / "run")
