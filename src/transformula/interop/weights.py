@@ -34,6 +34,19 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], hashed: bool = True)
     kept = {name: t.detach().to("cpu").contiguous() for name, t in tensors.items()}
     about = {OURS: "tensors", HASH: hash_of(kept)} if hashed else {}
     save_file(kept, path, metadata={"format": "pt", **about})
+    sort_header(path)
+
+
+def sort_header(path: Path) -> None:
+    """Put the header's notes in order: the library writes them in one that changes, and equal runs leave equal files."""
+    with open(path, "r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        notes = {"__metadata__": dict(sorted(header.pop("__metadata__").items()))}
+        ordered = json.dumps({**notes, **header}, separators=(",", ":"), ensure_ascii=False).encode()
+        if len(ordered) <= size:  # else it was written in another way than we write: left as it is
+            file.seek(8)
+            file.write(ordered.ljust(size))
 
 
 def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
