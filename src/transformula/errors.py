@@ -24,15 +24,15 @@ from collections.abc import Collection, Iterable, Sequence
 from contextvars import ContextVar
 from typing import Any, ClassVar
 
-TYPED: ContextVar[frozenset[str]] = ContextVar("TYPED", default=frozenset())
-"""The options, such as "--lr", of the command that is being run; none where Python is the door. Errors name a setting
+TYPED: ContextVar[frozenset[str] | None] = ContextVar("TYPED", default=None)
+"""The options, such as "--lr", of the command that is being run; None where Python is the door. Errors name a setting
 as it is given there."""
 
 
 def setting(key: str, value: str = "") -> str:
     """A setting as it is given: `--join ' '` on a command line that has this option, else `join=' '`."""
     option = "--" + key.replace("_", "-")
-    return f"{option} {value}".rstrip() if option in TYPED.get() else f"{key}={value}".rstrip("=")
+    return f"{option} {value}".rstrip() if option in (TYPED.get() or ()) else f"{key}={value}".rstrip("=")
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -17,13 +17,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from .errors import did_you_mean, nearest
+from .errors import TYPED, did_you_mean, nearest
 
 
 @dataclass(frozen=True)
@@ -399,22 +397,13 @@ def topics() -> Iterator[tuple[list[str], list[str]]]:
 
 # How a key and its value are written, where the user stands.
 
-_WRITTEN: ContextVar[str] = ContextVar("written", default="python")
-
-
-@contextmanager
-def written_as(where: str) -> Iterator[None]:
-    """Within it keys are shown as one writes them in "python", on a command "line" or in a "file"."""
-    token = _WRITTEN.set(where)
-    try:
-        yield
-    finally:
-        _WRITTEN.reset(token)
-
 
 def written(name: str, value: Any = None, where: str = "") -> str:
-    """`lr=0.0003`, `--lr 3e-4` or `lr: 3e-4`, as keys are written here; without a value `lr` or `--lr`."""
-    where = where or _WRITTEN.get()
+    """`lr=0.0003`, `--lr 3e-4` or `lr: 3e-4`, as keys are written here; without a value `lr` or `--lr`.
+
+    where  "python", on a command "line" or in a "file"; by default where the user stands
+    """
+    where = where or ("python" if TYPED.get() is None else "line")
     if where == "line":
         shown = f"--{name.replace('_', '-')}"
         return shown if value is None else f"{shown} {shlex.quote(str(value))}"

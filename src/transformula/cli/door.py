@@ -10,7 +10,6 @@ from importlib import import_module
 from types import ModuleType
 
 from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName
-from ..field_names import written_as
 from .output import EXIT_CODES, OPTION, as_json, print_error
 from .streams import OutputLost, discard_output, open_streams
 
@@ -97,8 +96,7 @@ def attempt(arguments: list[str]) -> int:
     """Run one command; print the error in which it ends, if it does."""
     before = TYPED.set(frozenset())  # the verb's parser says which options there are
     try:
-        with written_as("line"):
-            return dispatch(arguments)
+        return dispatch(arguments)
     except TransformulaError as error:
         print_error(error, f"error: {error}", arguments)
         return error.exit_status

@@ -91,7 +91,9 @@ class Parser(argparse.ArgumentParser):
     def parse(self, arguments: Sequence[str]) -> Given:
         """Read the arguments. Options that are not known here are kept for the model, if it takes any."""
         rest, others = self.set_apart(arguments)
-        TYPED.set(frozenset([*self._option_string_actions, *(f"--{key.replace('_', '-')}" for key in others)]))
+        if TYPED.get() is not None:  # the door is open: it closes behind the command
+            options = [*self._option_string_actions, *(f"--{key.replace('_', '-')}" for key in others)]
+            TYPED.set(frozenset(options))
         space = vars(self.parse_intermixed_args(rest))
         model = {key: space.pop(key) for key in MODEL_OPTIONS if self.model_options and key in space}
         return Given(space, {**model, **others}, self)

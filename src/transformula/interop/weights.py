@@ -38,7 +38,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], hashed: bool = True)
 
 
 def sort_header(path: Path) -> None:
-    """Put the header's notes in order: the library writes them in one that changes, and equal runs leave equal files."""
+    """Put the header's notes in order, which the library does not: equal tensors then give equal files."""
     with open(path, "r+b") as file:
         size = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(size))
