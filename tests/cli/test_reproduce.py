@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,9 @@ def test_the_recipes_here_are_listed(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["reproduce", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["recipes"]
     assert [recipe["name"] for recipe in found] == recipe_names() and all("about" in recipe for recipe in found)
+    program = "from transformula.cli import main; import sys; main(['reproduce']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [*rows, "False"], "a list is there at once"
     assert main(["reproduce", "--seed", "2"]) == 2
     assert "--seed: which recipe?" in capsys.readouterr().err
 

@@ -1,5 +1,7 @@
 import io
 
+import pytest
+
 from transformula.training.progress import Progress
 
 
@@ -32,3 +34,16 @@ def test_quiet_says_warnings_only() -> None:
         shown.step(1, 0.01, 2.0, 1000.0, None, None, 1e-3)
         shown.say("damaged", warning=True)
     assert stream.getvalue() == "damaged\n"
+
+
+@pytest.mark.parametrize(("kind", "live"), [("xterm", True), ("dumb", False)])
+def test_a_terminal_without_a_cursor_gets_plain_lines(kind: str, live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", kind)
+    with Progress("tokens", stream) as shown:
+        shown.say("begin")
+        shown._shown -= 1000
+        shown.step(1, 0.01, 2.0, 1000.0, None, None, 1e-3)
+    assert ("\x1b" in stream.getvalue()) == live and "begin" in stream.getvalue()
+    assert live or stream.getvalue().splitlines()[1].startswith("step 1")

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from ..data.naming import SOURCES
 from ..errors import ConfigError, DataError, Interrupted, did_you_mean, nearest, setting, shortened
 from ..recipes import recipe_path
 from ..settings import Settings
@@ -160,9 +159,7 @@ class Making:
         check_use(stated.get("use"), self.use)
         config = {**stated, **changes}
         check_claim(claimed, str(config.get("task", TASK)), str(path))
-        for key in SOURCES:
-            if config.get(key) is not None:
-                config[key] = placed(config[key], self.root)
+        config |= {key: placed(named, self.root) for key, named in named_data(config).items()}
         self.check_hash(claimed, config, stated, path)
         folder = self.folder_of(path, out, config)
         self.train(path, folder, above, config, changes)
@@ -209,7 +206,7 @@ class Making:
             return
         digest = hash_of(config)
         if digest != claimed.data_hash:
-            named = ", ".join(str(one) for key in SOURCES for one in _listed(stated.get(key)))
+            named = ", ".join(str(one) for names in named_data(stated).values() for one in _listed(names))
             raise DataError(
                 f"{path}: the data ({named}) are not those of the recipe: their hash is {digest}, expected"
                 f" {claimed.data_hash}; put them back, or copy the recipe and take its data_hash out"
@@ -266,6 +263,13 @@ def score_of(report: Report, name: str) -> float:
     return float(value["score"] if isinstance(value, Mapping) else value)
 
 
+def named_data(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a run's configuration that name data, with what they name."""
+    from ..data.naming import SOURCES
+
+    return {key: config[key] for key in SOURCES if config.get(key) is not None}
+
+
 def placed(given: Any, root: str | Path | None) -> Any:
     """Names of data as seen from `root`; built-in sets and those of the hub stay as they are."""
     if isinstance(given, list):
@@ -281,8 +285,8 @@ def is_file(name: str) -> bool:
 def hash_of(config: Mapping[str, Any]) -> str:
     """16 digits of the SHA-256 of all files that a configuration names as data, in order. Raises DataError."""
     digest = hashlib.sha256()
-    for key in SOURCES:
-        for name in _listed(config.get(key)):
+    for names in named_data(config).values():
+        for name in _listed(names):
             for file in files_of(str(name)) if is_file(name) else ():
                 try:
                     with open(file, "rb") as content:
