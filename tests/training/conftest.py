@@ -6,3 +6,11 @@ import pytest
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRANSFORMULA_CACHE", str(tmp_path_factory.getbasetemp() / "machine"))
+
+
+@pytest.fixture
+def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of a toy run's time goes into its picture."""
+    from transformula.training import report
+
+    monkeypatch.setattr(report, "draw_curve", lambda *given: [])

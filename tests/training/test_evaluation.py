@@ -12,6 +12,8 @@ from tests.training.test_loop import run, same
 from tests.training.toy import ToyTask
 from transformula.runs.log import read_log
 
+pytestmark = pytest.mark.usefixtures("no_picture")
+
 ROWS = 400
 """Validation rows; each costs as much as 2 units of training, of which a step has 32."""
 
@@ -69,7 +71,7 @@ def evaluations(folder: Path) -> list[dict[str, Any]]:
     return [e for e in read_log(folder / "log.jsonl") if e["event"] == "evaluation"]
 
 
-@pytest.mark.parametrize("steps", [5, 20, 33, 60, 200])
+@pytest.mark.parametrize("steps", [5, 33, 100])
 def test_evaluations_on_the_way_take_their_share_and_the_last_sees_all(tmp_path: Path, steps: int) -> None:
     task = Sampled()
     result = run(tmp_path / "run", task=task, steps=steps)
@@ -95,7 +97,7 @@ def test_typed_evaluations_see_all(tmp_path: Path) -> None:
     assert task.seen == [ROWS] * 5
 
 
-@pytest.mark.parametrize("stop", [7, 23, 38])
+@pytest.mark.parametrize("stop", [23, *(pytest.param(n, marks=pytest.mark.slow) for n in (7, 38))])
 def test_a_run_with_samples_resumes_exactly(tmp_path: Path, stop: int) -> None:
     whole = run(tmp_path / "whole", task=Sampled(), steps=40, lr=0.05)
     cut = run(tmp_path / "cut", task=Sampled(stop_at=stop), steps=40, lr=0.05)
@@ -149,7 +151,7 @@ def test_the_whole_set_decides_between_the_best_and_the_last(tmp_path: Path, lik
 def test_a_run_that_becomes_far_longer_takes_a_larger_sample(tmp_path: Path) -> None:
     run(tmp_path / "run", task=Sampled(), steps=20)
     task = Sampled()
-    result = run(tmp_path / "run", task=task, steps=400, resume=True)
+    result = run(tmp_path / "run", task=task, steps=200, resume=True)
     assert max(rows for rows in task.seen if rows != ROWS) > 8 and not result.scored_on
     # the best model so far was scored again, on the rows that are compared from then on
     first = [e for e in evaluations(tmp_path / "run") if e["step"] > 20][0]

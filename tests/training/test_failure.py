@@ -17,6 +17,8 @@ from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
 from transformula.training import loop, report
 
+pytestmark = pytest.mark.usefixtures("no_picture")
+
 
 class Failing(ToyTask):
     """A task of which one part fails once it is called for the last time that is said."""
@@ -67,7 +69,10 @@ def test_an_error_saves_first_and_a_resume_is_exact(tmp_path: Path, part: str, a
     assert same(tmp_path / "whole/last", tmp_path / "run/last") and same(tmp_path / "whole/best", tmp_path / "run/best")
 
 
-@pytest.mark.parametrize("part", ["baselines", "sample", "verdict", "picture", "summary"])
+@pytest.mark.parametrize(
+    "part",
+    ["sample", "picture", *(pytest.param(n, marks=pytest.mark.slow) for n in ("baselines", "verdict", "summary"))],
+)
 def test_an_error_at_the_close_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     task: ToyTask = Failing(part)
     with monkeypatch.context() as patched:

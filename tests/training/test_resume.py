@@ -15,16 +15,28 @@ from transformula.errors import CheckpointError, ConfigError
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
 
+pytestmark = pytest.mark.usefixtures("no_picture")
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("short") / "run", steps=2, keep=1).folder
+
+
+@pytest.fixture
+def begun(short: Path, tmp_path: Path) -> Path:
+    """A run of two steps."""
+    return Path(shutil.copytree(short, tmp_path / "run"))
+
 
 @pytest.mark.parametrize(
     "changed", [{"seed": 2}, {"lr": 0.5}, {"batch": 8}, {"clip": 0.5}, {"precision": "bf16"}, {"average": 0.9}]
 )
-def test_only_the_length_of_a_run_may_change(tmp_path: Path, changed: dict[str, Any]) -> None:
-    run(tmp_path / "run", steps=2)
+def test_only_the_length_of_a_run_may_change(begun: Path, changed: dict[str, Any]) -> None:
     (key,) = changed
     with pytest.raises(ConfigError, match=f"{key}: .*, and the run began with .*--init-from"):
-        run(tmp_path / "run", steps=4, resume=True, **changed)
-    assert RunFolder.open(tmp_path / "run").config()["steps"] == 2
+        run(begun, steps=4, resume=True, **changed)
+    assert RunFolder.open(begun).config()["steps"] == 2
 
 
 def test_what_may_change_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,12 +128,11 @@ def rewrite_state(folder: Path, change: Any) -> None:
         lambda state: {**state, "unheard": 1},
     ],
 )
-def test_a_hostile_state_is_refused(tmp_path: Path, hostile: Any) -> None:
-    run(tmp_path / "run", steps=4, keep=1)
-    for path in (tmp_path / "run/checkpoints").glob("step-*"):
+def test_a_hostile_state_is_refused(begun: Path, hostile: Any) -> None:
+    for path in (begun / "checkpoints").glob("step-*"):
         rewrite_state(path, hostile)
     with pytest.raises(CheckpointError, match=r"state\.json: damaged"):
-        run(tmp_path / "run", steps=8, resume=True)
+        run(begun, steps=8, resume=True)
 
 
 def test_weights_that_are_not_numbers_are_named(tmp_path: Path) -> None:
@@ -153,9 +164,8 @@ LINKED = {".lock": "file", "log.jsonl": "nothing", "config.yaml": "copy", "best"
 
 
 @pytest.mark.parametrize("name", [*LINKED, "last", "loss.svg", "summary.md", "checkpoints/step-00000002"])
-def test_nothing_is_written_through_a_link_that_leads_out(tmp_path: Path, name: str) -> None:
-    run(tmp_path / "run", steps=2)
-    place, outside = tmp_path / "run" / name, tmp_path / "outside"
+def test_nothing_is_written_through_a_link_that_leads_out(begun: Path, tmp_path: Path, name: str) -> None:
+    place, outside = begun / name, tmp_path / "outside"
     if place.is_dir():
         shutil.move(place, outside)
     elif LINKED.get(name) != "nothing":

@@ -10,6 +10,8 @@ from transformula.runs.folder import RunFolder
 from transformula.training import threads
 from transformula.training.threads import choose_threads
 
+pytestmark = pytest.mark.usefixtures("no_picture")
+
 CPU = torch.device("cpu")
 
 
