@@ -108,7 +108,7 @@ def test_scores_and_several_targets(typed: Typed) -> None:
 
 
 def test_a_text_of_two_lines_stays_one(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transformula.tokenizers.base.Tokenizer.decode", lambda self, ids: "a\r\nb\nc")
+    monkeypatch.setattr("transformula.data.spelling.Spelling.written", lambda self, text, prefix: "a\r\nb\nc")
     assert typed("translate", "run", "eins") == "a b c\n"
     assert json.loads(typed("translate", "run", "eins", "--format", "jsonl"))["text"] == "a\r\nb\nc"
 
