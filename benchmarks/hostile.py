@@ -72,12 +72,12 @@ HOSTILE = {
     "four hundred doubled lines": "x = x + x\n" * 400,
     "four hundred squared lines": "x = x * x + x\n" * 400,
     "thirty sublayers": "x = x + mlp(norm(x))\n" * 30,
-    "four hundred sublayers": "x = x + mlp(norm(x))\n" * 400,
+    "two hundred sublayers": "x = x + mlp(norm(x))\n" * 200,
     "four hundred functions": "x = relu(x) + x\n" * 400,
     "a sum of two thousand": "x = " + "+".join(["x"] * 2_000),
     "a product of two thousand": "x = " + "*".join(["x"] * 2_000),
-    "a sum of nine hundred sublayers": "x = " + "+".join(["mlp(x)"] * 900),
-    "a thousand layers": "depth: 1000\nlayer: |\n  x = x + attention(norm(x))\n  x = x + mlp(norm(x))",
+    "a sum of five hundred sublayers": "x = " + "+".join(["mlp(x)"] * 500),
+    "five hundred layers": "depth: 500\nlayer: |\n  x = x + attention(norm(x))\n  x = x + mlp(norm(x))",
     "five hundred layers that differ": "depth: 500\nlayer: x = x + layer * mlp(norm(x))",
     "a history that doubles": "depth: 400\nlayer: x = x + mlp(x[layer - 1]) + x[layer // 2]",
     "a mixture of a thousand layers": "depth: 1000\nlayer: |\n  h = x + mlp(norm(x))\n  x = mix(h[:])",
@@ -93,11 +93,11 @@ HOSTILE = {
         f"a{i} = mlp({' + '.join(['x', *(f'a{j}' for j in range(i))])})\n" for i in range(60)
     )
     + "x = x + a59",
-    "eighty stacks": "".join(
-        f"s{i}:\n  depth: 3\n  before: x = embed(source)\n  layer: x = x + mlp(norm(x))\n" for i in range(80)
+    "forty stacks": "".join(
+        f"s{i}:\n  depth: 3\n  before: x = embed(source)\n  layer: x = x + mlp(norm(x))\n" for i in range(40)
     )
     + "d:\n  before: x = embed(tokens)\n  layer: x = x"
-    + "".join(f" + attention(x, s{i})" for i in range(80)),
+    + "".join(f" + attention(x, s{i})" for i in range(40)),
 }
 
 

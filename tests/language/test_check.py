@@ -328,3 +328,8 @@ def test_ids_come_from_an_input_that_holds_them() -> None:
     assert "5" in refused(short, "check-failed").what
     checked(short.replace("rows=5", "rows=11"))
     checked(short.replace("vocab: 11\n", "")), "the run says how many there are"
+
+
+def test_an_unknown_option_in_a_definition_of_one_call_is_underlined() -> None:
+    error = refused("words: {sub: 'y = mlp(x, hiden=1)'}\nlayer: x = x + sub(norm(x))", "unknown-option")
+    assert error.place is not None and error.place.text.startswith("hiden")

@@ -18,6 +18,7 @@ from .causality import check_causal
 from .chance import line_with_chance
 from .definition_calls import Calls
 from .definitions import Definition, check_second, read_definition, tells_positions
+from .expressions import MOST_ENTRIES
 from .graph import Architecture, Section, Stack
 from .liveness import trim
 from .messages import FormulaError
@@ -27,7 +28,7 @@ from .numbers import as_number, evaluate, resolve
 from .parser import parse, parse_expression
 from .roles import name_modules
 from .source import Place, Source
-from .syntax import Binary, Choice, Line, Name, Node, Number, children, walk
+from .syntax import Binary, Choice, Index, Line, Name, Node, Number, children, walk
 from .syntax import Call as CallNode
 from .vocabulary import Vocabulary
 
@@ -237,6 +238,10 @@ class Checker(Calls):
             if known[definition.name] > MOST_CALLS:
                 raise FormulaError("too-many-calls", definition.place)
         sizes = [sum(count(line.value, len(self.definitions)) for line in part) for part in parts]
+        _, _, layer, *others = parts
+        listed = listings(layer)
+        if not others and depth * depth * len(listed) > 2 * MOST_ENTRIES:
+            raise FormulaError("too-many-entries", listed[0].place, name=listed[0].name)
         for size, part in zip(sizes, parts, strict=True):
             if size > MOST_IN_A_LAYER:
                 raise FormulaError("too-large-a-layer", part[0].place)
@@ -353,6 +358,17 @@ class Checker(Calls):
         for definition in self.definitions:
             if definition.name not in self.used_definitions:
                 raise FormulaError("definition-unused", definition.place, name=definition.name)
+
+
+def listings(part: Sequence[Line]) -> list[Index]:
+    """The lists of history that a formula makes in every layer: those that depend on a test are left out."""
+    found, waiting = [], [line.value for line in part]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Index) and node.index is None:
+            found.append(node)
+        waiting += [] if isinstance(node, Choice) else children(node)
+    return found
 
 
 def outside_words(architecture: Architecture) -> dict[str, Outside]:

@@ -133,7 +133,7 @@ class Calls(WordCalls):
         if share is not None:
             options["share"] = (share, node.place)
         self.read.add(self.key(definition.lines[0].place))
-        renamed = CallNode(node.place, name, node.label, alias.items, (), node.head)
+        renamed = CallNode(node.place, name, node.label, alias.items, alias.options, node.head)
         for inner in reversed(self.definitions[: definition.index]):
             if inner.name == alias.word:
                 self.used_definitions.add(inner.name)

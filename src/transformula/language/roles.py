@@ -147,6 +147,23 @@ def _results(unit: Unit, through_sums: bool) -> list[Unit]:
     return found
 
 
+def _last_results(units: Sequence[Unit], through_sums: bool) -> dict[int, Unit]:
+    """Unit -> the last sublayer whose result it is, in order of evaluation; see `_results`. Units without are left
+    out."""
+    found: dict[int, Unit] = {}
+    place = {id(unit): n for n, unit in enumerate(units)}
+    for unit in units:
+        if unit.sublayer:
+            found[id(unit)] = unit
+        elif unit.transparent or (through_sums and unit.sum):
+            early = all(place[id(source)] < place[id(unit)] for source in unit.inputs)
+            # a definition may stand before what is given to it: then the way is looked through again
+            ends = [found[id(s)] for s in unit.inputs if id(s) in found] if early else _results(unit, through_sums)
+            if ends:
+                found[id(unit)] = max(ends, key=lambda end: place[id(end)])
+    return found
+
+
 def _operands(unit: Unit) -> list[Unit]:
     """What a unit stands on, or is multiplied with."""
     found = list(unit.inputs)
@@ -171,6 +188,7 @@ def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) 
         automatic[base] = automatic.get(base, 0) + 1
         return base if automatic[base] == 1 else f"{base}_{automatic[base]}"
 
+    direct_of, summed_of = _last_results(units, False), _last_results(units, True)
     # sublayers first: the others' names are made of theirs
     for unit in units:
         if unit.named and unit.sublayer:
@@ -187,8 +205,8 @@ def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) 
             base = f"{min(into, key=lambda u: place[id(u)]).role}_input_{unit.word}"
         else:
             operands = _operands(unit)
-            direct = [s for o in operands for s in _results(o, False)]
-            summed = [s for o in operands for s in _results(o, True)]
+            direct = [direct_of[id(o)] for o in operands if id(o) in direct_of]
+            summed = [summed_of[id(o)] for o in operands if id(o) in summed_of]
             if direct:
                 base = f"{max(direct, key=lambda u: place[id(u)]).role}_output_{unit.word}"
             elif summed:
@@ -199,11 +217,14 @@ def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) 
             raise FormulaError(
                 "label-role", next(u for u in units if u.label == unit.role).thing.place, label=unit.role
             )
+    inside: dict[int, list[Value]] = {}
+    for value in values:
+        if len(value.frames) > depth:
+            inside.setdefault(id(value.frames[depth]), []).append(value)
     for unit in units:
         if unit.frame is not None:
             unit.frame.role = unit.role
-            inside = [v for v in values if len(v.frames) > depth and v.frames[depth] is unit.frame]
-            assign_roles(inside, depth + 1, [unit.frame.result] if unit.frame.result else [])
+            assign_roles(inside[id(unit.frame)], depth + 1, [unit.frame.result] if unit.frame.result else [])
         elif unit.call is not None:
             unit.call.role = unit.role
     return units
