@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from transformula import explain, gallery, nearest
+from transformula.cli import main
 from transformula.errors import InputError
 from transformula.language.analysis import analyse
 from transformula.language.budget import LIMITS, Budget
@@ -53,3 +54,8 @@ def test_layers_that_are_not_read_stand_with_the_first_of_their_formula() -> Non
     part = analyse(model, vocabulary(), budget)
     assert sorted(n for group in part.stacks[0].layers for n in group.numbers) == list(range(1, 41))
     assert len(part.stacks[0].layers) <= len(whole.stacks[0].layers) and budget.left_out
+
+
+def test_a_large_model_is_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gallery", "draw", LARGE]) == 2
+    assert "too many parts" in capsys.readouterr().err

@@ -124,8 +124,12 @@ def show(names: Sequence[str], given: Given) -> int:
 def draw(names: Sequence[str], given: Given) -> int:
     """The diagram of a model: plain text, or an SVG."""
     from ..api.reading import check_model
+    from ..inspection.explanation import drawable
+    from ..language.budget import Budget
 
     architecture = check_model(names[0], given.model, given["use"])
+    if not drawable(architecture, Budget()):
+        raise InputError("the diagram would have too many parts; draw some of the lines, or smaller layers")
     if given["out"] is None:
         from ..language.diagram import draw_text
 

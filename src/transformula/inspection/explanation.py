@@ -12,7 +12,7 @@ from ..language.accounting import parameters_in_words, summary
 from ..language.analysis import WIDTH, Analysis, analyse
 from ..language.budget import Budget
 from ..language.canonical import formula_hash
-from ..language.diagram import draw_svg, draw_text
+from ..language.diagram import draw_text
 from ..language.distance import shape_of
 from ..language.equal_layers import first_of_kind
 from ..language.graph import Architecture, Section
@@ -70,6 +70,8 @@ class Explanation:
     @property
     def svg(self) -> str:
         """The diagram as SVG."""
+        from ..language.diagram import draw_svg
+
         return draw_svg(self.architecture)
 
     def _repr_html_(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from xml.sax.saxutils import escape
+from html import escape
 
 from .panel import EQUATION, LABEL, MONO, NAMES, Dot, Panel, label_of
 from .parts import Part
@@ -48,7 +48,7 @@ class Pen:
         return f'class="{classes}"{inside}{self.colour("stroke", name)} stroke-width="{width:g}"'
 
     def text(self, x: float, y: float, text: str, more: str = "", ink: str = "ink") -> None:
-        self.rows.append(f'<text x="{x:.1f}" y="{y:.1f}" {self.fill(ink)}{more}>{escape(text)}</text>')
+        self.rows.append(f'<text x="{x:.1f}" y="{y:.1f}" {self.fill(ink)}{more}>{escape(text, quote=False)}</text>')
 
     def path(self, points: Sequence[Dot], look: str) -> None:
         steps = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
@@ -91,7 +91,7 @@ class Pen:
     def part(self, part: Part, box: tuple[float, float, float, float]) -> None:
         x, y, w, h = box
         middle = f' text-anchor="middle" font-size="{LABEL}"'
-        self.rows.append(f"<g><title>{escape(part.hint or part.label)}</title>")
+        self.rows.append(f"<g><title>{escape(part.hint or part.label, quote=False)}</title>")
         ink, width = part.mark or "line", 2.4 if part.mark else 1.2
         dash = ' stroke-dasharray="4 3"' if part.mark == "-" or part.sort == "chance" else ""
         if part.sort == "op":

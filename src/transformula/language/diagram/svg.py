@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from xml.sax.saxutils import escape, quoteattr
+from html import escape
 
 from ..graph import Architecture
 from .panel import LABEL, LETTER, MARGIN, Dot, panel
@@ -190,11 +190,11 @@ def draw_pictures(
     ids = [f"{figure}-title", f"{figure}-desc"] if figure else ["title", "desc"]
     pen.rows.append(
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-        f' role="img" aria-labelledby="{" ".join(ids)}" font-family={quoteattr(FONT)}>'
+        f' role="img" aria-labelledby="{" ".join(ids)}" font-family="{escape(FONT, quote=False)}">'
     )
-    pen.rows.append(f'<title id="{ids[0]}">{escape(title)}</title>')
+    pen.rows.append(f'<title id="{ids[0]}">{escape(title, quote=False)}</title>')
     said = [f"{p.title} {p.times}".strip() + ": " + "; ".join(p.equations) for p in shown]
-    pen.rows.append(f'<desc id="{ids[1]}">{escape(". ".join(said))}</desc>')
+    pen.rows.append(f'<desc id="{ids[1]}">{escape(". ".join(said), quote=False)}</desc>')
     if dark is None and not figure:
         pen.rows.append(f"<style>@media (prefers-color-scheme: dark){{{colours(DARK)}}}</style>")
     pen.rows.append(f'<rect width="100%" height="100%" rx="6" {pen.fill("ground")}/>')
