@@ -25,14 +25,15 @@ from contextvars import ContextVar
 from typing import Any, ClassVar
 
 TYPED: ContextVar[frozenset[str] | None] = ContextVar("TYPED", default=None)
-"""The options, such as "--lr", of the command that is being run; None where Python is the door. Errors name a setting
-as it is given there."""
+"""The options, such as "--lr", of the command that is being run, empty before its verb has said them; None where Python
+is the door. Errors name a setting as it is given there."""
 
 
 def setting(key: str, value: str = "") -> str:
     """A setting as it is given: `--join ' '` on a command line that has this option, else `join=' '`."""
-    option = "--" + key.replace("_", "-")
-    return f"{option} {value}".rstrip() if option in (TYPED.get() or ()) else f"{key}={value}".rstrip("=")
+    option, options = "--" + key.replace("_", "-"), TYPED.get()
+    typed = options is not None and (option in options or not options)
+    return f"{option} {value}".rstrip() if typed else f"{key}={value}".rstrip("=")
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:

@@ -45,8 +45,8 @@ def choose_threads(asked: int | None, device: torch.device, prepare: Callable[[]
         torch.set_num_threads(before)
     best = min(took.values())
     count = min(n for n in counts if took[n] <= NEAR * best)
-    said = ", ".join(f"{n}: {took[count] / took[n]:.2g} times" for n in counts if n != count)
-    return count, f"threads: {count} (measured now; as fast with {said})"
+    said = ", ".join(f"{n} would be {took[count] / took[n]:.2g} times as fast" for n in counts if n != count)
+    return count, f"threads: {count} (measured now: {said})"
 
 
 def seconds_with(counts: Sequence[int], work: Work) -> dict[int, float]:
