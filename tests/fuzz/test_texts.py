@@ -18,7 +18,7 @@ from benchmarks.hostile import HOSTILE, read_any
 from tests.fuzz import harness
 from transformula.gallery.reader import FOLDER
 from transformula.inspection.explanation import explained
-from transformula.language import check as checking
+from transformula.language import sizes
 from transformula.language.accounting import summary
 from transformula.language.check import check
 from transformula.model import build
@@ -44,8 +44,9 @@ PIECES = [*WORDS.split(), "'", "\n", "\t", " ", "\0", "\x1b", "\ud800", "\ufeff"
 
 @pytest.fixture(autouse=True)
 def of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Work is in proportion to a model's calls, of which 100,000 are taken: a second is for those of 4,000."""
-    monkeypatch.setattr(checking, "MOST_CALLS", 4_000)
+    """Work is in proportion to a model's calls and sums, of which 200,000 are taken: a second is for those of 6,000."""
+    monkeypatch.setattr(sizes, "MOST_CALLS", 3_000)
+    monkeypatch.setattr(sizes, "MOST_OPERATIONS", 6_000)
 
 
 @cache

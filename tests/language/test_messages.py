@@ -13,7 +13,7 @@ from transformula.language.messages import MESSAGES, FormulaError, Message
 from transformula.language.model_file import from_formula, read_text
 from transformula.words import vocabulary
 
-WHOLE_FILE = {"too-many-calls", "no-layer"}
+WHOLE_FILE = {"too-many-calls", "too-many-operations", "no-layer"}
 """Mistakes of the file as a whole, which have no place."""
 
 

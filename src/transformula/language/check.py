@@ -18,7 +18,6 @@ from .causality import check_causal
 from .chance import line_with_chance
 from .definition_calls import Calls
 from .definitions import Definition, check_second, read_definition, tells_positions
-from .expressions import MOST_ENTRIES
 from .graph import Architecture, Section, Stack
 from .liveness import trim
 from .messages import FormulaError
@@ -27,17 +26,16 @@ from .names import Scope
 from .numbers import as_number, evaluate, resolve
 from .parser import parse, parse_expression
 from .roles import name_modules
+from .sizes import check_size
 from .source import Place, Source
-from .syntax import Binary, Choice, Index, Line, Name, Node, Number, children, walk
 from .syntax import Call as CallNode
+from .syntax import Choice, Line, Name, Node, Number, walk
 from .vocabulary import Vocabulary
 
 DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context": 64}
 """What a model takes where neither its file nor the run says it."""
 
 DEFAULT_OUTPUT = "logits = unembed.words(x)"
-MOST_CALLS = 100_000
-MOST_IN_A_LAYER = 5_000
 MOST_LAYERS = 10_000
 
 
@@ -110,7 +108,7 @@ class Checker(Calls):
         lines = parse(before)
         after = parse(text.after) if text.after else []
         self.assigned = {line.name for part in (lines, after, *formulas.values()) for line in part}
-        self.count_calls(depth, [lines, after, *formulas.values()])
+        check_size(depth, [lines, after, *formulas.values()], self.definitions)
         order = self.order(text, formulas, numbers, depth)
         self.flow.begin(text.name)
         stack = Stack(text.name, text.causal, depth, numbers, None, [], None)  # type: ignore[arg-type]
@@ -211,42 +209,6 @@ class Checker(Calls):
         """Whether a score formula, as written in a call, tells positions apart; what is not known here may."""
         named = [d for d in self.definitions if isinstance(score, Name) and d.name == score.name]
         return not named or tells_positions(named[-1], self.inputs)
-
-    def count_calls(self, depth: int, parts: Sequence[Sequence[Line]]) -> None:
-        """Refuse what would take more than 100,000 calls before any of them is made."""
-        known: dict[str, int] = {}
-
-        def count(node: Node, visible: int) -> int:
-            total = 0
-            while isinstance(node, Binary):
-                total += count(node.right, visible)
-                node = node.left
-            if isinstance(node, Choice):
-                return total + count(node.test, visible) + max(count(node.then, visible), count(node.other, visible))
-            if isinstance(node, CallNode):
-                total += weight(node, visible)
-            return total + sum(count(child, visible) for child in children(node))
-
-        def weight(node: CallNode, visible: int) -> int:
-            for definition in reversed(self.definitions[:visible]):
-                if definition.name == node.word:
-                    return 1 + known[definition.name]
-            return 1
-
-        for definition in self.definitions:
-            known[definition.name] = sum(count(line.value, definition.index) for line in definition.lines)
-            if known[definition.name] > MOST_CALLS:
-                raise FormulaError("too-many-calls", definition.place)
-        sizes = [sum(count(line.value, len(self.definitions)) for line in part) for part in parts]
-        _, _, layer, *others = parts
-        listed = listings(layer)
-        if not others and depth * depth * len(listed) > 2 * MOST_ENTRIES:
-            raise FormulaError("too-many-entries", listed[0].place, name=listed[0].name)
-        for size, part in zip(sizes, parts, strict=True):
-            if size > MOST_IN_A_LAYER:
-                raise FormulaError("too-large-a-layer", part[0].place)
-        if sum(sizes[:2]) + depth * max(sizes[2:], default=0) > MOST_CALLS:
-            raise FormulaError("too-many-calls", None)
 
     def section(
         self,
@@ -358,17 +320,6 @@ class Checker(Calls):
         for definition in self.definitions:
             if definition.name not in self.used_definitions:
                 raise FormulaError("definition-unused", definition.place, name=definition.name)
-
-
-def listings(part: Sequence[Line]) -> list[Index]:
-    """The lists of history that a formula makes in every layer: those that depend on a test are left out."""
-    found, waiting = [], [line.value for line in part]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, Index) and node.index is None:
-            found.append(node)
-        waiting += [] if isinstance(node, Choice) else children(node)
-    return found
 
 
 def outside_words(architecture: Architecture) -> dict[str, Outside]:

@@ -48,13 +48,18 @@ MESSAGES: dict[str, Message] = {
         "make it less deep, or its definitions smaller",
         "depth: 10000\nlayer: x = x" + " + mlp(norm(x))" * 6,
     ),
+    "too-many-operations": Message(
+        "the model has more than 200,000 calls, sums and products",
+        "make it less deep, or its definitions smaller",
+        "depth: 10000\nlayer: x = x" + " + x" * 30,
+    ),
     "too-many-entries": Message(
         "the lists of history, such as {name}[:], hold more than 100,000 values of layers",
         "make the model less deep, or read single layers: {name}[layer - 1]",
         "depth: 1000\nlayer: |\n  h = x + mlp(x)\n  x = mix(h[:])",
     ),
     "too-large-a-layer": Message(
-        "with its definitions opened this part of the model has more than 5,000 calls",
+        "with its definitions opened this part of the model has more than {most} {what}",
         "make its definitions smaller, or write it as several layers",
         "words:\n  f0(x): y = mlp(mlp(mlp(x)))\n"
         + "".join(f"  f{n}(x): y = f{n - 1}(f{n - 1}(x))\n" for n in range(1, 12))
