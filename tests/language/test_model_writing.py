@@ -54,6 +54,8 @@ def test_what_is_read_is_written_and_read_again(about, inputs, name, words, laye
 
 @settings(max_examples=50, deadline=None)
 @given(st.dictionaries(TEXT, st.tuples(TEXT, TEXT), min_size=1, max_size=3))
+@example({"#": ("0", "\x850\n0")})
+@example({"a": ("x = 1\u2028\nx", "x = x\r\n")})
 def test_stacks_of_any_name_come_back(stacks) -> None:
     content = {name: {"before": before, "layer": layer} for name, (before, layer) in stacks.items()}
     try:

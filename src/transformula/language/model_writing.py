@@ -122,7 +122,7 @@ def events(content: Content, formulas: Sequence[str] = (), block: bool = False) 
         for one in content:
             yield from events(one)
         yield yaml.SequenceEndEvent()
-    elif block and "\n" in content:
+    elif block and "\n" in content and content.replace("\n", "").isprintable():  # other line ends would become "\n"
         yield yaml.ScalarEvent(None, None, (True, True), content + "\n", style="|")
     else:
         yield yaml.ScalarEvent(None, None, (True, True), content, style=None if content.isprintable() else '"')
