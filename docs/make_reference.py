@@ -23,7 +23,7 @@ from transformula.language import word_reference
 from transformula.language.messages import MESSAGES
 from transformula.language.vocabulary import KINDS, WordRecord
 from transformula.recipes import recipe_names, recipe_path
-from transformula.words import vocabulary
+from transformula.words import built_in
 
 HERE = Path(__file__).parent / "reference"
 
@@ -147,7 +147,7 @@ said by [the language](../language.md), how one is added by [add a word](../../.
 def words() -> str:
     """The index of the words."""
     rows = [WORDS]
-    for kind, records in word_reference.by_kind(vocabulary()).items():
+    for kind, records in word_reference.by_kind(built_in()).items():
         rows += [f"## {word_reference.TITLES[kind]}", "", sentence(KINDS[kind]), "", "| word | |", "| --- | --- |"]
         rows += [f"| [{record.name}]({record.name}.md) | `{cell(record.equation, code=True)}` |" for record in records]
         rows.append("")
@@ -201,7 +201,7 @@ PAGES = {
     "errors.md": errors,
     "recipes.md": recipes,
     "words/README.md": words,
-    **{f"words/{name}.md": partial(one_word, record) for name, record in vocabulary().items()},
+    **{f"words/{name}.md": partial(one_word, record) for name, record in built_in().items()},
 }
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.docs.blocks import ROOT
-from transformula.words import vocabulary
+from transformula.words import built_in
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_the_pages_of_the_words_are_as_made(maker: ModuleType) -> None:
     made = {page.removeprefix("words/"): make() for page, make in maker.PAGES.items() if page.startswith("words/")}
     written = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
     assert written == made, "make the pages again: make docs"
-    assert set(made) == {"README.md", *(f"{name}.md" for name in vocabulary())}
+    assert set(made) == {"README.md", *(f"{name}.md" for name in built_in())}
 
 
 def test_every_page_is_tested(maker: ModuleType) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..language.vocabulary import Vocabulary, WordRecord
 
-__all__ = ["vocabulary"]
+__all__ = ["built_in", "vocabulary"]
 
 
 def vocabulary(*packages: str) -> Vocabulary:
@@ -32,9 +32,7 @@ def vocabulary(*packages: str) -> Vocabulary:
 
     Raises InputError if a package is not found, if a record is malformed, or if two words have one name.
     """
-    from ..language.vocabulary import read_folder
-
-    known = read_folder(Path(__file__).parent, __name__)
+    known = built_in()
     outside: list[WordRecord] = []
     registered = sys.modules.get(f"{__name__}.word")
     if registered is not None:
@@ -42,6 +40,13 @@ def vocabulary(*packages: str) -> Vocabulary:
     for package in packages:
         outside += _stated_by(package)
     return known.with_words(outside) if outside else known
+
+
+def built_in() -> Vocabulary:
+    """The words of this folder alone, whatever has been imported."""
+    from ..language.vocabulary import read_folder
+
+    return read_folder(Path(__file__).parent, __name__)
 
 
 def _stated_by(package: str) -> Iterator[WordRecord]:
