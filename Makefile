@@ -7,6 +7,10 @@ STAMP := .venv/set-up-$(shell cat constraints.txt pyproject.toml | cksum | cut -
 ONE_THREAD := OMP_NUM_THREADS=1
 TESTS ?=
 
+# What is imported is kept compiled, whatever the machine says: else each of some hundred processes that the tests start
+# compiles torch once more.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: gallery wheel help setup demo test lint slow docs clean
 
 help: ## What can be made

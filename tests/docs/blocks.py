@@ -12,14 +12,17 @@ to that file and runs nothing.
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.forked import Interpreter, run_verb
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^(?P<indent> *)(?P<marks>```+)(?P<kind>\w*)\s*$")
@@ -97,8 +100,9 @@ def parts(row: str) -> list[tuple[str, bool]]:
 def run_page(path: Path, folder: Path, slow: bool) -> int:
     """Run a page's blocks in `folder`; return how many. Raises AssertionError that names page and line."""
     printed: str | None = None
+    interpreter: Interpreter | None = None
     count = 0
-    with Interpreter(folder) as interpreter:
+    with ExitStack() as after:
         for block in blocks(path.read_text(encoding="utf-8")):
             place = f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}:{block.line}"
             left_out = "not run" in block.marks or ("slow" in block.marks and not slow)
@@ -106,7 +110,11 @@ def run_page(path: Path, folder: Path, slow: bool) -> int:
                 (folder / block.marks["file"]).write_text(block.text, encoding="utf-8")
                 left_out = True
             if block.kind == "python":
-                printed = None if left_out else interpreter.run(block, place)
+                if interpreter is None and not left_out:
+                    # one for each page, so that what a page registers is unknown to the next
+                    interpreter = Interpreter(folder, environment())
+                    after.callback(interpreter.close)
+                printed = None if left_out else run_block(interpreter, block, place)
                 count += not left_out
             elif block.kind == "output" and printed is not None:
                 assert fits(block.text, printed), f"{place}: printed\n{printed}\ninstead of\n{block.text}"
@@ -117,48 +125,11 @@ def run_page(path: Path, folder: Path, slow: bool) -> int:
     return count
 
 
-DRIVER = """\
-import contextlib, io, json, sys, traceback
-space = {"__name__": "__main__"}
-for row in sys.stdin:
-    code, name = json.loads(row)
-    out, failed = io.StringIO(), ""
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        try:
-            exec(compile(code, name, "exec"), space)
-        except BaseException:
-            failed = traceback.format_exc()
-    print(json.dumps([out.getvalue(), failed]), flush=True)
-"""
-
-
-class Interpreter:
-    """A Python of its own for a page, so that what one page announces is unknown to the next."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Interpreter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process is not None:
-            self.process.communicate()
-
-    def run(self, block: Block, place: str) -> str:
-        """Execute a block; return what it printed. Blank lines before it make a traceback name the page's line."""
-        if self.process is None:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", DRIVER], cwd=self.folder, env=environment(), text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
-        assert self.process.stdin and self.process.stdout
-        self.process.stdin.write(json.dumps(["\n" * block.line + block.text, place.split(":")[0]]) + "\n")
-        self.process.stdin.flush()
-        printed, failed = json.loads(self.process.stdout.readline())
-        assert not failed, f"{place}:\n{printed}\n{failed}"
-        return str(printed)
+def run_block(interpreter: Interpreter, block: Block, place: str) -> str:
+    """Execute a block; return what it printed. Blank lines before it make a traceback name the page's line."""
+    printed, failed = interpreter.run("\n" * block.line + block.text, place.split(":")[0])
+    assert not failed, f"{place}:\n{printed}\n{failed}"
+    return printed
 
 
 def environment() -> dict[str, str]:
@@ -169,9 +140,22 @@ def environment() -> dict[str, str]:
 
 def run_command(command: str, shown: str, place: str, folder: Path) -> None:
     """Run a command as typed; check its status and, where the page shows something, what it prints."""
-    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment(), text=True, **both)
+    arguments = plain_arguments(command)
+    if arguments is not None:
+        status, printed = run_verb(arguments, folder, environment())
+    else:
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment(), text=True, **both)
+        status, printed = done.returncode, done.stdout
     failed = shown.lstrip().startswith("error:") or "\nerror:" in shown
-    assert (done.returncode != 0) == failed, f"{place}: {command}\nended with {done.returncode}\n{done.stdout}"
+    assert (status != 0) == failed, f"{place}: {command}\nended with {status}\n{printed}"
     if shown.strip():
-        assert fits(shown, done.stdout), f"{place}: {command}\nprinted\n{done.stdout}\ninstead of\n{shown}"
+        assert fits(shown, printed), f"{place}: {command}\nprinted\n{printed}\ninstead of\n{shown}"
+
+
+def plain_arguments(command: str) -> list[str] | None:
+    """What follows `transformula`, where a shell would do nothing but take the quotes off; else None."""
+    unquoted = re.sub(r"'[^']*'|\"[^\"$`\\]*\"", "", command.replace("\\\n", " "))
+    if not command.startswith("transformula ") or re.search(r"[^\w\s=./:,+@%-]", unquoted):
+        return None
+    return shlex.split(command.replace("\\\n", " "))[1:]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import ROOT, blocks, commands, fits, pages, run_page
+from tests.docs.blocks import ROOT, blocks, commands, fits, pages, plain_arguments, run_page
 
 
 def named(path: Path) -> str:
@@ -66,6 +66,15 @@ def test_the_harness_itself(empty: Path) -> None:
     assert list(blocks(page))[2].marks == {"not run": "no"}
     assert list(commands("$ a \\\n  b\nx\ny\n$ c\n")) == [("a \\\n  b", "x\ny"), ("c", "")]
     assert fits("a\n...\nz", "a\nb\nc\nz\n") and fits("a ... z", "a 123 z") and not fits("a\nz", "a\nb\nz")
+    assert plain_arguments("transformula train \"x = x; y\" --a \\\n  --b 'c.{d,e}'") == [
+        "train",
+        "x = x; y",
+        "--a",
+        "--b",
+        "c.{d,e}",
+    ]
+    for shell in ("ls", "transformula a | head", "transformula a > b", "transformula c.{d,e}", 'transformula "$HOME"'):
+        assert plain_arguments(shell) is None
     path = empty / "page.md"
     path.write_text(page, encoding="utf-8")
     assert run_page(path, empty, slow=False) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -11,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from tests.forked import context
 from tests.training.toy import ToyModel, ToyTask
 from transformula import words
 from transformula.data.pair_settings import PairSettings
@@ -97,10 +97,8 @@ def go_on(kind: str, data: Path, folder: Path, resume: bool, told: Connection | 
 
 def started(kind: str, data: Path, folder: Path, resume: bool) -> tuple[Any, Connection]:
     """A process that trains, and what it tells. A server that has imported all that is needed forks it."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.training.killed", "transformula.training.start"])
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=go_on, args=(kind, data, folder, resume, there))
+    here, there = context().Pipe(duplex=False)
+    process = context().Process(target=go_on, args=(kind, data, folder, resume, there))
     process.start()
     there.close()
     return process, here
