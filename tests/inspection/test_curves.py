@@ -40,6 +40,23 @@ def test_the_points_are_those_of_the_log(make_run):
     assert [run["name"] for run in (first, second)] == ["a", "b"]
 
 
+def test_a_sample_and_the_whole_set_are_told_apart(make_run):
+    run = make_run("a", [3.0, 2.0])
+    log = run / "log.jsonl"
+    rows = [json.loads(row) for row in log.read_text().splitlines()]
+    rows = [{**row, "sample": "16 of 99 windows"} if row["event"] == "evaluation" else row for row in rows]
+    whole = {"event": "evaluation", "step": 20, "units": 2000, "seconds": 61.0, "loss": 2.25}
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    before = transformula.curves([run]).data["runs"][0]
+    assert before["best"] == {"at": 20, "value": 2.0} and before["validation"] == []
+    log.write_text("".join(json.dumps(row) + "\n" for row in [*rows[:-1], whole, rows[-1]]))
+    drawn = transformula.curves([run])
+    after = drawn.data["runs"][0]
+    assert after["sampled"] == before["sampled"] == [(10, 3.0), (20, 2.0)]
+    assert after["validation"] == [(20, 2.25)] and after["best"] == {"at": 20, "value": 2.25}
+    assert "whole set" in drawn.legend and len(drawn.figure.axes[0].lines) == 3
+
+
 @pytest.mark.parametrize(("x", "places"), [("steps", [10, 20]), ("tokens", [1000, 2000]), ("minutes", [0.5, 1.0])])
 def test_the_axis(make_run, x, places):
     drawn = transformula.curves(make_run("a", [3.0, 2.0]), x=x)

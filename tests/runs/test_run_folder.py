@@ -84,10 +84,17 @@ def test_streams_come_back() -> None:
 
 
 def test_curve_and_page(tmp_path: Path) -> None:
-    draw_curve(tmp_path, [(i, 3 / i) for i in range(1, 100)], [(50, 0.2), (99, 0.1)], {"4-gram": 0.5}, "a < b & c")
+    draw_curve(
+        tmp_path,
+        [(i, 3 / i) for i in range(1, 100)],
+        [(99, 0.12)],
+        [(50, 0.2), (99, 0.1)],
+        {"4-gram": 0.5},
+        "a < b & c",
+    )
     assert (tmp_path / "loss.svg").read_text().count("<svg") == 1
     assert (tmp_path / "loss.png").read_bytes()[:4] == b"\x89PNG"
-    draw_curve(tmp_path, [], [], {})
+    draw_curve(tmp_path, [], [], [], {})
     page = Summary(
         title="t", text="layer: x = x", parameters=12, task="t", data={}, verdict="below the 4-gram",
         scores={"loss": 1.0}, best_step=1, baselines={"4-gram": 2.0}, steps=2, units=20, unit="tokens", seconds=0.0,

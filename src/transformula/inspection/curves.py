@@ -12,39 +12,47 @@ from ..atomic_io import write_whole
 from ..errors import CheckpointError, InputError, UnknownName, did_you_mean, nearest
 from ..notebook import page
 from ..runs.curve import smoothed
-from ..runs.figure import DASHES, SERIES, new_figure, png_of, svg_of
+from ..runs.figure import DASHES, SERIES, draw_validation, new_figure, png_of, svg_of
 from ..runs.folder import RunFolder
-from ..runs.log import read_log
+from ..runs.log import Point, points_of, read_log
 
 AXES = {"steps": ("step", 1.0), "tokens": ("units", 1.0), "minutes": ("seconds", 60.0)}
 """What may stand on the horizontal axis -> its field in the log, and by what that is divided."""
 MOST = 8
 """Runs that can be told apart in one picture."""
-COUNTS = ("event", "step", "units", "seconds", "losses")
+COUNTS = ("event", "step", "units", "seconds", "losses", "sample")
 """Fields of an evaluation that are no scores."""
 
 FALLING = ("loss", "perplexity", "bits_per_byte")
 """Scores of which less is better, whatever the task."""
 
-Point = tuple[float, float]
-
 
 @dataclass(frozen=True)
 class Curve:
-    """What one run has logged. `training` and `validation` are (place on the axis, value), in order."""
+    """What one run has logged, as (place on the axis, value) in order.
+
+    validation  scores on the whole validation set
+    sampled     those on a sample of it, where that is what was seen on the way
+    """
 
     name: str
     folder: Path
     training: Sequence[Point]
     validation: Sequence[Point]
+    sampled: Sequence[Point] = ()
     lower_is_better: bool = True
     data_identity: str = ""
+
+    @property
+    def scores(self) -> Sequence[Point]:
+        """Those on the whole validation set; before there are any, those on the sample."""
+        return self.validation or self.sampled
 
     @property
     def best(self) -> Point | None:
         """Where the validation score was best; None before the first evaluation."""
         pick = min if self.lower_is_better else max
-        return pick(self.validation, key=lambda point: point[1]) if self.validation else None
+        return pick(self.scores, key=lambda point: point[1]) if self.scores else None
 
     @property
     def data(self) -> dict[str, Any]:
@@ -55,6 +63,7 @@ class Curve:
             "best": best,
             "training": list(self.training),
             "validation": list(self.validation),
+            "sampled": list(self.sampled),
         }
 
 
@@ -80,10 +89,17 @@ class Curves:
                 rows.append((run.name, "-", "-", "-"))
             else:
                 at, value = run.best
-                rows.append((run.name, f"{value:.4f}", short(at), f"{run.validation[-1][1]:.4f}"))
+                rows.append((run.name, f"{value:.4f}", short(at), f"{run.scores[-1][1]:.4f}"))
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         table = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join([*table, *self.notes])
+
+    @property
+    def legend(self) -> str:
+        """What the lines and marks are, in words."""
+        sampled = any(run.sampled for run in self.runs)
+        said = ["validation (dots; squares: the whole set)" if sampled else "validation (dots)"]
+        return " and ".join(said + ["training (thin)"] * any(run.training for run in self.runs))
 
     @cached_property
     def figure(self) -> Any:
@@ -93,17 +109,12 @@ class Curves:
                 color, dash = SERIES[number % MOST], DASHES[number % MOST]
                 if run.training:
                     x, y = zip(*run.training, strict=True)
-                    name = None if run.validation else run.name
+                    name = None if run.scores else run.name
                     axes.plot(x, smoothed(y), color=color, linewidth=0.9, alpha=0.55, label=name)
-                if run.validation:
-                    x, y = zip(*run.validation, strict=True)
-                    axes.plot(
-                        x, y, color=color, linestyle=dash, linewidth=1.7, marker="o", markersize=3.5, label=run.name
-                    )
+                draw_validation(axes, run.validation, run.sampled, color, dash, run.name)
             axes.set_xlabel(self.x)
             axes.set_ylabel("loss (nats)" if self.score == "loss" else self.score.replace("_", " "))
-            drawn = "validation (dots) and training (thin)" if any(run.training for run in self.runs) else "validation"
-            axes.set_title(drawn, fontsize=9, loc="left")
+            axes.set_title(self.legend, fontsize=9, loc="left")
             axes.legend(frameon=False, fontsize=9)
         return figure
 
@@ -165,16 +176,12 @@ def curve(name: str, run: RunFolder, log: Sequence[Mapping[str, Any]], x: str, s
     """What a run has logged, as points."""
     key, by = AXES[x]
 
-    def points(event: str, value: str) -> list[Point]:
-        rows = [e for e in log if e.get("event") == event and is_number(e.get(key)) and is_number(e.get(value))]
-        return [(row[key] / by, float(row[value])) for row in rows]
-
     task = run.manifest().get("task", {})
     identity = str(task.get("identity", "")) if isinstance(task, Mapping) else ""
-    validation = points("evaluation", score)
-    training = points("step", "loss") if score == "loss" else []
+    validation, sampled = points_of(log, "evaluation", score, key, by)
+    training, _ = points_of(log, "step", "loss", key, by) if score == "loss" else ([], [])
     name_of_task = task.get("name") if isinstance(task, Mapping) else None
-    return Curve(name, run.path, training, validation, not is_higher_better(name_of_task, score), identity)
+    return Curve(name, run.path, training, validation, sampled, not is_higher_better(name_of_task, score), identity)
 
 
 def is_higher_better(task: object, score: str) -> bool:
@@ -187,11 +194,6 @@ def is_higher_better(task: object, score: str) -> bool:
         return score in tasks.get(str(task)).higher
     except UnknownName:
         return True
-
-
-def is_number(value: Any) -> bool:
-    """Whether a field of the log is a number (JSON has true and null, too)."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:

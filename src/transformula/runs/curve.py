@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..atomic_io import write_whole
-from .figure import FAINT, INK, MUTED, new_figure, png_of, svg_of
+from .figure import FAINT, INK, MUTED, draw_validation, new_figure, png_of, svg_of
+from .log import Point
 
 SMOOTH = 0.98
 """Weight of the past in the smoothed training loss, at most: short runs are smoothed less."""
@@ -27,22 +28,26 @@ def smoothed(values: Sequence[float], weight: float = SMOOTH) -> list[float]:
 
 def draw_curve(
     folder: Path,
-    training: Sequence[tuple[float, float]],
-    validation: Sequence[tuple[float, float]],
+    training: Sequence[Point],
+    validation: Sequence[Point],
+    sampled: Sequence[Point],
     baselines: Mapping[str, float],
     title: str = "",
     unit: str = "nats",
 ) -> list[Path]:
-    """Write loss.svg and loss.png from (step, loss) pairs; returns the files. `baselines` in the unit of the loss."""
+    """Write loss.svg and loss.png from (step, loss) pairs; returns the files. `baselines` in the unit of the loss.
+
+    validation  losses of the whole validation set
+    sampled     those of a sample of it, where that is what was seen on the way
+    """
     with new_figure(6.4, 4.0) as (figure, axes):
         if training:
             steps, losses = zip(*training, strict=True)
             axes.plot(steps, losses, color=FAINT, linewidth=0.8)
             axes.plot(steps, smoothed(losses), color=MUTED, linewidth=1.6, label="training")
-        if validation:
-            steps, losses = zip(*validation, strict=True)
-            axes.plot(steps, losses, color=INK, linewidth=1.6, marker="o", markersize=3.5, label="validation")
-        seen = [v for _, v in validation] + list(baselines.values())
+        name = "validation (a sample; square: all)" if sampled and validation else "validation"
+        draw_validation(axes, validation, sampled, INK, "-", name)
+        seen = [v for _, v in (*validation, *sampled)] + list(baselines.values())
         seen += smoothed([v for _, v in training])[len(training) // 20 :]
         if seen:
             low, high = min(seen), max(seen)
@@ -60,7 +65,7 @@ def draw_curve(
         axes.set_ylabel(f"loss ({unit})")
         if title:
             axes.set_title(title, fontsize=9, loc="left")
-        if training or validation:  # losses fall: this corner is free
+        if training or validation or sampled:  # losses fall: this corner is free
             axes.legend(frameon=False, loc="upper right", fontsize=9)
     written = []
     for kind, content in (("svg", svg_of(figure).encode()), ("png", png_of(figure))):

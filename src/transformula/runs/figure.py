@@ -6,12 +6,14 @@ Programs that know no style sheets show the light colors: each color is an attri
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from .log import Point
 
 INK, GROUND, MUTED, FAINT = "#1f2328", "#ffffff", "#6b737c", "#c4cad0"
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d3b", "#5d5fa8")
@@ -36,6 +38,20 @@ def new_figure(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
         axes = figure.add_subplot()
         axes.spines[["top", "right"]].set_visible(False)
         yield figure, axes
+
+
+def draw_validation(
+    axes: Any, whole: Sequence[Point], sampled: Sequence[Point], color: str, dash: Any, name: str
+) -> None:
+    """Scores on the validation set: a line with dots. Where only a sample was seen on the way, the line is that of the
+    sample, and scores on the whole set stand beside it as open squares, since the two differ."""
+    line, apart = (sampled, whole) if sampled else (whole, [])
+    look = {"color": color, "markersize": 3.5}
+    if line:
+        axes.plot(*zip(*line, strict=True), linestyle=dash, linewidth=1.6, marker="o", label=name, **look)
+    if apart:
+        look["markersize"] = 6
+        axes.plot(*zip(*apart, strict=True), linestyle="none", marker="s", markerfacecolor="none", **look)
 
 
 def svg_of(figure: Figure) -> str:

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeGuard
 
 from ..atomic_io import write_whole
 from ..errors import CheckpointError
 from ..plain import plain
 from ..structured import parse_json
+
+Point = tuple[float, float]
+"""(place on an axis, value)."""
 
 
 class Log:
@@ -71,10 +74,25 @@ def step_of(event: Mapping[str, Any]) -> int:
     return step if type(step) is int and step >= 0 else 0
 
 
-def losses_of(events: Iterable[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
-    """(step, loss) of the events of one name; of several at a step the last, which is of the most rows."""
-    found = {step_of(e): e["loss"] for e in events if e.get("event") == name and type(e.get("loss")) in (int, float)}
-    return sorted((step, float(loss)) for step, loss in found.items() if abs(loss) < 1e300)
+def points_of(
+    events: Iterable[Mapping[str, Any]], name: str, value: str = "loss", place: str = "step", unit: float = 1.0
+) -> tuple[list[Point], list[Point]]:
+    """(place, value) of the events of one name, in order: those of all rows, and those of a sample of them.
+
+    place  step, units or seconds, counted in `unit`; of several events at a place the last holds
+    """
+    whole: dict[float, float] = {}
+    sampled: dict[float, float] = {}
+    for event in events:
+        at, number = event.get(place), event.get(value)
+        if event.get("event") == name and is_number(at) and is_number(number):
+            (sampled if event.get("sample") else whole)[at / unit] = float(number)
+    return sorted(whole.items()), sorted(sampled.items())
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a field holds a number of ordinary size (JSON has true and null, too)."""
+    return type(value) in (int, float) and abs(value) < 1e300
 
 
 def _events(path: Path) -> Iterator[dict[str, Any] | None]:

@@ -12,7 +12,7 @@ from ..interop.folder import text_of
 from ..runs import streams
 from ..runs.commands import command, longer, resume_command, usage_command
 from ..runs.curve import draw_curve
-from ..runs.log import losses_of, read_log
+from ..runs.log import points_of, read_log
 from ..runs.summary import Summary, duration
 from .evaluation import TENTHS
 from .failure import kept_of
@@ -123,10 +123,10 @@ def _log_end(trainer: Trainer, seconds: float, stopped: str) -> None:
 def _picture(trainer: Trainer, baselines: Mapping[str, float], title: str) -> None:
     """The loss curve. Baselines are in the unit of the task's score; drawn where that is a multiple of the loss."""
     events = list(read_log(trainer.run.log.path))
-    training, validation = (losses_of(events, event) for event in ("step", "evaluation"))
+    training, _ = points_of(events, "step")
     score = getattr(trainer.task, "score", "loss")
     scores = trainer.position.best_scores
     lines = {}
     if scores.get(score) and scores.get("loss") and score not in getattr(trainer.task, "higher", ()):
         lines = {name: value * scores["loss"] / scores[score] for name, value in baselines.items()}
-    draw_curve(trainer.run.path, training, validation, lines, title)
+    draw_curve(trainer.run.path, training, *points_of(events, "evaluation"), lines, title)
