@@ -40,7 +40,7 @@ lint: $(STAMP) ## Ruff and mypy
 	$(BIN)/mypy
 
 test: lint ## Ruff, mypy, and the everyday tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TESTS)
 
 slow: $(STAMP) ## The longer tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m slow $(TESTS)
