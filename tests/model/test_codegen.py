@@ -143,8 +143,6 @@ def test_values_are_let_go_after_their_last_reader() -> None:
         gc.collect()
         alive.append(sum(r() is not None for r in known))
 
-    gc.collect()
-    gc.freeze()  # what other tests have left is not looked through each time
     for text, most in (("x = x + mlp(norm(x))", 2), ("x = x + mlp(norm(x)) + (0 if layer < 6 else x[1])", 3)):
         model = make(text, depth=6)
         alive.clear()
@@ -154,7 +152,6 @@ def test_values_are_let_go_after_their_last_reader() -> None:
         with torch.no_grad():
             model(tokens())
         assert max(alive) == most, alive
-    gc.unfreeze()
 
 
 def test_long_formulas_are_not_nested_without_end() -> None:
