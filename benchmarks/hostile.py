@@ -14,8 +14,8 @@ import sys
 import time
 from typing import Any
 
+from transformula.analysis.accounting import summary
 from transformula.inspection.explanation import explained
-from transformula.language.accounting import summary
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import ModelText, from_formula, read_text

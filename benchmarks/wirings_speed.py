@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from figures import keep  # noqa: E402
 from formula_overhead import ALLOWED, HEADS, VOCAB, measure  # noqa: E402
 
-from transformula.language.accounting import summary  # noqa: E402
+from transformula.analysis.accounting import summary  # noqa: E402
 from transformula.language.check import check  # noqa: E402
 from transformula.language.model_file import read_text  # noqa: E402
 from transformula.model import build  # noqa: E402

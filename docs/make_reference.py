@@ -19,7 +19,7 @@ from pathlib import Path
 import transformula
 from transformula.api.recipe import read_recipe
 from transformula.cli import door
-from transformula.language import word_reference
+from transformula.analysis import word_reference
 from transformula.language.messages import MESSAGES
 from transformula.language.vocabulary import KINDS, WordRecord
 from transformula.recipes import recipe_names, recipe_path

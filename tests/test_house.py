@@ -26,10 +26,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"errors", "field_names"},
     "structured": set(),
     "language": FOUNDATION,
-    "gallery": {"language", "words"},
+    "analysis": {"language"},
+    "families": {"language", "analysis"},
+    "diagram": {"language", "analysis"},
+    "gallery": {"families", "diagram", "words"},
     "tokenizers": FOUNDATION,
     "words": {"language"},
-    "model": {"words", "language"},
+    "model": {"words", "analysis"},
     "generation": {"model"},
     "interop": {"model", "gallery", "tokenizers"},
     "data": {"tokenizers"},
@@ -37,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runs": {"interop"},
     "training": {"tasks", "runs"},
     "recipes": {"errors"},
-    "inspection": {"training"},
+    "inspection": {"training", "diagram"},
     "api": {"inspection", "recipes"},
     "cli": {"api"},
     "__main__": {"cli"},
@@ -45,7 +48,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """Room -> rooms it may import; what those may import, it may import too. "" is the package itself."""
 
-WITHOUT_TORCH = ["language", "gallery", "cli"]
+TEXT = ["language", "analysis", "families", "diagram"]
+WITHOUT_TORCH = [*TEXT, "gallery", "cli"]
 HEAVY = {"torch", "numpy", "pydantic", "rich", "tokenizers", "safetensors", "matplotlib"}
 
 
@@ -135,13 +139,13 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("room", ["", ".language", ".gallery", ".words", ".cli", ".api"])
+@pytest.mark.parametrize("room", ["", *(f".{room}" for room in TEXT), ".gallery", ".words", ".cli", ".api"])
 def test_importing_a_room_is_cheap(room: str) -> None:
     """Every `__init__` is lazy: importing it loads nothing heavy."""
     assert not loaded_by(f"import transformula{room}") & HEAVY
 
 
-@pytest.mark.parametrize("path", [p for p in modules() if room_of(p) == "language"], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in modules() if room_of(p) in TEXT], ids=lambda p: p.stem)
 def test_language_loads_no_torch(path: Path) -> None:
     name = ".".join(["transformula", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
     assert "torch" not in loaded_by(f"import {name}")

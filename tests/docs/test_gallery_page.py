@@ -20,8 +20,8 @@ import pytest
 
 from tests.docs.blocks import ROOT
 from transformula import gallery
+from transformula.analysis.analysis import Analysis, analyse
 from transformula.gallery.reader import KNOWN
-from transformula.language.analysis import Analysis, analyse
 from transformula.language.check import check
 from transformula.words import vocabulary
 

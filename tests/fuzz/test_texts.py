@@ -16,10 +16,10 @@ import torch
 
 from benchmarks.hostile import HOSTILE, read_any
 from tests.fuzz import harness
+from transformula.analysis.accounting import summary
 from transformula.gallery.reader import FOLDER
 from transformula.inspection.explanation import explained
 from transformula.language import sizes
-from transformula.language.accounting import summary
 from transformula.language.check import check
 from transformula.model import build
 from transformula.words import vocabulary

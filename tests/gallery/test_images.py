@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from transformula import gallery
-from transformula.language.accounting import summary
+from transformula.analysis.accounting import summary
 from transformula.language.check import check
 from transformula.model import build
 from transformula.words import vocabulary

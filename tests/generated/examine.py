@@ -22,13 +22,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from transformula.analysis.accounting import summary
+from transformula.analysis.analysis import analyse
+from transformula.analysis.canonical import formula_hash, wiring_key_of
+from transformula.diagram import draw_text
 from transformula.errors import InputError
 from transformula.interop.folder import load_model, save_model
-from transformula.language.accounting import summary
-from transformula.language.analysis import analyse
-from transformula.language.canonical import formula_hash, wiring_key_of
 from transformula.language.check import check
-from transformula.language.diagram import draw_text
 from transformula.language.graph import Architecture
 from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text

@@ -11,8 +11,8 @@ from tests.generated.examine import BUILT, VOCABULARY, examine
 from tests.generated.test_generated import many
 from tests.generated.writer import models
 from transformula.errors import InputError
+from transformula.families.conversion import as_encoder, as_encoder_decoder
 from transformula.language.check import check
-from transformula.language.families import as_encoder, as_encoder_decoder
 from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text
 

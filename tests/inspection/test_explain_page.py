@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from transformula.language.warning_table import TABLE
+from transformula.analysis.warning_table import TABLE
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "explain.md"
 

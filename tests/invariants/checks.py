@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.invariants.harness import LENGTH, SMALL, close, left_by, outputs, parts
 from tests.references.plain import Parameters
-from transformula.language.gain import gain_of, run_silent
+from transformula.analysis.stream_scale import gain_of, run_silent
 
 Given = Mapping[str, Tensor]
 VOCAB = int(SMALL["vocab"])

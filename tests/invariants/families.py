@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.invariants.harness import DEEPER, LENGTH, SMALL, randomise, reduced
 from transformula import gallery
 from transformula.errors import InputError
-from transformula.language.families import as_decoder, as_encoder, as_encoder_decoder
+from transformula.families.conversion import as_decoder, as_encoder, as_encoder_decoder
 from transformula.language.graph import Architecture, Section
 from transformula.language.model_file import ModelText, read_text
 from transformula.language.model_writing import write_text

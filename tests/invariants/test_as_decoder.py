@@ -12,9 +12,9 @@ from tests.invariants import checks
 from tests.invariants.families import decoders, given, made, refused, small, text_of
 from tests.invariants.harness import close, reduced
 from transformula import gallery
+from transformula.analysis.canonical import formula_hash
 from transformula.errors import TransformulaError
-from transformula.language.canonical import formula_hash
-from transformula.language.families import as_encoder_decoder
+from transformula.families.conversion import as_encoder_decoder
 from transformula.language.graph import Architecture
 from transformula.language.model_file import ModelText, StackText
 from transformula.language.source import Source

@@ -13,7 +13,7 @@ from tests.invariants import checks
 from tests.invariants.families import encoders, given, made, refused, small, text_of, words_of
 from tests.invariants.harness import close, outputs, reduced
 from transformula import gallery
-from transformula.language.canonical import formula_hash
+from transformula.analysis.canonical import formula_hash
 from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text
 

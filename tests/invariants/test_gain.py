@@ -7,7 +7,7 @@ import pytest
 from tests.invariants import checks
 from tests.invariants.harness import built, small
 from transformula import gallery
-from transformula.language.gain import run_silent
+from transformula.analysis.stream_scale import run_silent
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])

@@ -25,7 +25,7 @@ from tests.invariants.harness import (
     small,
 )
 from transformula import gallery
-from transformula.language.canonical import formula_hash
+from transformula.analysis.canonical import formula_hash
 from transformula.language.check import check
 from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text

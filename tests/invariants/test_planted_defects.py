@@ -19,8 +19,8 @@ from torch.nn import functional as F
 from tests.invariants import checks
 from tests.invariants.harness import LENGTH, randomise, reduced, reference, tokens
 from transformula import gallery
+from transformula.analysis.analysis import analyse
 from transformula.errors import InputError
-from transformula.language.analysis import analyse
 from transformula.language.model_file import read_text
 from transformula.model import build
 from transformula.words import attention, vocabulary

@@ -8,10 +8,10 @@ import pytest
 
 from tests.invariants.harness import built, small
 from transformula import gallery
-from transformula.language.accounting import summary
-from transformula.language.analysis import analyse
+from transformula.analysis.accounting import summary
+from transformula.analysis.analysis import analyse
+from transformula.diagram import draw_svg, draw_text
 from transformula.language.check import check
-from transformula.language.diagram import draw_svg, draw_text
 from transformula.words import vocabulary
 
 

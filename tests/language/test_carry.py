@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from transformula.language.analysis import analyse
+from transformula.analysis.analysis import analyse
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError

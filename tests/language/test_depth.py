@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from transformula.analysis.canonical import canonical, formula_hash, wiring_key
 from transformula.inspection.explanation import explained
-from transformula.language.canonical import canonical, formula_hash, wiring_key
 from transformula.language.check import check
 from transformula.language.depth import Steps, deep
 from transformula.language.graph import Architecture

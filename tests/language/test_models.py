@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from transformula.language.canonical import canonical, formula_hash, wiring_key
+from transformula.analysis.canonical import canonical, formula_hash, wiring_key
 from transformula.language.check import check
 from transformula.language.model_file import ModelText, read_text
 from transformula.language.model_writing import write_text

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from transformula.language.accounting import summary
-from transformula.language.canonical import canonical, formula_hash, wiring_key
+from transformula.analysis.accounting import summary
+from transformula.analysis.canonical import canonical, formula_hash, wiring_key
+from transformula.analysis.receptive_field import order_of
 from transformula.language.check import check
 from transformula.language.graph import Architecture, Call
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text
 from transformula.language.ranges import Range, range_of
-from transformula.language.reach import order_of
 from transformula.language.score_formula import ScoreFormula
 from transformula.words import vocabulary
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from tests.model.helpers import NOT_BUILT, architecture_of, built, randomised, texts, tokens, writers
+from transformula.analysis.accounting import module_sizes, summary
 from transformula.errors import InputError
-from transformula.language.accounting import module_sizes, summary
 from transformula.model import build
 
 CAUSAL = writers()

@@ -101,7 +101,7 @@ def test_constants_of_the_layer_may_differ_between_calls_of_one_module() -> None
 
 
 def test_every_parameter_is_counted_once() -> None:
-    from transformula.language.accounting import summary
+    from transformula.analysis.accounting import summary
 
     for text in (BOTH, PAIRS, BORROWED):
         model = made(text, depth=4)
@@ -135,7 +135,7 @@ def test_wrong_lengths_are_named(lengths: object, message: str) -> None:
 
 def test_what_is_kept_in_decoding_is_what_the_summary_says() -> None:
     """Of the past and of the source, per position; a cache has room for no more than its capacity."""
-    from transformula.language.accounting import summary
+    from transformula.analysis.accounting import summary
 
     model = made(BOTH, depth=3)
     totals = summary(model.architecture, number_bytes=8).totals

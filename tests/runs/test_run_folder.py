@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from transformula.errors import CheckpointError
-from transformula.runs import streams
+from transformula.runs import random_state as streams
 from transformula.runs.curve import draw_curve, smoothed
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import Log, read_log

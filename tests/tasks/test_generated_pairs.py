@@ -9,7 +9,7 @@ import torch
 
 from transformula.api.reading import check_model
 from transformula.errors import ConfigError, DataError, InputError
-from transformula.language.families import as_encoder_decoder
+from transformula.families.conversion import as_encoder_decoder
 from transformula.model import build
 from transformula.tasks.base import tasks
 from transformula.tasks.generated_pairs import FURTHER, GeneratedPairs

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..analysis.accounting import bytes_in_words, summary
 from ..errors import InputError, RunError, setting
 from ..extras import need
-from ..language.accounting import bytes_in_words, summary
 from .reading import path_of
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def summary(
 
     The result's `repr` is the table that a person reads, `.data` what a program reads. Needs no torch.
     """
-    from ..language.accounting import summary as count
+    from ..analysis.accounting import summary as count
 
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
     return count(architecture, length=length, batch=batch)
@@ -356,8 +356,8 @@ class Model:
         return save_model(folder, self.module, None if kept is None else kept.save)
 
     def _repr_html_(self) -> str:
-        from ..language.accounting import parameters_in_words
-        from ..language.diagram import draw_svg
+        from ..analysis.accounting import parameters_in_words
+        from ..diagram import draw_svg
         from ..notebook import page
 
         name = self.architecture.name or "a formula"

@@ -70,7 +70,7 @@ def read_model(
         text = dataclasses.replace(text, numbers={**text.numbers, **sources})
     text = text.override(changes)
     if family is not None:
-        from ..language.families import of_family
+        from ..families.conversion import of_family
 
         text = of_family(text, str(family), known_words(use))
     return text

@@ -43,8 +43,8 @@ class Start:
 
     def begin(self, module: nn.Module, architecture: Architecture) -> str:
         """Give a model its first weights; what is said of it."""
-        from ..interop.beginning import begin
         from ..interop.folder import WEIGHTS
+        from ..interop.partial_load import begin
         from ..interop.weights import load_tensors, put_tensors
 
         path = self.folder / WEIGHTS

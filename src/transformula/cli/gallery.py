@@ -123,21 +123,21 @@ def show(names: Sequence[str], given: Given) -> int:
 
 def draw(names: Sequence[str], given: Given) -> int:
     """The diagram of a model: plain text, or an SVG."""
+    from ..analysis.budget import Budget
     from ..api.reading import check_model
     from ..inspection.explanation import drawable
-    from ..language.budget import Budget
 
     architecture = check_model(names[0], given.model, given["use"])
     if not drawable(architecture, Budget()):
         raise InputError("the diagram would have too many parts; draw some of the lines, or smaller layers")
     if given["out"] is None:
-        from ..language.diagram import draw_text
+        from ..diagram import draw_text
 
         plain = given["ascii"] or not prints("│")
         diagram = draw_text(architecture, ascii=plain, whole=given["whole"], opened=given["open"])
         print(as_json({"name": names[0], "diagram": diagram}) if given["json"] else diagram)
         return 0
-    from ..language.diagram import draw_svg
+    from ..diagram import draw_svg
 
     return write(given, draw_svg(architecture, whole=given["whole"], opened=given["open"]))
 
@@ -145,7 +145,7 @@ def draw(names: Sequence[str], given: Given) -> int:
 def diff(names: Sequence[str], given: Given) -> int:
     """What differs between two models: equations, parts, edges; both diagrams where their parts differ."""
     from ..api.reading import check_model
-    from ..language.diagram import difference
+    from ..diagram import difference
 
     found = difference(*(check_model(name, given.model, given["use"]) for name in names))
     if given["out"] is not None:

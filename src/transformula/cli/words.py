@@ -29,8 +29,8 @@ def make_parser(_: Sequence[str]) -> Parser:
 
 def run(given: Given) -> int:
     """List all words, or say all of one."""
+    from ..analysis.word_reference import data_of, find, index_data, index_text, word_text
     from ..api.reading import known_words
-    from ..language.word_reference import data_of, find, index_data, index_text, word_text
 
     vocabulary = known_words(given["use"])
     if given["name"] is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..language.canonical import formula_hash
+from ..analysis.canonical import formula_hash
+from ..analysis.graph_distance import shape_of, unseen
 from ..language.check import check
-from ..language.distance import shape_of, unseen
 from ..language.model_file import read_file
 from ..language.vocabulary import Vocabulary
 from .reader import FOLDER, names

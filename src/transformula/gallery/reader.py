@@ -34,7 +34,7 @@ from ..notebook import page
 from .tags import all_names, names_of
 
 if TYPE_CHECKING:
-    from ..language.distance import Shape
+    from ..analysis.graph_distance import Shape
 
 FOLDER = Path(__file__).parent / "entries"
 INDEX = Path(__file__).parent / "index.json"
@@ -98,7 +98,7 @@ class Entry:
     @cached_property
     def shape(self) -> Shape:
         """Its wiring, for comparing, as the index holds it."""
-        from ..language.distance import Shape  # listing needs none of it
+        from ..analysis.graph_distance import Shape  # listing needs none of it
 
         return Shape.read(self.wiring, self.layers)
 
@@ -115,8 +115,8 @@ class Entry:
     @cached_property
     def svg(self) -> str:
         """The diagram of its layers."""
+        from ..diagram import draw_svg
         from ..language.check import check
-        from ..language.diagram import draw_svg
         from ..words import vocabulary
 
         return draw_svg(check(self.text, vocabulary()))

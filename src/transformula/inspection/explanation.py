@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..analysis.accounting import parameters_in_words, summary
+from ..analysis.analysis import WIDTH, Analysis, analyse
+from ..analysis.budget import Budget
+from ..analysis.canonical import formula_hash
+from ..analysis.equal_layers import first_of_kind
+from ..analysis.graph_distance import shape_of
+from ..analysis.lines import text_of
+from ..diagram import draw_text
 from ..errors import InputError
-from ..language.accounting import parameters_in_words, summary
-from ..language.analysis import WIDTH, Analysis, analyse
-from ..language.budget import Budget
-from ..language.canonical import formula_hash
-from ..language.diagram import draw_text
-from ..language.distance import shape_of
-from ..language.equal_layers import first_of_kind
 from ..language.graph import Architecture, Section
-from ..language.lines import text_of
 from ..language.model_file import FREE_NUMBERS
 from ..language.model_writing import write_text
 from ..language.parser import parse
@@ -70,7 +70,7 @@ class Explanation:
     @property
     def svg(self) -> str:
         """The diagram as SVG."""
-        from ..language.diagram import draw_svg
+        from ..diagram import draw_svg
 
         return draw_svg(self.architecture)
 

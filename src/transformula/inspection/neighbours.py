@@ -9,14 +9,14 @@ from functools import cached_property
 from typing import Any
 
 from .. import gallery
+from ..analysis.analysis import WIDTH
+from ..analysis.budget import Budget
+from ..analysis.canonical import formula_hash
+from ..analysis.graph_distance import Shape, distance, pairs_of_nodes, shape_of, unseen
+from ..diagram import difference
+from ..diagram.differences import Difference
 from ..errors import InputError
-from ..language.analysis import WIDTH
-from ..language.budget import Budget
-from ..language.canonical import formula_hash
 from ..language.check import check
-from ..language.diagram import difference
-from ..language.diagram.differences import Difference
-from ..language.distance import Shape, distance, pairs_of_nodes, shape_of, unseen
 from ..language.graph import Architecture
 from ..language.vocabulary import Vocabulary
 from ..notebook import page

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .definitions import Definition
 from .model_file import ModelText
 from .parser import parse
-from .rewrite import changed, spell
+from .rewriting import rewritten, spell
 from .syntax import Call, Node, walk
 from .vocabulary import Vocabulary
 
@@ -31,7 +31,7 @@ def line_with_chance(word: str, text: ModelText, vocabulary: Vocabulary, definit
     for stack in text.stacks:
         for source in stack.layers.values():
             for line in parse(source):
-                value = changed(line.value, around)
+                value = rewritten(line.value, around)
                 if found:
                     return f"{line.name} = {spell(value)}"
     return ""

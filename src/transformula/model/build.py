@@ -16,10 +16,10 @@ from .files import PseudoFile
 from .formula import Recipe
 from .hook import asked
 from .init import fill_model
+from .model_code import given_to, layer_path, model_code, policy_path
 from .modules import Spot, construct, is_function, make_face, place_module, refuse, spots
 from .sequences import decoded, stack_of
 from .transformer import Layer, Transformer
-from .whole import given_to, layer_path, model_code, policy_path
 
 Path = tuple[str, ...]
 

@@ -14,7 +14,7 @@ from ..language.graph import Architecture, Call
 from ..language.model_file import ModelText
 from ..language.vocabulary import WordRecord
 from ..words import vocabulary
-from .whole import Plan, plan_of
+from .model_code import Plan, plan_of
 
 _classes: WeakValueDictionary[Any, type[Any]] = WeakValueDictionary()
 """Classes by their base and functions: equal layers have one class."""

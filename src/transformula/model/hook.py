@@ -42,7 +42,7 @@ from ..language.parser import parse_expression
 from ..language.source import Place, Source
 from ..language.syntax import Call, Name
 from ..registry import Registry
-from .carry import check_carry
+from .segment_memory import check_carry
 
 HOOKS: dict[str, Registry[Any]] = {
     key: Registry(f"{key} hook", "transformula.model.hooks") for key in ("calibrate", "after_step", "policy")

@@ -13,15 +13,15 @@ from ..errors import InputError, did_you_mean, nearest
 from ..language.graph import Architecture, Section
 from ..language.model_file import ModelText
 from ..words.word import At, Word
-from .by_length import by_length
-from .carry import Carried, put, tensors_of
 from .decoding import Decoding
 from .evaluating import evaluating
 from .formula import Formula
 from .hook import Policy, asked
+from .length_batching import by_length
+from .model_code import given_to, layer_path, leaving
 from .modules import spots, text_of
+from .segment_memory import Carried, put, tensors_of
 from .sequences import DECODED, made_of, named, positions_learned
-from .whole import given_to, layer_path, leaving
 
 
 class Layer(Formula):
@@ -61,7 +61,7 @@ class Transformer(Formula):
     @property
     def formula_hash(self) -> str:
         """What the model is, in 16 digits: the hash of its canonical form."""
-        from ..language.canonical import formula_hash
+        from ..analysis.canonical import formula_hash
 
         return formula_hash(self.architecture)
 
@@ -322,7 +322,7 @@ class Transformer(Formula):
 
     def flops_per_token(self, length: int | None = None) -> float:
         """Floating-point operations a token, forward and backward, at the mean span of a sequence of `length`."""
-        from ..language.accounting import summary
+        from ..analysis.accounting import summary
 
         totals: Any = summary(self.architecture, length=length).data["totals"]
         return float(totals["flops_forward"] + totals["flops_backward"])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from ..errors import InputError
-from ..model.carry import Carried
+from ..model.segment_memory import Carried
 
 
 class CarriedRows:

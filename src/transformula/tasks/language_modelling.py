@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..data.cache import ABOUT, cached_entry
+from ..data.continued_windows import Streams
 from ..data.prepare import Preview, TextData, prepare
 from ..data.settings import DataSettings
-from ..data.streams import Streams
 from ..data.windows import Windows
 from ..errors import ConfigError, InputError, setting
 from ..language.graph import Architecture

@@ -21,7 +21,7 @@ from torch import Tensor
 from ..errors import NotFinite
 from ..interop.folder import WEIGHTS, save_model
 from ..interop.weights import fill, load_tensors, model_tensors
-from ..runs import streams
+from ..runs import random_state
 from ..runs.checkpoint import load_checkpoint
 from ..runs.summary import duration
 from .interrupt import Interrupts
@@ -216,14 +216,14 @@ class Evaluations:
             interrupts.check()
             trainer.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
 
-        before, begin = streams.capture(), time.monotonic()
+        before, begin = random_state.capture(), time.monotonic()
         model = trainer.weights.model.eval()
         try:
             trainer.seed_generators(-1)
             with torch.no_grad():
                 scores = {k: float(v) for k, v in task.evaluate(model, progress=heard).items()}
         finally:
-            streams.restore(before)
+            random_state.restore(before)
             model.train()
         p.evaluating_last = time.monotonic() - begin
         p.evaluating += p.evaluating_last

@@ -28,7 +28,7 @@ from ..errors import CheckpointError, NotFinite
 from ..interop.folder import WEIGHTS, save_model
 from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors
 from ..model.hook import asked
-from ..runs import streams
+from ..runs import random_state
 from ..runs.checkpoint import STATE, Checkpoint, folder_of, prune, save_checkpoint
 from ..runs.folder import RunFolder
 from . import machine
@@ -176,12 +176,12 @@ class Trainer:
         found = asked(getattr(master, "architecture", None), "calibrate")
         if found is None:
             return
-        before = streams.capture()
+        before = random_state.capture()
         try:
             self.seed_generators(0)
             self.shown.say(str(found(master.train(), lambda: self.task.loss(master, batch))))
         finally:
-            streams.restore(before)
+            random_state.restore(before)
 
     def seed_generators(self, micro: int) -> None:
         """Dropout and the like: a function of (seed, step, micro-batch)."""
@@ -280,7 +280,7 @@ class Trainer:
         state = {**asdict(p), "seconds": self.seconds, "log_lines": self.run.log.lines}
         state["optimiser"] = self.settings.optimiser
         checkpoint = Checkpoint(
-            p.step, model_tensors(self.weights.master), self.optimiser.tensors(), streams.capture(), state,
+            p.step, model_tensors(self.weights.master), self.optimiser.tensors(), random_state.capture(), state,
             average={} if self.average is None else self.average.average,
             carried=self.task.carried() if hasattr(self.task, "carried") else {}, run=self.run.identity,
         )  # fmt: skip
@@ -317,7 +317,7 @@ class Trainer:
             self.task.carry(checkpoint.carried)
         self.optimiser.load(checkpoint.optimiser)
         try:
-            streams.restore(checkpoint.streams)
+            random_state.restore(checkpoint.streams)
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
             raise CheckpointError(f"{path / 'streams.safetensors'}: damaged ({error})") from None
         # Of a run that is to become longer a smaller share is done than was.

@@ -9,7 +9,7 @@ import torch
 
 from ..errors import RunError
 from ..interop.folder import text_of
-from ..runs import streams
+from ..runs import random_state
 from ..runs.commands import command, longer, resume_command, usage_command
 from ..runs.curve import draw_curve
 from ..runs.log import points_of, read_log
@@ -93,12 +93,12 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
 
 
 def _sample(trainer: Trainer) -> str:
-    before, model = streams.capture(), trainer.weights.model.eval()
+    before, model = random_state.capture(), trainer.weights.model.eval()
     try:
         with torch.no_grad():
             return str(trainer.task.sample(model, trainer.settings.seed) or "")
     finally:
-        streams.restore(before)
+        random_state.restore(before)
 
 
 def _say_evaluating(trainer: Trainer, seconds: float) -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from ..errors import CheckpointError, ConfigError, RunError, did_you_mean, nearest
 from ..interop.folder import text_of
 from ..interop.weights import check_finite
-from ..runs import streams
+from ..runs import random_state
 from ..runs.folder import RunFolder
 from . import machine
 from .failure import failed, lacks_memory
@@ -69,7 +69,7 @@ def train(
         run.lock()
     else:
         run.refuse_if_taken()
-    before, threads = streams.capture(), torch.get_num_threads()
+    before, threads = random_state.capture(), torch.get_num_threads()
     shown = progress or Progress(task.unit, quiet=quiet)
     try:
         with shown:
@@ -78,7 +78,7 @@ def train(
             return _train(task, model, settings, optimiser_class, run, resume, dict(config or {}), shown, said, fresh)
     finally:
         run.unlock()
-        streams.restore(before)
+        random_state.restore(before)
         torch.set_num_threads(threads)
 
 
@@ -130,7 +130,7 @@ def _train(
         run = _created(run, configuration, about)
     products = machine.DTYPES[precision]
     trainer = Trainer(task, model, optimiser_class(parameters, resolved, products), resolved, run, shown, device)
-    streams.seed(settings.seed)
+    random_state.seed(settings.seed)
     try:
         if resume:
             trainer.resume()

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.model.helpers import checked, make, tokens
+from transformula.analysis.accounting import summary
+from transformula.analysis.canonical import canonical
 from transformula.errors import InputError
-from transformula.language.accounting import summary
-from transformula.language.canonical import canonical
 from transformula.language.check import check
 from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text

@@ -1,0 +1,391 @@
+"""What a model costs, from its graph alone: shapes, parameters, FLOPs and memory, for each line of the formula.
+
+    parameters  numbers that are learned; a module called twice is counted once, where it is called first
+    active      those of them that one position uses: fewer where each uses a few of many experts
+    FLOPs       floating-point operations a token of the matrix products (2 for a multiplication and an addition); the
+                backward pass costs twice the forward pass. Attention is counted at the mean span: the mean number of
+                keys that a query sees, (length + 1) / 2 in a causal stack without a window
+    activations bytes kept for the backward pass: what the words state, and the factors of products of streams; a tensor
+                that several calls of a formula keep is counted once
+    cache       bytes kept for each past position in step-by-step decoding; those of keys and values of another
+                sequence, an encoder's result, apart, for each position of that one
+
+All follow from the words' records; no tensor is made. A test holds the parameters to the built module.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from ..errors import InputError
+from ..language.calls import sizes_of
+from ..language.graph import Architecture, Call, Section, Stack, Value
+from ..language.numbers import evaluate_text
+from ..notebook import page
+from .lines import text_of
+from .residual_path import line_of, own_place
+
+FIELDS = (
+    "parameters",
+    "active_parameters",
+    "embeddings",
+    "flops_forward",
+    "flops_backward",
+    "activation_bytes",
+    "cache_bytes",
+    "memory_bytes",
+)
+
+
+@dataclass
+class Costs:
+    """The costs of one line, of one evaluation of it.
+
+    active_parameters is the part of the parameters that one position uses (tables count whole); embeddings the part
+    that stands in tables of inputs; FLOPs are those of a token; activation_bytes those of the whole batch; cache_bytes
+    those of a position of one row, memory_bytes those of a position of another sequence that the row reads.
+    """
+
+    parameters: int = 0
+    active_parameters: int = 0
+    embeddings: int = 0
+    flops_forward: float = 0
+    flops_backward: float = 0
+    activation_bytes: float = 0
+    cache_bytes: float = 0
+    memory_bytes: float = 0
+
+    def add(self, other: Costs, times: int = 1) -> None:
+        """Add `times` times the other."""
+        for name in FIELDS:
+            setattr(self, name, getattr(self, name) + times * getattr(other, name))
+
+    @property
+    def data(self) -> dict[str, int | float]:
+        """As plain data, whole numbers as such."""
+        found = {name: getattr(self, name) for name in FIELDS}
+        return {name: int(value) if value == int(value) else value for name, value in found.items()}
+
+
+@dataclass
+class Row:
+    """One line of a formula; `sections` are the equal ones that it stands for ("layers 1-12")."""
+
+    section: str
+    line: str
+    shape: str
+    count: int
+    costs: Costs
+
+
+@dataclass
+class Summary:
+    """The costs of a model: its `repr` is the table, `.data` the same as plain data."""
+
+    name: str
+    rows: list[Row]
+    totals: Costs
+    length: int
+    batch: int
+    number_bytes: int
+    modules: dict[str, int] = field(default_factory=dict)
+    """Path of every module -> how many parameters are its own."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Plain data: `rows` (costs of one evaluation, and `count`), `totals`, and what was assumed."""
+        totals = self.totals.data
+        return {
+            "name": self.name,
+            "length": self.length,
+            "batch": self.batch,
+            "bytes_per_number": self.number_bytes,
+            "rows": [
+                {"section": r.section, "line": r.line, "shape": r.shape, "count": r.count, **r.costs.data}
+                for r in self.rows
+            ],
+            "totals": {
+                **totals,
+                "parameters_without_embeddings": totals["parameters"] - totals["embeddings"],
+                "parameter_bytes": totals["parameters"] * self.number_bytes,
+                "flops_per_token": totals["flops_forward"] + totals["flops_backward"],
+                "cache_bytes_row": totals["cache_bytes"] * self.length,
+            },
+        }
+
+    def __repr__(self) -> str:
+        head = ["", "result", "parameters", "active", "FLOPs/token", "backward", "activations", "cache/position"]
+        table: list[list[str]] = []
+        section = ""
+        for row in self.rows:
+            if row.section != section:
+                section = row.section
+                table.append(
+                    [section + (f" (each, {row.count} times)" if row.count > 1 else "")] + [""] * (len(head) - 1)
+                )
+            c = row.costs
+            table.append([f"  {_shortened(row.line)}", row.shape, *_cells(c)])
+        table.append(["whole model", "", *_cells(self.totals)])
+        if self.totals.active_parameters == self.totals.parameters:
+            head, *table = ([*r[:3], *r[4:]] for r in [head, *table])
+        widths = [max(len(r[i]) for r in [head, *table]) for i in range(len(head))]
+        widths[0] = max([len(head[0]), *(len(r[0]) for r in table if any(r[1:]))])
+        name = self.name or "model"
+        lines = [f"{name}: length {self.length:,}, batch {self.batch:,}, {self.number_bytes} bytes a number"]
+        for row_ in [head, *table]:
+            cells = [row_[0].ljust(widths[0]), row_[1].ljust(widths[1])]
+            cells += [row_[i].rjust(widths[i]) for i in range(2, len(head))]
+            lines.append("  ".join(cells).rstrip())
+        totals = self.data["totals"]
+        lines.append(
+            f"{parameters_in_words(totals)}; "
+            f"{_amount(totals['flops_per_token'])} FLOPs a token, forward and backward; cache of a whole row "
+            f"{bytes_in_words(totals['cache_bytes_row'])}"
+        )
+        if totals["memory_bytes"]:
+            lines[-1] += (
+                f", and {bytes_in_words(totals['memory_bytes'])} for each position of another sequence that it reads"
+            )
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return page(repr(self))
+
+
+def parameters_in_words(totals: Mapping[str, Any]) -> str:
+    """How many parameters there are: all, those that a position uses where it is not all, those without tables."""
+    said = f"{totals['parameters']:,} parameters, "
+    if totals["active_parameters"] != totals["parameters"]:
+        said += f"{totals['active_parameters']:,} active, "
+    return f"{said}{totals['parameters_without_embeddings']:,} without embeddings"
+
+
+def summary(architecture: Architecture, length: int | None = None, batch: int = 1, number_bytes: int = 4) -> Summary:
+    """Count what a model costs, without making it.
+
+    length        of the sequence: the model's `context` unless given
+    batch         rows, for the activations' bytes
+    number_bytes  bytes of a number: 4 for float32, 2 for bfloat16
+
+    Raises InputError for a length, batch or number of bytes that is not positive.
+    """
+    length = int(architecture.numbers["context"]) if length is None else length
+    for what, value in (("length", length), ("batch", batch), ("number_bytes", number_bytes)):
+        if value < 1:
+            raise InputError(f"{what} must be at least 1; given: {value}")
+    counter = Counter(architecture, length, batch, number_bytes)
+    rows: list[Row] = []
+    totals = Costs()
+    for stack in architecture.stacks:
+        rows += counter.rows(stack.before, stack)
+        groups: list[tuple[int, int, list[Row]]] = []
+        for layer in stack.layers:
+            made = counter.rows(layer, stack)
+            if groups and made == groups[-1][2]:
+                groups[-1] = (groups[-1][0], layer.number, made)
+            else:
+                groups.append((layer.number, layer.number, made))
+        for first, last, made in groups:
+            title = (f"{stack.name}, " if stack.name else "") + (
+                f"layer {first}" if first == last else f"layers {first}-{last}"
+            )
+            rows += [Row(title, r.line, r.shape, last - first + 1, r.costs) for r in made]
+        rows += counter.rows(stack.after, stack)
+    rows += counter.rows(architecture.output, architecture.main)
+    for row in rows:
+        totals.add(row.costs, row.count)
+    return Summary(architecture.name, rows, totals, length, batch, number_bytes, counter.modules)
+
+
+class Counter:
+    """Counts the lines of sections; knows which modules were counted already."""
+
+    def __init__(self, architecture: Architecture, length: int, batch: int, number_bytes: int) -> None:
+        self.length, self.batch, self.number_bytes = length, batch, number_bytes
+        self.sizes = module_sizes(architecture)
+        self.inputs = {c.path for s in architecture.sections() for c in _calls(s) if c.word.kind == "input"}
+        self.modules = {path: sum(sizes.values()) for path, sizes in self.sizes.items()}
+        self.active = {path: sum(sizes.values()) for path, sizes in module_sizes(architecture, active=True).items()}
+        self.seen: set[str] = set()
+        self.kept: set[Value] = set()
+
+    def rows(self, section: Section, stack: Stack) -> list[Row]:
+        """A row for each line of the section that is built, or of which a tap is."""
+        title = "layer" if section.where == "layer" else section.title
+        places = [place for place, _, _ in section.lines]
+        shapes = [shape(value) if value else "" for _, _, value in section.lines]
+        rows = [Row(title, text_of(p), s, 1, Costs()) for p, s in zip(places, shapes, strict=True)]
+        kept = {i for i, (_, _, value) in enumerate(section.lines) if value}
+        for value in section.values:
+            # a value that stands in no line of its own (it was read from elsewhere) costs nothing
+            index = line_of(section, own_place(value))
+            if index is not None:
+                kept.add(index)
+                rows[index].costs.add(self.value(value, stack))
+        return [row for i, row in enumerate(rows) if i in kept]
+
+    def value(self, value: Value, stack: Stack) -> Costs:
+        costs = Costs()
+        if value.op in ("mul", "div") and all(a.op != "number" for a in value.args):
+            costs.activation_bytes = sum(self.bytes_of(a) for a in value.args if a.kind == "stream" and self.once(a))
+        if value.op == "pow" and self.once(value.args[0]):
+            costs.activation_bytes = self.bytes_of(value.args[0])
+        call = value.call
+        if call is None:
+            return costs
+        # an option of a word may be called length (a convolution's): the sequence's is `positions` too
+        names = {**call.numbers, "length": self.length, "span": self.span(value, stack), **call.options}
+        names["positions"] = self.length
+        costs.flops_forward = evaluate_text(call.word.flops, names)
+        costs.flops_backward = 2 * costs.flops_forward
+        costs.activation_bytes = self.saved_numbers(value, names) * self.batch * self.length * self.number_bytes
+        # a formula's inputs are kept as they come; of another sequence nothing grows with the past
+        inputs = sum(port not in call.word.ports for port in call.ports)
+        if _across(value, call):
+            costs.memory_bytes = evaluate_text(call.word.state, names) * self.number_bytes
+        elif stack.causal:
+            costs.cache_bytes = (evaluate_text(call.word.state, names) + inputs) * self.number_bytes
+        if call.path not in self.seen:
+            self.seen.add(call.path)
+            costs.parameters = self.modules.get(call.path, 0)
+            costs.active_parameters = self.active.get(call.path, 0)
+            costs.embeddings = costs.parameters if call.path in self.inputs else 0
+        for template in call.inner.values():
+            for inner in template.values:
+                if inner.call is None:
+                    continue
+                found = inner.call
+                names = {**found.numbers, "length": self.length, "span": self.length}
+                costs.flops_forward += evaluate_text(found.word.flops, names)
+                path = f"{call.path}.{found.path}"
+                if path not in self.seen:
+                    self.seen.add(path)
+                    costs.parameters += self.modules.get(path, 0)
+                    costs.active_parameters += self.active.get(path, 0)
+        return costs
+
+    def saved_numbers(self, value: Value, names: dict[str, Any]) -> float:
+        """What a call keeps for the backward pass, a position: nothing that another call has kept."""
+        call = value.call
+        assert call is not None
+        tensors = {"y": value, **dict(zip(call.streams, value.args, strict=False))}
+        total = 0.0
+        for term in terms_of(call.word.saved):
+            if term in tensors and tensors[term].kind == "stream":
+                total += names.get(term, value.width) if self.once(tensors[term]) else 0
+            elif term != "y" or "y" in names:  # else the result is a coefficient, one for all positions
+                total += evaluate_text(term, names)
+        return total
+
+    def once(self, value: Value) -> bool:
+        """Whether a tensor is met for the first time among those that are kept."""
+        new = value not in self.kept
+        self.kept.add(value)
+        return new
+
+    def bytes_of(self, value: Value) -> float:
+        return value.width * self.batch * self.length * self.number_bytes
+
+    def span(self, value: Value, stack: Stack) -> float:
+        """The mean number of keys that a query sees: of another sequence, all."""
+        call, length = value.call, self.length
+        assert call is not None
+        window = call.options.get("window", 0)
+        if call.word.reach != "past" or _across(value, call) or (not stack.causal and not window):
+            return length
+        if not window or window >= length:
+            return (length + 1) / 2
+        # the first `window` queries see 1, 2, ..., window keys, the others `window`
+        return float(window * (window + 1) / 2 + (length - window) * window) / length
+
+
+@lru_cache(maxsize=256)
+def terms_of(expression: str) -> tuple[str, ...]:
+    """The terms of a sum: "x + 2 * hidden" is x and 2 * hidden."""
+    terms, ahead = [], [ast.parse(expression, mode="eval").body]
+    while ahead:
+        node = ahead.pop()
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            ahead += [node.right, node.left]
+        else:
+            terms.append(ast.unparse(node))
+    return tuple(terms)
+
+
+def _across(value: Value, call: Call) -> bool:
+    """Whether a call reads another sequence than its own, or one position of none; a table of distances is no such."""
+    sequences = {a.sequence for a in value.args[: len(call.streams)]}
+    return call.word.kind == "positions" and len(sequences) > 1
+
+
+def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, dict[str, int]]:
+    """Path of every module -> its own parameters -> how many numbers each holds, or with `active`, how many of them a
+    position uses. A module of two faces has both's."""
+    found: dict[str, dict[str, int]] = {}
+    for section in architecture.sections():
+        for value in section.calls():
+            assert value.call is not None
+            _sizes_into(found, value.call, value.call.path, active)
+            for template in value.call.inner.values():
+                for inner in template.values:
+                    if inner.call is not None:
+                        _sizes_into(found, inner.call, f"{value.call.path}.{inner.call.path}", active)
+    return found
+
+
+def _sizes_into(found: dict[str, dict[str, int]], call: Call, path: str, active: bool) -> None:
+    used = {name: evaluate_text(text, call.numbers) for name, text in call.word.active.items()} if active else {}
+    for name, size in {**sizes_of(call), **used}.items():
+        if size:
+            here = found.setdefault(path, {})
+            here[name] = max(here.get(name, 0), int(size))
+
+
+def _calls(section: Section) -> Iterator[Call]:
+    return (v.call for v in section.calls() if v.call is not None)
+
+
+def shape(value: Value) -> str:
+    """The shape of a value by name: "(batch, length, 768)"."""
+    if value.kind == "coefficient":
+        return f"({value.width:,})"
+    if value.kind == "scores":
+        return "(batch, heads, length, length)"
+    if value.kind == "number":
+        return ""
+    return f"(batch, length, {value.width:,})"
+
+
+def _shortened(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _cells(costs: Costs) -> list[str]:
+    return [
+        f"{costs.parameters:,}" if costs.parameters else "",
+        f"{costs.active_parameters:,}" if costs.parameters else "",
+        _amount(costs.flops_forward),
+        _amount(costs.flops_backward),
+        bytes_in_words(costs.activation_bytes),
+        bytes_in_words(costs.cache_bytes),
+    ]
+
+
+def _amount(number: float) -> str:
+    """A number with three digits and the unit's prefix."""
+    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return f"{number / limit:.3g} {unit}"
+    return f"{number:.3g}" if number else ""
+
+
+def bytes_in_words(number: float) -> str:
+    """A number of bytes with three digits and its unit; "" for none."""
+    for limit, unit in ((2**60, "EiB"), (2**50, "PiB"), (2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if number >= limit:
+            return f"{number / limit:.3g} {unit}"
+    return f"{number:.3g} B" if number else ""

@@ -1,0 +1,185 @@
+"""How far a position sees, and what tells it positions apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..language.graph import Call, Section, Stack, Value
+from ..language.numbers import evaluate_text
+from .lines import spans
+
+REACHES = ("token", "past", "all")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What of its own sequence a position sees, through all layers of a stack.
+
+    reach   "token": itself; "past": what stands before it too; "all": every position
+    back    how many positions back through the whole stack; None: as far as the sequence goes
+    layer   the furthest back that one layer sees; None: as far as the sequence goes
+    others  other sequences that the stack reads
+    """
+
+    reach: str
+    back: int | None
+    layer: int | None
+    others: tuple[str, ...] = ()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {"reach": self.reach, "back": self.back, "back_a_layer": self.layer, "others": list(self.others)}
+
+    def __str__(self) -> str:
+        if self.reach == "token":
+            text = "only itself: nothing mixes positions"
+        elif self.reach == "all":
+            text = "all positions of its sequence"
+        elif self.back is None:
+            text = "itself and all positions before it"
+            if self.layer is not None:
+                text += f" ({self.layer:,} back in one layer)"
+        else:
+            text = f"itself and {self.back:,} positions before it through the whole stack"
+            if self.layer is not None:
+                text += f", {self.layer:,} in one layer"
+        return text + (f"; and all of {', '.join(self.others)}" if self.others else "")
+
+
+def back_of(call: Call) -> float:
+    """How many positions back one call sees; infinite where nothing bounds it."""
+    if call.word.reach == "token":
+        return 0
+    if not call.word.back or call.word.reach == "all":
+        return math.inf
+    back = float(evaluate_text(call.word.back, {"length": math.inf, **call.numbers, **call.options}))
+    return max(0.0, back)
+
+
+def reach_of(stack: Stack) -> Reach:
+    """The reach of a whole stack: its longest way back through the graph of `before`, its layers and `after`."""
+    state: dict[str, float] = {}
+    past: dict[tuple[str, int], float] = {}
+    reach, widest = "token", 0.0
+    others: dict[str, None] = {}
+    furthest = 0.0
+    for section in stack.sections():
+        seen: dict[int, float] = {}
+        for value in section.values:
+            far = max((seen.get(id(a), 0.0) for a in value.args), default=0.0)
+            if value.op == "name" and not value.stack:
+                far = state.get(value.name, 0.0)
+            elif value.op == "history" and not value.stack:
+                far = past.get((value.name, int(value.number)), 0.0)
+            call = value.call
+            if call is not None and call.word.reach != "token" and call.word.kind not in ("input", "scores"):
+                sequences = {a.sequence for a in value.args[: len(call.streams)] if a.sequence}
+                others.update(dict.fromkeys(sorted(sequences - {value.sequence} - {""})))
+                own = value.sequence in sequences or not value.sequence
+                if own and len(sequences) == 1:
+                    here = back_of(call)
+                    past_only = call.word.reach == "past" and (stack.causal or _looks_back(call, here))
+                    reach = max(reach, "past" if past_only else "all", key=REACHES.index)
+                    widest = max(widest, here)
+                    far += here
+            seen[id(value)] = far
+            furthest = max(furthest, far)
+        for name, value in section.leaves.items():
+            state[name] = seen.get(id(value), 0.0)
+        for name, far in state.items():
+            past[name, section.number if section.where == "layer" else 0] = far
+    return Reach(reach, _whole(furthest), _whole(widest), tuple(_sequence(o) for o in others))
+
+
+def _looks_back(call: Call, back: float) -> bool:
+    """Whether a word sees only what stands before it in a stack that sees all, too: a window, a shift."""
+    return math.isfinite(back) and ("window" in call.options or not call.word.parameters)
+
+
+def _whole(number: float) -> int | None:
+    return int(number) if math.isfinite(number) else None
+
+
+def _sequence(name: str) -> str:
+    """A sequence's name as a person knows it: that of the input, or of the word that made it."""
+    return name.split(".")[0]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One thing that tells positions apart.
+
+    kind   "learned", "sinusoids", "rotary", "scores" (relative ones, or a formula over i and j), "recurrent" (also
+           convolutions and shifts)
+    where  the sections in which it stands: "before", "layers 1-12"
+    words  as a person reads it: "rotary, base 10,000"
+    """
+
+    kind: str
+    words: str
+    where: str
+
+    @property
+    def absolute(self) -> bool:
+        """Whether it says which position, not how far apart two are."""
+        return self.kind in ("learned", "sinusoids")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {"kind": self.kind, "words": self.words, "where": self.where}
+
+    def __str__(self) -> str:
+        return f"{self.words} in {'`before`' if self.where == 'before' else self.where}"
+
+
+def order_of(stack: Stack) -> list[Order]:
+    """What tells the positions of a stack's sequence apart, in order of the text; equal ones once."""
+    found: dict[tuple[str, str], dict[int, None]] = {}
+    main = next(
+        (v.sequence for n, v in sorted(stack.before.leaves.items(), key=lambda i: i[0] != "x") if v.sequence), ""
+    )
+    for section in stack.sections():
+        for value, call in _calls(section):
+            kind, words = _tells(value, call, main)
+            if kind:
+                at = section.number if section.where == "layer" else (0 if section.where == "before" else -1)
+                found.setdefault((kind, words), {})[at] = None
+    result: list[Order] = []
+    for (kind, words), places in found.items():
+        layers = [p for p in places if p > 0]
+        parts = ["before"] if 0 in places else []
+        if layers:
+            every = len(layers) == stack.depth
+            parts.append("every layer" if every and stack.depth > 1 else f"layers {spans(layers)}")
+        if -1 in places:
+            parts.append("after")
+        result.append(Order(kind, words, " and ".join(parts)))
+    return result
+
+
+def _calls(section: Section) -> Iterator[tuple[Value, Call]]:
+    return ((v, v.call) for v in section.calls() if v.call is not None)
+
+
+def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:
+    """The kind of order that a call brings and its words; ("", "") for none."""
+    word, options = call.word, call.options
+    if word.kind == "input" and word.positional and not word.ordered:
+        # a table of a sequence of its own (of distances) says nothing of the stream's positions by itself
+        if options.get("at") or (main and value.sequence != main):
+            return "", ""
+        return ("learned", f"learned {call.name}") if word.parameters else ("sinusoids", call.name)
+    turns = options.get("rotary", options.get("base") if word.ordered and word.kind == "input" else 0)
+    if turns:
+        return "rotary", f"rotary, base {turns:,}"
+    if word.kind == "scores" and word.ordered:
+        return "scores", f"relative scores ({call.name})"
+    score = options.get("score")
+    if score is not None and getattr(score, "ordered", False):
+        return "scores", f"the score formula {score.name}"
+    if word.kind == "positions" and (word.ordered or (word.back and "window" not in options)):
+        return "recurrent", call.name if call.name == word.name else f"{call.name} ({word.name})"
+    return "", ""

@@ -1,0 +1,199 @@
+"""Rewriting a formula: the sound relative of an unsound one, made from the user's own text.
+
+Each rewriting works on the lines of one formula, with what the graph knows of them (which calls are sublayers, which
+norms and dropouts lie on the trunk), and gives the changed lines as text. Whether what it gives is sound is not its
+business: `warnings.py` checks the text and analyses it again before it is shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..language.graph import Section, Value
+from ..language.rewriting import rewritten, spell, sum_of, terms
+from ..language.source import Place
+from ..language.syntax import (
+    Binary,
+    Call,
+    Line,
+    Name,
+    Node,
+    Number,
+    walk,
+)
+from .residual_path import own_place
+
+Spot = tuple[int, int, int, int]
+
+
+def spot(place: Place | None) -> Spot:
+    """A place as numbers, to find nodes of the tree by."""
+    return (place.line, place.column, place.end_line, place.end_column) if place is not None else (0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Formula:
+    """The lines of one layer's formula, and what the graph knows of the places in them.
+
+    sublayers  the calls that are sublayers, or definitions that hold one
+    norms      the calls that are norms
+    """
+
+    lines: Sequence[Line]
+    sublayers: frozenset[Spot]
+    norms: frozenset[Spot]
+
+    def norm_call(self, node: Node) -> Call | None:
+        """The node if it is a norm of one stream."""
+        return node if isinstance(node, Call) and spot(node.place) in self.norms and len(node.items) == 1 else None
+
+    def with_lines(self, lines: Sequence[tuple[str, Node]]) -> str:
+        """The text of changed lines."""
+        return "\n".join(f"{name} = {spell(value)}" for name, value in lines)
+
+
+def formula_of(section: Section, lines: Sequence[Line]) -> Formula:
+    """The formula of a section with what its graph knows."""
+    sublayers: set[Spot] = set()
+    norms: set[Spot] = set()
+    for value in section.calls():
+        assert value.call is not None
+        if value.call.word.sublayer:
+            sublayers.add(spot(own_place(value)))
+        elif value.call.word.kind == "norm" and not value.frames:
+            norms.add(spot(value.place))
+    return Formula(lines, frozenset(sublayers), frozenset(norms))
+
+
+def _without_label(call: Call) -> Call:
+    """A norm that is written again elsewhere is a module of its own."""
+    return dataclasses.replace(call, label="")
+
+
+def norms_into_branches(formula: Formula) -> str:
+    """`x = norm(x)` taken out, and a norm around the whole sum; the sublayers read norms instead: pre-norm."""
+    normed: dict[str, Call] = {}
+    result: list[tuple[str, Node]] = []
+    own = {line.name for line in formula.lines}
+    template = next((n for line in formula.lines for n in _calls(line.value) if formula.norm_call(n)), None)
+    for line in formula.lines:
+        value = line.value
+        norm = formula.norm_call(value)
+        if norm is not None and isinstance(norm.items[0], Name) and norm.items[0].name == line.name:
+            normed[line.name] = _without_label(norm)
+            continue
+        whole = norm is not None and not isinstance(norm.items[0], Name)
+        if norm is not None and whole:
+            value = norm.items[0]
+
+        def into(node: Node, whole: bool = whole) -> Node | None:
+            if not (isinstance(node, Call) and spot(node.place) in formula.sublayers):
+                return None
+            items = []
+            for item in node.items:
+                inner = normed.get(item.name) if isinstance(item, Name) else None
+                if inner is None and whole and isinstance(item, Name) and item.name in own and template is not None:
+                    inner = dataclasses.replace(_without_label(template), items=(item,))
+                items.append(dataclasses.replace(inner, items=(item,)) if inner is not None else item)
+            return dataclasses.replace(node, items=tuple(items))
+
+        result.append((line.name, rewritten(value, into)))
+        normed.pop(line.name, None)
+        if whole and norm is not None:
+            normed[line.name] = _without_label(norm)
+    return formula.with_lines(result)
+
+
+def norms_after_sums(formula: Formula, norm: str = "norm") -> str:
+    """Every line with a branch becomes `norm(...)`, and branches read the stream as it is: post-norm, B2T."""
+    result: list[tuple[str, Node]] = []
+    for line in formula.lines:
+        value = line.value
+        own = formula.norm_call(value)
+        if own is not None and isinstance(own.items[0], Name) and own.items[0].name == line.name:
+            continue
+
+        def bare(node: Node) -> Node | None:
+            if not (isinstance(node, Call) and spot(node.place) in formula.sublayers):
+                return None
+            items = tuple(n.items[0] if (n := formula.norm_call(i)) is not None else i for i in node.items)
+            return dataclasses.replace(node, items=items)
+
+        value = rewritten(value, bare)
+        if own is None and any(spot(c.place) in formula.sublayers for c in _calls(value)):
+            value = Call(value.place, norm, "", (value,), (), value.place)
+        result.append((line.name, value))
+    return formula.with_lines(result)
+
+
+def weighed_skips(formula: Formula, line: int, skips: Sequence[Spot], factor: float) -> str:
+    """The skips of one line (from 0) in brackets, times `factor`."""
+    result: list[tuple[str, Node]] = []
+    for index, here in enumerate(formula.lines):
+        value = here.value
+        if index == line:
+            parts = terms(value)
+            kept = [(sign, node) for sign, node in parts if spot(node.place) in skips]
+            others = [(sign, node) for sign, node in parts if spot(node.place) not in skips]
+            if kept:
+                place = here.place
+                product = Binary(place, "*", Number(place, factor), sum_of(kept))
+                value = sum_of([("+", product), *others])
+        result.append((here.name, value))
+    return formula.with_lines(result)
+
+
+def added_skips(formula: Formula, stream: str, lines: Container[int]) -> str:
+    """`x + ` before each of these lines (from 0): each adds to what the one before has made."""
+    trunk = stream
+    result: list[tuple[str, Node]] = []
+    for index, line in enumerate(formula.lines):
+        value = line.value
+        if index in lines:
+            value = Binary(line.place, "+", Name(line.place, trunk), value)
+            trunk = line.name
+        result.append((line.name, value))
+    return formula.with_lines(result)
+
+
+def without_calls(formula: Formula, calls: Iterable[Spot]) -> str:
+    """Each of these calls replaced by its first argument."""
+    gone = set(calls)
+
+    def bare(node: Node) -> Node | None:
+        if isinstance(node, Call) and spot(node.place) in gone and node.items:
+            return rewritten(node.items[0], bare)
+        return None
+
+    return formula.with_lines([(line.name, rewritten(line.value, bare)) for line in formula.lines])
+
+
+def without_terms(lines: Sequence[Line], gone: Iterable[Spot]) -> str | None:
+    """The lines with these terms taken out of their sums; None if a sum would be empty."""
+    places = set(gone)
+    result: list[str] = []
+
+    def less(node: Node) -> Node | None:
+        if isinstance(node, Binary) and node.operator in "+-":
+            kept = [(sign, term) for sign, term in terms(node) if spot(term.place) not in places]
+            if kept and len(kept) < len(terms(node)):
+                return sum_of([(sign, rewritten(term, less)) for sign, term in kept])
+        return None
+
+    for line in lines:
+        value = rewritten(line.value, less)
+        if any(spot(c.place) in places for c in _calls(value)):
+            return None
+        result.append(f"{line.name} = {spell(value)}")
+    return "\n".join(result)
+
+
+def _calls(node: Node) -> list[Call]:
+    return [n for n in walk(node) if isinstance(n, Call)]
+
+
+def places_of(values: Iterable[Value]) -> frozenset[Spot]:
+    """Where these values stand in their formula."""
+    return frozenset(spot(own_place(v)) for v in values)

@@ -1,0 +1,157 @@
+"""The closed list of warnings, and what one warning says.
+
+`TABLE` feeds the warnings (`warnings.py` finds them), their tests and the page of `explain` in the docs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..language.model_file import ModelText
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of warning. `example` is a formula that causes it; a `note` is worth saying, and not unsound."""
+
+    what: str
+    why: str
+    example: str
+    note: bool = False
+
+
+TABLE: dict[str, Row] = {
+    "gain-compounds": Row(
+        "the stream grows or shrinks from layer to layer by itself",
+        "What the branches of early layers add is drowned or multiplied, and half precision overflows in deep stacks.",
+        "y = x + attention(norm(x)); x = x + y + mlp(norm(y))",
+    ),
+    "no-skip": Row(
+        "the stream passes only through sublayers",
+        "Signal and gradient go through every matrix of every layer, so deep stacks do not train without special "
+        "initial weights.",
+        "x = attention(norm(x)); x = mlp(norm(x))",
+    ),
+    "norm-on-trunk": Row(
+        "a norm stands on the stream",
+        "On its way back the gradient passes every one of these norms and fades, so deep stacks need a warm-up of the "
+        "learning rate, or a weighed skip.",
+        "x = norm(x + attention(x)); x = norm(x + mlp(x))",
+    ),
+    "dropout-on-trunk": Row(
+        "dropout stands on the stream",
+        "In training it deletes the stream's own channels, layer after layer, and what is left differs in size from "
+        "what evaluation sees.",
+        "x = dropout(x, 0.1) + attention(norm(x)); x = x + mlp(norm(x))",
+    ),
+    "function-on-trunk": Row(
+        "a function stands on the stream",
+        "Each layer can only move the stream within the function's range: after relu nothing is ever negative.",
+        "x = relu(x + attention(norm(x))); x = x + mlp(norm(x))",
+    ),
+    "no-final-norm": Row(
+        "pre-norm layers, and no norm before the output",
+        "The stream grows with depth as branches add to it, and the output reads it at that size.",
+        "x = x + attention(norm(x)); x = x + mlp(norm(x))",
+    ),
+    "positions-twice": Row(
+        "positions are told twice",
+        "Positions added to the stream and positions told inside attention say the same, and the first limit the "
+        "length.",
+        "before: x = embed.words(tokens) + positions(tokens)\n"
+        "layer: x = x + attention(norm(x), rotary=10000) + mlp(norm(x))\nafter: x = norm(x)",
+    ),
+    "no-positions": Row(
+        "nothing tells positions apart",
+        "Without positions attention sees a bag of tokens; in a causal stack only the number of tokens before differs.",
+        "before: x = embed.words(tokens)\nlayer: x = x + attention(norm(x)) + mlp(norm(x))\nafter: x = norm(x)",
+        note=True,
+    ),
+    "no-norm": Row(
+        "no norm stands anywhere in the layers",
+        "What a branch adds grows with what it reads, so sizes can run away with depth unless the initial weights "
+        "are made for it.",
+        "x = x + attention(x); x = x + mlp(x)",
+        note=True,
+    ),
+}
+"""Code -> the warning."""
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A relative made from the user's text, checked and analysed again, without the fault.
+
+    parts   what differs from the user's text: key of the model file (or name of the formula) -> its text
+    words   what was done
+    left    warnings that stay, by their codes; none: it is sound
+    made    the whole text
+    wiring  its wiring key
+    names   gallery entries of that wiring, where they were looked up
+    """
+
+    parts: Mapping[str, str]
+    words: str = ""
+    left: tuple[str, ...] = ()
+    made: ModelText | None = field(default=None, repr=False, compare=False)
+    wiring: str = ""
+    names: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The key of the first changed part."""
+        return next(iter(self.parts), "")
+
+    @property
+    def text(self) -> str:
+        """The text of the first changed part."""
+        return next(iter(self.parts.values()), "")
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "text": self.text,
+            "parts": dict(self.parts),
+            "words": self.words,
+            "left": list(self.left),
+            "gallery": list(self.names),
+        }
+
+
+@dataclass(frozen=True)
+class Warning:
+    """One warning. `where` is a person's name of the place, `line` its text ("" where it is no line's).
+
+    relatives  texts made from the user's own; entries: names of the gallery
+    """
+
+    code: str
+    what: str
+    where: str
+    line: str
+    relatives: tuple[Relative, ...] = ()
+    entries: tuple[str, ...] = ()
+    more: str = ""
+    note: bool = False
+
+    @property
+    def why(self) -> str:
+        """The reason, from the table."""
+        return TABLE[self.code].why
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {
+            "code": self.code,
+            "note": self.note,
+            "what": self.what,
+            "why": self.why,
+            "where": self.where,
+            "line": self.line,
+            "more": self.more,
+            "relatives": [relative.data for relative in self.relatives],
+            "gallery": list(self.entries),
+        }

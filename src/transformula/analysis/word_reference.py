@@ -1,0 +1,258 @@
+"""What a word takes and makes, read off its record: for `transformula words` and the pages of the words."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .. import field_names
+from ..errors import UnknownName, did_you_mean
+from ..language.messages import example as shown_example
+from ..language.numbers import FUNCTIONS
+from ..language.vocabulary import KINDS, Option, Vocabulary, WordRecord
+
+TITLES = {
+    "input": "Inputs",
+    "positions": "Mixing positions",
+    "channels": "Mixing channels",
+    "norm": "Norms",
+    "function": "Functions",
+    "chance": "Chance",
+    "coefficient": "Learned coefficients",
+    "gate": "Gates",
+    "depth": "Depth",
+    "shape": "Shapes",
+    "streams": "Several residual streams",
+    "scores": "Scores of attention",
+    "output": "Outputs",
+}
+"""The heading of each kind of word, in the order in which they are listed."""
+
+REACHES = {
+    "token": "each position by itself",
+    "past": "in a causal stack a position and those before it, else all",
+    "all": "all positions: not in a causal stack, whose output may call it",
+}
+
+PLAIN = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
+"""The layer of an example that is said without one."""
+
+WIDTH = 112
+
+
+class UnknownWord(UnknownName):
+    """A word that the vocabulary lacks, with what the field's name is called here."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__("word", name, known)
+        ours = field_names.word(name)
+        if ours is not None:
+            self.near = [ours.name]
+            see = f"\nsee: transformula words {ours.name}" if ours.name in known else ""
+            self.message = f"unknown word {name!r};{did_you_mean([ours.shown])} {shown_example(ours.write)}{see}"
+
+
+def find(vocabulary: Vocabulary, name: str) -> WordRecord:
+    """The record of a word. Raises UnknownWord."""
+    if name not in vocabulary:
+        raise UnknownWord(name, list(vocabulary))
+    return vocabulary[name]
+
+
+def by_kind(vocabulary: Vocabulary) -> dict[str, list[WordRecord]]:
+    """Kind -> its words by name, in the order of TITLES; without kinds that have none."""
+    found = {kind: [r for _, r in sorted(vocabulary.items()) if r.kind == kind] for kind in TITLES}
+    return {kind: records for kind, records in found.items() if records}
+
+
+def calls(record: WordRecord) -> list[str]:
+    """How a word is called: ["attention(x)", "attention(x, memory)", ...], with the numbers that need no name."""
+    shown = []
+    for form in record.forms:
+        streams = [f"{f[1:]}, ..." if f.startswith("*") else f for f in form]
+        numbers = [n if record.options[n].default is None else f"{n}={default_words(record.options[n])}"
+                   for n in record.numbers]  # fmt: skip
+        shown.append(f"{record.name}({', '.join([*streams, *numbers])})")
+    return shown
+
+
+def type_words(option: Option) -> str:
+    """'a whole number, 1 or more'."""
+    if option.type == "flag":
+        return "True or False"
+    if option.type == "choice":
+        return " or ".join(f'"{choice}"' for choice in option.choices if choice)
+    if option.type == "definition":
+        return "a definition over scores"
+    kind = "a whole number" if option.type == "whole" else "a number"
+    low, high = option.minimum, option.maximum
+    if low is not None and high is not None:
+        return f"{kind}, {low:g} to {high:g}"
+    return f"{kind}, {low:g} or more" if low is not None else f"{kind}, at most {high:g}" if high is not None else kind
+
+
+def default_words(option: Option) -> str:
+    """The default as it is written in a formula; 'none' where there is none, 'required' where it must be given."""
+    if option.default is None:
+        return "required"
+    if option.default == "":
+        return "none"
+    default = f'"{option.default}"' if option.type == "choice" else f"{option.default}"
+    return default if option.absent is None else f"{default}, else {option.absent}"
+
+
+def parts_of(example: str) -> dict[str, str]:
+    """The keys of a model file that an example says: {"layer": ...}, always with a layer."""
+    rows = example.splitlines()
+    keys = [re.match(r"(layer|before|after|output|causal|family): (.+)", row) for row in rows]
+    said = {found[1]: found[2] for found in keys if found}
+    plain = [row for row, found in zip(rows, keys, strict=True) if not found]
+    return {"layer": "; ".join(plain) or PLAIN, **said}
+
+
+def command(record: WordRecord) -> str:
+    """The example as it is typed, to be explained; "" where the record has none."""
+    if not record.example:
+        return ""
+    parts = parts_of(record.example)
+    options = [f"--{key} {quoted(value)}" for key, value in parts.items() if key != "layer"]
+    package = record.module.partition(".")[0]
+    options += [f"--use {package}"] if package != __name__.partition(".")[0] else []
+    return " ".join(["transformula explain", quoted(parts["layer"]), *options])
+
+
+def quoted(text: str) -> str:
+    """A text as a shell takes it whole, in the quotes that read best."""
+    return f'"{text}"' if re.search(r"[^\w-]", text) and not re.search(r'["$`\\!]', text) else shlex.quote(text)
+
+
+def data_of(record: WordRecord) -> dict[str, Any]:
+    """All that is known of a word, as plain data."""
+    return {
+        "name": record.name,
+        "kind": record.kind,
+        "calls": calls(record),
+        "equation": record.equation,
+        "ports": list(record.ports),
+        "options": {
+            name: {
+                "type": option.type,
+                "minimum": option.minimum,
+                "maximum": option.maximum,
+                "choices": [choice for choice in option.choices if choice],
+                "default": option.default,
+                "absent": option.absent,
+                "required": option.default is None,
+                "shapes_weights": option.shapes,
+                "meaning": option.help,
+            }
+            for name, option in record.options.items()
+        },
+        "width": record.width,
+        "reach": record.reach,
+        "taps": dict(record.taps),
+        "parameters": dict(record.parameters),
+        "inner": dict(record.inner),
+        "checks": dict(record.checks),
+        "about": record.doc,
+        "source": record.source,
+        "example": command(record),
+        "formula": parts_of(record.example) if record.example else {},
+        "module": record.module,
+    }
+
+
+def word_text(record: WordRecord) -> str:
+    """The page of a word, for a terminal."""
+    rows = [f"{record.name}: {KINDS[record.kind]}", ""]
+    rows += [f"  {call}" for call in calls(record)]
+    rows += [*wrapped(record.equation, 2), ""] if record.equation else [""]
+    if record.ports:
+        rows += [f"further streams, by name: {', '.join(f'{port}=' for port in record.ports)}", ""]
+    if record.options:
+        rows += ["options (*: shapes weights)", *table(option_rows(record)), ""]
+    if record.taps:
+        rows += ["values that a formula may read after the call", *table(tap_rows(record)), ""]
+    if record.parameters or record.inner:
+        rows += ["parameters, and how many numbers each holds", *table(parameter_rows(record)), ""]
+    rows += [f"{'result':<10}{result_words(record)}", f"{'sees':<10}{REACHES[record.reach]}"]
+    if record.source:
+        rows += wrapped(f"{'source':<10}{record.source}", 10, first=0)
+    if record.doc:
+        rows += ["", record.doc]
+    if record.example:
+        rows += ["", "example:", f"  {command(record)}"]
+    return "\n".join(rows)
+
+
+def result_words(record: WordRecord) -> str:
+    """What the word makes."""
+    if record.value == "coefficient":
+        return f"a coefficient of width {record.width or 1}"
+    if record.value == "scores":
+        return "scores, for scores= of an attention"
+    return f"a stream of width {record.width or record.forms[0][0]}"
+
+
+def option_rows(record: WordRecord) -> Iterator[tuple[str, ...]]:
+    """Name, type and range, default, meaning."""
+    for name, option in record.options.items():
+        yield name + ("*" if option.shapes else ""), type_words(option), default_words(option), option.help
+
+
+def tap_rows(record: WordRecord) -> Iterator[tuple[str, ...]]:
+    """How it is read, and what it is."""
+    for tap, width in record.taps.items():
+        yield f"{record.name}.{tap}", f"width {width}" if width else "scores"
+
+
+def parameter_rows(record: WordRecord) -> Iterator[tuple[str, ...]]:
+    """Name and number; norms inside by the file's `norm`."""
+    yield from record.parameters.items()
+    for role, width in record.inner.items():
+        yield role, f"the file's `norm`, of width {width}"
+
+
+def table(rows: Iterator[tuple[str, ...]]) -> list[str]:
+    """Columns side by side; the last one is broken into lines."""
+    cells = list(rows)
+    widths = [min(30, max(len(row[n]) for row in cells)) for n in range(len(cells[0]) - 1)]
+    lines = []
+    for row in cells:
+        head = "  " + "".join(f"{cell:<{width}}  " for cell, width in zip(row, widths, strict=False))
+        lines += wrapped(head + row[-1], 4 + widths[0], first=0, hang=len(head))
+    return lines
+
+
+def wrapped(text: str, indent: int, first: int | None = None, hang: int = 0) -> list[str]:
+    """A text in lines of at most WIDTH; those after the first hang at `indent`, or at `hang` where there is room."""
+    after = hang if 0 < hang <= 66 else indent
+    start = " " * (indent if first is None else first)
+    if len(start + text) <= WIDTH:
+        return [(start + text).rstrip()]
+    lines = textwrap.wrap(
+        text, WIDTH, initial_indent=start, subsequent_indent=" " * after, break_long_words=False,
+        break_on_hyphens=False, drop_whitespace=True,
+    )  # fmt: skip
+    return lines
+
+
+def index_text(vocabulary: Vocabulary) -> str:
+    """All words with their equations, by kind."""
+    rows = []
+    width = max(len(name) for name in vocabulary)
+    for kind, records in by_kind(vocabulary).items():
+        rows += [f"{TITLES[kind].lower()}: {KINDS[kind]}"]
+        rows += [f"  {record.name:<{width}}  {textwrap.shorten(record.equation, 96 - width)}" for record in records]
+        rows.append("")
+    rows.append(f"functions of numbers too: {', '.join(FUNCTIONS)}")
+    rows.append("one word with its options: transformula words NAME")
+    return "\n".join(rows)
+
+
+def index_data(vocabulary: Vocabulary) -> Mapping[str, Any]:
+    """All words by kind, as plain data."""
+    return {kind: [data_of(record) for record in records] for kind, records in by_kind(vocabulary).items()}

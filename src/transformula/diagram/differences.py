@@ -1,0 +1,190 @@
+"""What differs between two models, as text and as diagrams: equations line by line, parts and edges.
+
+Parts are matched in order of evaluation, by what stands in them, so that what both models have keeps its place; a part
+without a partner is marked: `-` in the first model, `+` in the second. An edge is the same if both its ends are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Any
+
+from ..language.graph import Architecture
+from ..notebook import page
+from .parts import Picture, pictures
+from .svg import draw_pictures
+from .text import CIRCLES, PLAIN, picture_text
+
+
+@dataclass
+class Change:
+    """One picture of each model; None where one model has fewer.
+
+    equations  (mark, line): " ", "-" or "+"
+    parts      (mark, label)
+    edges      (mark, label of the source, label of the target)
+    """
+
+    first: Picture | None
+    second: Picture | None
+    equations: list[tuple[str, str]] = field(default_factory=list)
+    parts: list[tuple[str, str]] = field(default_factory=list)
+    edges: list[tuple[str, str, str]] = field(default_factory=list)
+
+    @property
+    def title(self) -> str:
+        titles = [p.title for p in (self.first, self.second) if p is not None]
+        return titles[0] if len(set(titles)) == 1 else " / ".join(titles)
+
+    @property
+    def equal(self) -> bool:
+        same = all(mark == " " for mark, _ in self.equations) and not self.parts and not self.edges
+        return same and bool(self.first) and bool(self.second)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two models; its repr is what a person reads, `data` what a program reads."""
+
+    names: tuple[str, str]
+    changes: tuple[Change, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether both models are written and drawn alike."""
+        return all(c.equal for c in self.changes)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Names, and for each pair of sections that differs its equations, parts and edges."""
+        changes = [
+            {"where": c.title, "equations": c.equations, "parts": c.parts, "edges": c.edges}
+            for c in self.changes
+            if not c.equal
+        ]
+        return {"models": list(self.names), "equal": self.equal, "changes": changes}
+
+    def text(self, ascii: bool = False, drawn: bool = True) -> str:
+        """Equations line by line, what was added and taken away, and both diagrams where their parts differ.
+
+        drawn  with the diagrams
+        """
+        rows = [f"- {self.names[0]}", f"+ {self.names[1]}"]
+        if self.equal:
+            rows.append("the same equations and the same diagram")
+        for change in self.changes:
+            if change.equal:
+                continue
+            rows += ["", change.title, *(f"{mark} {line}" for mark, line in change.equations)]
+            if change.first and change.second and not change.parts and not change.edges:
+                rows.append("  the same parts, joined alike")
+                continue
+            for mark in "-+":
+                parts = Counter(label for m, label in change.parts if m == mark)
+                edges = Counter(f"{a} → {b}" for m, a, b in change.edges if m == mark)
+                for what, found in (("parts", parts), ("edges", edges)):
+                    listed = ", ".join(label if n == 1 else f"{n} times {label}" for label, n in found.items())
+                    rows += [f"{mark} {what}: {listed}"] if found else []
+            for name, picture in zip(self.names, (change.first, change.second), strict=True):
+                if drawn and picture is not None:
+                    title, *lines = picture_text(picture, ascii)
+                    rows += ["", f"{name}, {title}", *lines]
+        return "\n".join(row.translate(PLAIN) if ascii else row for row in rows)
+
+    def svg(self, dark: bool | None = None) -> str:
+        """Both diagrams of every section whose parts differ, with the marks."""
+        shown = []
+        for change in self.changes:
+            for name, picture in zip(self.names, (change.first, change.second), strict=True):
+                if picture is not None and not change.equal:
+                    shown.append(replace(picture, title=f"{name}: {picture.title}"))
+        return draw_pictures(shown, f"the difference of {self.names[0]} and {self.names[1]}", dark, linked=False)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        drawn = [] if self.equal else [(f"difference of {' and '.join(self.names)}", self.svg())]
+        return page(self.text(drawn=False), drawn)
+
+
+def _label(picture: Picture, n: int) -> str:
+    part = picture.parts[n]
+    return CIRCLES[part.label] if part.sort == "op" else part.label
+
+
+def _lines(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for what, i, j, k, m in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if what == "equal":
+            found += [(" ", line) for line in a[i:j]]
+        else:
+            found += [("-", line) for line in a[i:j]] + [("+", line) for line in b[k:m]]
+    return found
+
+
+def _edges(picture: Picture) -> list[tuple[int, int, int]]:
+    return [(s, n, port) for n, part in enumerate(picture.parts) for port, s in enumerate(part.inputs)]
+
+
+def _compare(first: Picture | None, second: Picture | None) -> Change:
+    """Match the parts of two pictures, and mark what has no partner in them."""
+    change = Change(first, second)
+    empty = Picture("", [], [], [])
+    a, b = first or empty, second or empty
+    change.equations = _lines(a.equations, b.equations)
+    one, other = ([(p.sort, p.label) for p in picture.parts] for picture in (a, b))
+    partner: dict[int, int] = {}
+    for i, j, size in SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks():
+        partner |= {i + n: j + n for n in range(size)}
+    if first is not None and second is not None:
+        for mark, picture, known in (("-", a, set(partner)), ("+", b, set(partner.values()))):
+            for n, part in enumerate(picture.parts):
+                if n not in known:
+                    part.mark = mark
+                    change.parts.append((mark, _label(picture, n)))
+        left = Counter((partner.get(s, -1), partner.get(t, -1)) for s, t, _ in _edges(a))
+        for s, t, port in _edges(b):
+            if left[s, t] > 0:
+                left[s, t] -= 1
+            else:
+                b.parts[t].edges[port] = "+"
+                change.edges.append(("+", _label(b, s), _label(b, t)))
+        for s, t, port in reversed(_edges(a)):
+            pair = partner.get(s, -1), partner.get(t, -1)
+            if -1 in pair or left[pair] > 0:
+                left[pair] -= 1
+                a.parts[t].edges[port] = "-"
+                change.edges.append(("-", _label(a, s), _label(a, t)))
+        change.edges.sort(key=lambda edge: edge[0])
+    return change
+
+
+def _pairs(first: list[Picture], second: list[Picture]) -> list[tuple[Picture | None, Picture | None]]:
+    """Which pictures to compare: those of the same layer, or in order; beyond the shallower model's end, its last."""
+    if first and second and first[0].layers and second[0].layers:
+        ends = [{n: p for p in found for n in p.layers} for found in (first, second)]
+        depths = [max(end) for end in ends]
+        order = [tuple(end[min(n, d)] for end, d in zip(ends, depths, strict=True)) for n in range(1, max(depths) + 1)]
+        unique = {(id(a), id(b)): (a, b) for a, b in order}
+        return list(unique.values())
+    return list(zip_longest(first, second))
+
+
+def difference(a: Architecture, b: Architecture) -> Difference:
+    """The difference of two models, section by section; layers that are drawn alike are compared once."""
+    shown: list[dict[tuple[str, str], list[Picture]]] = [{}, {}]
+    for found, architecture in zip(shown, (a, b), strict=True):
+        for picture in pictures(architecture, whole=True):
+            found.setdefault((picture.stack, picture.where), []).append(picture)
+    changes = [
+        _compare(*deepcopy(pair))
+        for key in dict.fromkeys([*shown[0], *shown[1]])
+        for pair in _pairs(shown[0].get(key, []), shown[1].get(key, []))
+    ]
+    return Difference((a.name or "first", b.name or "second"), tuple(changes))

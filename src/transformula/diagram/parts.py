@@ -1,0 +1,396 @@
+"""What a diagram shows: a section's graph as parts and the edges between them.
+
+A part is a box (a word, or a whole definition), a circle (an operation), an end (a name entering or leaving) or a
+source (a name or a piece of history that is read beside the stream). Numbers and coefficients are folded into the
+label of the operation that uses them. A trunk is the way of a carried name through its layer, the one with the fewest
+sublayers on it: the residual stream, where there is one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ..analysis.equal_layers import first_of_kind
+from ..language.graph import Architecture, Frame, Section, Stack, Value
+from ..language.source import Place
+
+SYMBOLS = {"add": "+", "sub": "−", "mul": "×", "div": "÷", "pow": "^", "neg": "−"}
+SUBLAYERS = ("positions", "channels", "output", "definition")
+TOLL = {"op": 0, "factor": 0, "enter": 0, "leave": 0, "source": 10, "norm": 1, "chance": 1, "function": 1, "depth": 3}
+"""What a trunk pays for passing a part; sublayers cost 100, others 2."""
+
+
+@dataclass
+class Part:
+    """One thing that is drawn.
+
+    sort     "enter", "leave", "source", "op", "definition", "tap", or the kind of a word (see `vocabulary.KINDS`)
+    label    what stands in it; `written` is the same with numbers as the formula writes them
+    inputs   the parts it reads, in written order: its edges
+    line     which of the picture's equations it belongs to; -1: none
+    hint     the text it was made from
+    mark     "+" or "-" in a difference of two diagrams; `edges` marks inputs by their position
+    inside   of a definition the kind of word by which it is colored: what it mixes; "norm"; "" for neither
+    """
+
+    sort: str
+    label: str
+    inputs: tuple[int, ...] = ()
+    line: int = -1
+    written: str = ""
+    hint: str = ""
+    mark: str = ""
+    edges: dict[int, str] = field(default_factory=dict)
+    inside: str = ""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the first input must come in from above: a difference, quotient or power of two streams."""
+        return self.sort == "op" and self.label in ("−", "÷", "^")
+
+
+@dataclass
+class Picture:
+    """The parts of one section, in order of evaluation, or of several equal layers; or of one opened definition.
+
+    past   for each source that reads history: (name, stack, layers read)
+    """
+
+    title: str
+    parts: list[Part]
+    trunks: list[list[int]]
+    equations: list[str]
+    stack: str = ""
+    where: str = ""
+    layers: list[int] = field(default_factory=list)
+    times: str = ""
+    past: list[tuple[str, str, list[int]]] = field(default_factory=list)
+
+    def lasting(self) -> list[int]:
+        """The parts, without what is only handed on beside the stream: the last layer has no reader for that."""
+        handed = {n for n, p in enumerate(self.parts) if p.sort == "leave" and all(n not in t for t in self.trunks)}
+        readers: dict[int, set[int]] = {}
+        for n, part in enumerate(self.parts):
+            for source in part.inputs:
+                readers.setdefault(source, set()).add(n)
+        handed |= {n for n, p in enumerate(self.parts) if p.sort == "tap" and readers.get(n, set()) <= handed}
+        return [n for n in range(len(self.parts)) if n not in handed]
+
+    def key(self) -> object:
+        """Equal for layers that are drawn alike."""
+        order = {n: i for i, n in enumerate(self.lasting())}
+        kept = [self.parts[n] for n in order]
+        lines = ["", *self.equations]
+        parts = [(p.sort, p.written, tuple(order[i] for i in p.inputs), lines[p.line + 1]) for p in kept]
+        trunks = [tuple(order[n] for n in trunk) for trunk in self.trunks]
+        return self.stack, self.where, tuple(parts), tuple(trunks)
+
+
+def _text(place: Place) -> str:
+    """All of a place's text, on one line."""
+    rows = [place.source.line(n) for n in range(place.line, place.end_line + 1)]
+    rows[-1] = rows[-1][: place.end_column]
+    rows[0] = rows[0][place.column :]
+    return " ".join(" ".join(row.split("#")[0].split()) for row in rows).strip()
+
+
+def kind_inside(frame: Frame, values: Iterable[Value]) -> str:
+    """What a call of a definition does, as the kind of a word: mixes positions, else channels, else sets a size."""
+    kinds = {v.call.word.kind for v in values if v.call is not None and frame in v.frames}
+    return next((kind for kind in ("positions", "channels", "output", "input", "norm") if kind in kinds), "")
+
+
+class _Maker:
+    """Makes the parts of one level: a section (`frame` None), or the inside of one definition's call."""
+
+    def __init__(self, values: Sequence[Value], leaves: Mapping[str, Value], lines: list[tuple[int, int, int, str]],
+                 frame: Frame | None, depth: int) -> None:  # fmt: skip
+        self.values, self.leaves, self.lines, self.depth = values, leaves, lines, depth
+        self.frame = frame
+        self.parts: list[Part] = []
+        self.index: dict[object, int] = {}
+        self.past: list[tuple[str, str, list[int]]] = []
+
+    def inside(self, value: Value) -> Frame | None:
+        """The definition on this level that hides the value."""
+        return value.frames[self.depth] if len(value.frames) > self.depth else None
+
+    def line_of(self, value: Value) -> int:
+        frame = self.inside(value)
+        place = frame.place if frame else value.place
+        if place is not None:
+            for n, (first, last, column, _) in reversed(list(enumerate(self.lines))):
+                if first <= place.line <= last and (place.line > first or column <= place.column):
+                    return n
+        return -1
+
+    def term(self, value: Value, written: bool) -> str:
+        """A number or coefficient, as part of a label."""
+        frame = self.inside(value)
+        if frame:
+            return frame.name
+        if value.op == "number":
+            own = _text(value.place) if value.place else ""
+            if not own or (not written and len(own) > 14):
+                return f"{value.number:.4g}"
+            own = own if len(own) <= 24 else own[:23] + "…"
+            return f"({own})" if " + " in own or " - " in own else own
+        if value.call is not None:
+            name = value.call.name + (f".{value.call.label}" if value.call.label else "")
+            return name + (f"({', '.join(self.term(a, written) for a in value.args)})" if value.args else "")
+        if value.op in ("name", "history", "tap"):
+            return value.name
+        terms = [self.term(a, written) for a in value.args]
+        return SYMBOLS[value.op] + terms[0] if len(terms) == 1 else f"({terms[0]} {SYMBOLS[value.op]} {terms[1]})"
+
+    def add(self, key: object, part: Part) -> int:
+        part.written = part.written or part.label
+        if key not in self.index:
+            self.index[key] = len(self.parts)
+            self.parts.append(part)
+        return self.index[key]
+
+    def source(self, value: Value, reader: int) -> int:
+        """A name, constant of the stack, or history, read beside the stream; one part for each line that reads it."""
+        text = _text(value.place) if value.place else value.name
+        if value.op == "name":
+            return self.add(("name", value.name, reader), Part("source", value.stack or value.name, (), reader))
+        n = self.add(("history", text, reader), Part("source", text, (), reader, text))
+        while len(self.past) <= n:
+            self.past.append(("", "", []))
+        name, stack, layers = self.past[n] if self.past[n][0] else (value.stack or value.name, value.stack, [])
+        self.past[n] = (name, stack, sorted({*layers, int(value.number)}))
+        first, last = self.past[n][2][0], self.past[n][2][-1]
+        self.parts[n].label = f"{name}[{first}]" if first == last else f"{name}[{first} … {last}]"
+        return n
+
+    def edge(self, value: Value, reader: int) -> int:
+        """The part that yields a value, for a reader on equation `reader`."""
+        frame = self.inside(value)
+        if frame is not None:
+            whole = self.index[id(frame)]
+            if value is frame.result:
+                return whole
+            names = [k for k, v in frame.names.items() if v is value]
+            label = f"{frame.label or frame.name}.{names[0] if names else 'value'}"
+            return self.add(("tap", id(value)), Part("tap", label, (whole,), self.parts[whole].line))
+        if id(value) in self.index:
+            return self.index[id(value)]
+        if self.frame is not None and self.frame not in value.frames:
+            names = [k for k, v in self.frame.names.items() if v is value]
+            return self.add(id(value), Part("enter", names[0] if names else value.name or "input"))
+        if value.kind in ("number", "coefficient"):
+            return self.add(id(value), Part("coefficient", self.term(value, False), (), reader))
+        return self.source(value, reader)
+
+    def inputs(self, arguments: Iterable[Value], line: int) -> tuple[int, ...]:
+        found = [self.edge(a, line) for a in arguments if a.kind not in ("number", "coefficient")]
+        kept: list[int] = []
+        for n in found:
+            if n not in kept or self.parts[n].sort != "source":
+                kept.append(n)
+        return tuple(kept)
+
+    def operation(self, value: Value, line: int) -> Part:
+        symbol = SYMBOLS[value.op]
+        flat = [a.kind in ("number", "coefficient") for a in value.args]
+        hint = _text(value.place) if value.place else ""
+        if not any(flat):
+            return Part("op", symbol, self.inputs(value.args, line), line, "", hint)
+        labels = []
+        for written in (False, True):
+            term = self.term(value.args[flat.index(True)], written)
+            labels.append(f"{term} {symbol}" if flat[0] and value.op in ("sub", "div", "pow") else f"{symbol} {term}")
+        return Part("factor", labels[0], self.inputs(value.args, line), line, labels[1], hint)
+
+    def make(self, beside: Collection[str] = ()) -> tuple[list[Part], list[list[int]]]:
+        """Parts and trunks. Names `beside` are read beside the stream, though they are carried."""
+        carried = [v for v in self.values if v.op == "name" and not v.stack and v.name in self.leaves]
+        carried = [v for v in carried if v.name not in beside]
+        entering = [v for v in self.values if v.op == "input"] + carried
+        first = next((v for v in self.values if v.op == "name" and v.kind == "stream"), None)
+        if self.frame is None and not entering and first is not None:
+            entering = [first]
+        for value in sorted(entering, key=lambda v: v.name != "x"):
+            self.add(id(value), Part("enter", value.stack or value.name))
+        if self.frame is not None:  # parameters enter in the order of the header
+            given = {id(a) for v in self.values for a in v.args if self.frame not in v.frames[: self.depth - 1]}
+            for name, value in self.frame.names.items():
+                if isinstance(value, Value) and self.frame not in value.frames and id(value) in given:
+                    if value.kind not in ("number", "coefficient", "list"):
+                        self.add(id(value), Part("enter", name))
+        last = {id(f): n for n, v in enumerate(self.values) if (f := self.inside(v))}
+        for n, value in enumerate(self.values):
+            frame, line = self.inside(value), self.line_of(value)
+            if frame is not None:
+                if last[id(frame)] == n:
+                    within = [v for v in self.values if self.inside(v) is frame]
+                    own = {id(v) for v in within}
+                    outer = {id(a): a for v in within for a in v.args if id(a) not in own and a.op != "number"}
+                    named = {id(v): k for k, v in reversed(frame.names.items()) if isinstance(v, Value)}
+                    order = list(frame.names)
+                    given_in_order = sorted(outer.values(), key=lambda a: order.index(named.get(id(a), order[0])))
+                    label = frame.name + (f".{frame.label}" if frame.label else "")
+                    inputs = self.inputs(given_in_order, line)
+                    inside = kind_inside(frame, self.values)
+                    self.add(id(frame), Part("definition", label, inputs, line, "", _text(frame.place), inside=inside))
+            elif value.op in ("add", "sub", "mul", "div", "pow", "neg"):
+                if value.kind not in ("number", "coefficient"):
+                    self.add(id(value), self.operation(value, line))
+            elif value.op == "tap":
+                whole = self.edge(value.args[0], line)
+                label = f"{self.parts[whole].label}.{value.name}"
+                self.add(id(value), Part("tap", label, (whole,), line))
+            elif value.call is not None and value.kind not in ("number", "coefficient"):
+                name = value.call.name + (f".{value.call.label}" if value.call.label else "")
+                hint = _text(value.place) if value.place else name
+                inputs = self.inputs(value.args, line)
+                self.add(id(value), Part(value.call.word.kind, name, inputs, line, "", hint))
+        for name, value in sorted(self.leaves.items(), key=lambda pair: (pair[0] != "x", pair[0])):
+            if value.op != "number":
+                self.parts.append(Part("leave", name, (self.edge(value, -1),), -1, name))
+        self.past += [("", "", [])] * (len(self.parts) - len(self.past))
+        trunks = self.trunks()
+        for trunk in trunks[1:]:  # a second way through a sublayer is no stream of its own
+            if any(self.parts[n].sort in SUBLAYERS for n in trunk):
+                again = _Maker(self.values, self.leaves, self.lines, self.frame, self.depth)
+                made = again.make([*beside, self.parts[trunk[0]].label])
+                self.past = again.past
+                return made
+        return self.parts, trunks
+
+    def trunks(self) -> list[list[int]]:
+        """For each carried name the way through with the fewest sublayers; ways share no part."""
+        enter = {p.label: n for n, p in enumerate(self.parts) if p.sort == "enter"}
+        leave = {p.label: n for n, p in enumerate(self.parts) if p.sort == "leave"}
+        pairs: list[tuple[list[int], int]] = [([enter[name]], end) for name, end in leave.items() if name in enter]
+        pairs.sort(key=lambda pair: self.parts[pair[1]].label != "x")
+        if not pairs and leave:
+            starts = [n for n, p in enumerate(self.parts) if not p.inputs]
+            pairs = [(starts, min(leave.values(), key=lambda n: self.parts[n].label != "x"))]
+        found: list[list[int]] = []
+        for starts, end in pairs:
+            used = {n for trunk in found for n in trunk}
+            best: dict[int, tuple[int, int, list[int]]] = {}
+            for n, part in enumerate(self.parts):
+                if n in used or (part.sort == "leave" and n != end):
+                    continue
+                toll = 100 if part.sort in SUBLAYERS else TOLL.get(part.sort, 2)
+                if n in starts:
+                    best[n] = (toll, 0, [n])
+                ways = []
+                for i, source in enumerate(part.inputs):
+                    if source in best and not (i and part.ordered):
+                        cost, length, way = best[source]
+                        ways.append((cost + toll, length - 1, [*way, n]))
+                if ways:
+                    best[n] = min(ways, key=lambda w: w[:2])
+            if end in best:
+                found.append(best[end][2])
+        if self.frame is not None:  # what a definition does to its input is no stream if it passes a sublayer
+            found = [way for way in found if all(self.parts[n].sort not in SUBLAYERS for n in way)]
+        return found
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """'1–3, 7' or '1, 4, 7 … 22'."""
+    steps = {b - a for a, b in zip(numbers, numbers[1:], strict=False)}
+    if len(numbers) > 3 and len(steps) == 1 and steps != {1}:
+        return f"{numbers[0]}, {numbers[1]} … {numbers[-1]}"
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and runs[-1][-1] == n - 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    shown = [f"{r[0]}–{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs]
+    return ", ".join(shown if len(shown) < 7 else [*shown[:3], "…", shown[-1]])
+
+
+def _lines(section: Section) -> list[tuple[int, int, int, str]]:
+    return [(p.line, p.end_line, p.column, _text(p)) for p, _, value in section.lines if value is not None]
+
+
+def _of_section(section: Section, opened: Collection[str]) -> list[Picture]:
+    """The picture of a section, then those of its opened definitions."""
+    lines = _lines(section)
+    maker = _Maker(section.values, section.leaves, lines, None, 0)
+    parts, trunks = maker.make()
+    layers = [section.number] if section.where == "layer" else []
+    first = Picture("", parts, trunks, [t for *_, t in lines], section.stack, section.where, layers, "", maker.past)
+    pictures, seen = [first], set()
+    for value in section.values:
+        for depth, frame in enumerate(value.frames, 1):
+            if frame.name in opened and frame.name not in seen and frame.result is not None:
+                seen.add(frame.name)
+                within = [v for v in section.values if frame in v.frames]
+                source = next(v.place.source for v in within if v.place and len(v.frames) == depth)
+                rows = [(n, n, 0, " ".join(r.split())) for n, r in enumerate(source.text.splitlines(), 1) if r.strip()]
+                names = [k for k, v in frame.names.items() if v is frame.result]
+                maker = _Maker(within, {names[-1] if names else "result": frame.result}, rows, frame, depth)
+                parts, trunks = maker.make()
+                made = Picture(f"inside {frame.name}", parts, trunks, [t for *_, t in rows], section.stack, "words")
+                made.layers, made.past = layers, maker.past
+                pictures.append(made)
+    return pictures
+
+
+def _forms(stack: Stack, opened: Collection[str]) -> list[Picture]:
+    """Layers that are drawn alike as one picture, in order of their first layer."""
+    groups: dict[object, list[list[Picture]]] = {}
+    kinds: dict[int, list[int]] = {}
+    for number, first in enumerate(first_of_kind(stack), 1):
+        kinds.setdefault(first, []).append(number)
+    for first, numbers in kinds.items():
+        made = _of_section(stack.layers[first - 1], opened)
+        made[0].layers = numbers
+        groups.setdefault(made[0].key(), []).append(made)
+    found: list[Picture] = []
+    definitions: list[Picture] = []
+    for group in groups.values():
+        picture, *inside = max(group, key=lambda m: len(m[0].parts))
+        layers = sorted(number for made in group for number in made[0].layers)
+        for other, *_ in group:
+            for i, j in zip(picture.lasting(), other.lasting(), strict=True):
+                if picture.parts[i].label != other.parts[j].label:
+                    picture.parts[i].label = picture.parts[i].written
+                read = picture.past[i][2]
+                read[:] = sorted({*read, *other.past[j][2]})
+        picture.layers = layers
+        picture.title = f"layer{'s' if len(layers) > 1 else ''} {_ranges(layers)}"
+        if len(layers) > 1:
+            picture.times = f"× {len(layers)}"
+            if stack.share is not None and len({stack.share[n - 1] for n in layers}) < len(layers):
+                picture.times += ", shared weights"
+        found.append(picture)
+        seen = {p.key() for p in definitions}
+        for definition in inside:
+            if definition.key() not in seen:
+                definition.times = picture.title
+                definitions.append(definition)
+    names = Counter(p.title for p in definitions)
+    for definition in definitions:
+        definition.times = definition.times if names[definition.title] > 1 else ""
+    return found + definitions
+
+
+def pictures(architecture: Architecture, whole: bool = False, opened: Collection[str] = ()) -> list[Picture]:
+    """The pictures of a model: its layers, equal ones once; with `whole` also before, after and output, in order.
+
+    `opened` names definitions whose inside is drawn too; otherwise each call of a definition is one box.
+    """
+    found: list[Picture] = []
+    for stack in architecture.stacks:
+        group = _forms(stack, opened)
+        if whole:
+            group = [*_of_section(stack.before, opened), *group, *_of_section(stack.after, opened)]
+        for picture in group:
+            title = picture.title or picture.where
+            picture.title = f"{stack.name}: {title}" if stack.name else title
+        found += group
+    if whole:
+        found += _of_section(architecture.output, opened)
+        found[-1].title = found[-1].title or "output"
+    return [p for p in found if p.parts]

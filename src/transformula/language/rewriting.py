@@ -1,0 +1,119 @@
+"""Trees back to text, and trees with some of their nodes replaced: what every rewriting of a formula is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+
+from .depth import Steps, deep
+from .syntax import (
+    Binary,
+    Call,
+    Choice,
+    Compare,
+    Flag,
+    Index,
+    Logic,
+    Name,
+    Negative,
+    Node,
+    Number,
+    Tap,
+    Text,
+)
+
+Change = Callable[[Node], Node | None]
+BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
+
+
+def spell(node: Node, outer: int = 0) -> str:
+    """A node as text. `outer`: how tightly what it stands in binds."""
+    return str(deep(_spelled(node, outer)))
+
+
+def _spelled(node: Node, outer: int = 0) -> Steps:
+    match node:
+        case Number(value=value):
+            return f"{value:.12g}"
+        case Text(value=value):
+            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case Flag(value=value):
+            return str(value)
+        case Name(name=name):
+            return name
+        case Index(name=name, index=index):
+            return f"{name}[{':' if index is None else spell(index)}]"
+        case Tap(call=call, tap=tap):
+            return f"{call}.{tap}"
+        case Call(word=word, label=label, items=items, options=options):
+            inside = [spell(i) for i in items] + [f"{o.name}={spell(o.value)}" for o in options]
+            return f"{word}{'.' + label if label else ''}({', '.join(inside)})"
+        case Negative(operand=operand):
+            text, binding = f"-{spell(operand, 3)}", 3
+        case Binary(operator=operator, left=left, right=right):
+            binding = BINDING[operator]
+            lower = operator == "**"
+            text = f"{yield _spelled(left, binding + lower)} {operator} {spell(right, binding + (not lower))}"
+        case Choice(test=test, then=then, other=other):
+            text, binding = f"{spell(then, 1)} if {spell(test, 0)} else {spell(other)}", 0
+        case Compare(operators=operators, parts=parts):
+            rest = "".join(f" {o} {spell(p, 1)}" for o, p in zip(operators, parts[1:], strict=True))
+            text, binding = spell(parts[0], 1) + rest, 1
+        case Logic(operator="not", parts=parts):
+            text, binding = f"not {spell(parts[0], 1)}", 0
+        case Logic(operator=operator, parts=parts):
+            text, binding = f" {operator} ".join(spell(p, 1) for p in parts), 0
+        case _:
+            raise TypeError(type(node).__name__)
+    return f"({text})" if binding < outer else text
+
+
+def rewritten(node: Node, change: Change) -> Node:
+    """The tree with every node replaced by `change(node)` where that is not None, from the top; the rest as it is."""
+    new = change(node)
+    chain: list[Binary] = []
+    while new is None and isinstance(node, Binary):  # operators that lean to the left nest as deep as they are many
+        chain.append(node)
+        node = node.left
+        new = change(node)
+    result = new if new is not None else _with_children(node, lambda child: rewritten(child, change))
+    for binary in reversed(chain):
+        result = dataclasses.replace(binary, left=result, right=rewritten(binary.right, change))
+    return result
+
+
+def _with_children(node: Node, inside: Callable[[Node], Node]) -> Node:
+    match node:
+        case Index(index=Node() as index):
+            return dataclasses.replace(node, index=inside(index))
+        case Negative():
+            return dataclasses.replace(node, operand=inside(node.operand))
+        case Compare() | Logic():
+            return dataclasses.replace(node, parts=tuple(map(inside, node.parts)))
+        case Choice():
+            return dataclasses.replace(node, test=inside(node.test), then=inside(node.then), other=inside(node.other))
+        case Call():
+            options = tuple(dataclasses.replace(o, value=inside(o.value)) for o in node.options)
+            return dataclasses.replace(node, items=tuple(map(inside, node.items)), options=options)
+    return node
+
+
+def terms(node: Node) -> list[tuple[str, Node]]:
+    """The terms of a sum with their signs, in written order."""
+    found: list[tuple[str, Node]] = []
+    while isinstance(node, Binary) and node.operator in "+-":
+        found.append((node.operator, node.right))
+        node = node.left
+    return [("+", node), *reversed(found)]
+
+
+def sum_of(parts: Iterable[tuple[str, Node]]) -> Node:
+    """The sum of terms."""
+    result: Node | None = None
+    for sign, term in parts:
+        if result is None:
+            result = term if sign == "+" else Negative(term.place, term)
+        else:
+            result = Binary(result.place, sign, result, term)
+    assert result is not None
+    return result
