@@ -8,7 +8,7 @@ from transformula.errors import InputError
 from transformula.language.messages import FormulaError
 from transformula.language.parser import parse
 from transformula.language.source import Source
-from transformula.language.syntax import Binary, Call, Name
+from transformula.language.syntax import Binary, CallNode, Name
 
 HOSTILE = [
     "x = x.__class__.__mro__",
@@ -78,7 +78,11 @@ def test_hostile_text_is_a_formula_error(text: str) -> None:
     with pytest.raises(FormulaError) as caught:
         for line in parse(Source("layer", text)):
             # what parses must still hold nothing but the language's own nodes
-            if line.name == "x" and isinstance(line.value, Call) and line.value.word in ("open", "eval", "__import__"):
+            if (
+                line.name == "x"
+                and isinstance(line.value, CallNode)
+                and line.value.word in ("open", "eval", "__import__")
+            ):
                 raise FormulaError("unknown-word", line.place, name=line.value.word, known="")
             if text.startswith("x = 10**10"):
                 raise FormulaError("not-allowed", line.place, what="test", remedy="")

@@ -13,8 +13,7 @@ from ..language.messages import FormulaError
 from ..language.parser import parse
 from ..language.rewriting import rewritten, spell
 from ..language.source import Place, Source
-from ..language.syntax import Call as CallNode
-from ..language.syntax import Name, Node
+from ..language.syntax import CallNode, Name, Node
 from .initial_scale import ZERO, Silence, Unknown
 from .residual_path import line_of, own_place
 

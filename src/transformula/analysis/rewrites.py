@@ -16,7 +16,7 @@ from ..language.rewriting import rewritten, spell, sum_of, terms
 from ..language.source import Place
 from ..language.syntax import (
     Binary,
-    Call,
+    CallNode,
     Line,
     Name,
     Node,
@@ -45,9 +45,9 @@ class Formula:
     sublayers: frozenset[Spot]
     norms: frozenset[Spot]
 
-    def norm_call(self, node: Node) -> Call | None:
+    def norm_call(self, node: Node) -> CallNode | None:
         """The node if it is a norm of one stream."""
-        return node if isinstance(node, Call) and spot(node.place) in self.norms and len(node.items) == 1 else None
+        return node if isinstance(node, CallNode) and spot(node.place) in self.norms and len(node.items) == 1 else None
 
     def with_lines(self, lines: Sequence[tuple[str, Node]]) -> str:
         """The text of changed lines."""
@@ -67,14 +67,14 @@ def formula_of(section: Section, lines: Sequence[Line]) -> Formula:
     return Formula(lines, frozenset(sublayers), frozenset(norms))
 
 
-def _without_label(call: Call) -> Call:
+def _without_label(call: CallNode) -> CallNode:
     """A norm that is written again elsewhere is a module of its own."""
     return dataclasses.replace(call, label="")
 
 
 def norms_into_branches(formula: Formula) -> str:
     """`x = norm(x)` taken out, and a norm around the whole sum; the sublayers read norms instead: pre-norm."""
-    normed: dict[str, Call] = {}
+    normed: dict[str, CallNode] = {}
     result: list[tuple[str, Node]] = []
     own = {line.name for line in formula.lines}
     template = next((n for line in formula.lines for n in _calls(line.value) if formula.norm_call(n)), None)
@@ -89,7 +89,7 @@ def norms_into_branches(formula: Formula) -> str:
             value = norm.items[0]
 
         def into(node: Node, whole: bool = whole) -> Node | None:
-            if not (isinstance(node, Call) and spot(node.place) in formula.sublayers):
+            if not (isinstance(node, CallNode) and spot(node.place) in formula.sublayers):
                 return None
             items = []
             for item in node.items:
@@ -116,14 +116,14 @@ def norms_after_sums(formula: Formula, norm: str = "norm") -> str:
             continue
 
         def bare(node: Node) -> Node | None:
-            if not (isinstance(node, Call) and spot(node.place) in formula.sublayers):
+            if not (isinstance(node, CallNode) and spot(node.place) in formula.sublayers):
                 return None
             items = tuple(n.items[0] if (n := formula.norm_call(i)) is not None else i for i in node.items)
             return dataclasses.replace(node, items=items)
 
         value = rewritten(value, bare)
         if own is None and any(spot(c.place) in formula.sublayers for c in _calls(value)):
-            value = Call(value.place, norm, "", (value,), (), value.place)
+            value = CallNode(value.place, norm, "", (value,), (), value.place)
         result.append((line.name, value))
     return formula.with_lines(result)
 
@@ -163,7 +163,7 @@ def without_calls(formula: Formula, calls: Iterable[Spot]) -> str:
     gone = set(calls)
 
     def bare(node: Node) -> Node | None:
-        if isinstance(node, Call) and spot(node.place) in gone and node.items:
+        if isinstance(node, CallNode) and spot(node.place) in gone and node.items:
             return rewritten(node.items[0], bare)
         return None
 
@@ -190,8 +190,8 @@ def without_terms(lines: Sequence[Line], gone: Iterable[Spot]) -> str | None:
     return "\n".join(result)
 
 
-def _calls(node: Node) -> list[Call]:
-    return [n for n in walk(node) if isinstance(n, Call)]
+def _calls(node: Node) -> list[CallNode]:
+    return [n for n in walk(node) if isinstance(n, CallNode)]
 
 
 def places_of(values: Iterable[Value]) -> frozenset[Spot]:

@@ -13,8 +13,7 @@ from typing import Any
 from ..language.graph import Architecture, Section, Value
 from ..language.parser import parse
 from ..language.rewriting import terms
-from ..language.syntax import Call as CallNode
-from ..language.syntax import Name, walk
+from ..language.syntax import CallNode, Name, walk
 from ..language.vocabulary import Vocabulary
 from . import rewrites
 from .advice import Adviser, calm, settled, with_layer

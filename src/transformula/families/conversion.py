@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ..errors import InputError, UnknownName
 from ..language.calls import sizes_of
 from ..language.check import DEFAULT_OUTPUT, Checker, check
-from ..language.graph import Architecture, Section, Value
+from ..language.graph import Architecture, Section
 from ..language.messages import FormulaError
 from ..language.model_file import INPUTS, ModelText, StackText
 from ..language.parser import parse
@@ -49,8 +49,8 @@ def as_encoder(text: ModelText, vocabulary: Vocabulary, *, reads: str = "source"
     it is. Raises InputError that says why where it cannot be one, FormulaError where the text itself is wrong.
     """
 
-    def turned(given: Given) -> ModelText:
-        made = encoder_of(given, reads)
+    def turned(original: Original) -> ModelText:
+        made = encoder_of(original, reads)
         check(made, vocabulary)
         return made
 
@@ -63,8 +63,8 @@ def as_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
     Raises InputError that says why where it cannot be one, FormulaError where the text itself is wrong.
     """
 
-    def turned(given: Given) -> ModelText:
-        made, roles = decoder_of(given)
+    def turned(original: Original) -> ModelText:
+        made, roles = decoder_of(original)
         above = StackText(
             ENCODER,
             numbers={"depth": Source("number depth", "1")},
@@ -73,7 +73,7 @@ def as_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
             causal=False,
         )
         architecture = check(dataclasses.replace(made, stacks=(above, *made.stacks)), vocabulary)
-        check_kept(given.architecture, architecture)
+        check_kept(original.architecture, architecture)
         return dataclasses.replace(made, hooks=hooks_for(text.hooks, architecture, roles, [DECODER]))
 
     return turn(text, vocabulary, "a decoder with a memory", turned)
@@ -88,16 +88,17 @@ def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
     if len(text.stacks) > 1 and any(map(crosses, check(text, vocabulary).main.layers)):
         return text
 
-    def turned(given: Given) -> ModelText:
-        above = encoder_of(given, "source")
+    def turned(original: Original) -> ModelText:
+        above = encoder_of(original, "source")
         if "source" not in inputs_of(check(above, vocabulary)):
             raise Unfit("it reads no tokens", BY_HAND)
         # the decoder has the encoder's definitions, which are the same where only the past is seen
-        below, roles = decoder_of(dataclasses.replace(given, text=dataclasses.replace(given.text, words=above.words)))
-        encoder, labels = with_own_labels(above.stacks[0], given)
+        words = dataclasses.replace(original.text, words=above.words)
+        below, roles = decoder_of(dataclasses.replace(original, text=words))
+        encoder, labels = with_own_labels(above.stacks[0], original)
         made = dataclasses.replace(below, stacks=(encoder, *below.stacks))
         architecture = check(made, vocabulary)
-        check_kept(given.architecture, architecture)
+        check_kept(original.architecture, architecture)
         hooks = hooks_for(text.hooks, architecture, {**roles, **labels}, [ENCODER, DECODER])
         return dataclasses.replace(made, hooks=hooks)
 
@@ -129,7 +130,7 @@ def of_family(text: ModelText, family: str, vocabulary: Vocabulary) -> ModelText
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class Original:
     """A text that is turned, its checked graph, and its `before`, written out."""
 
     text: ModelText
@@ -152,12 +153,12 @@ class Given:
         sources = [self.before, *self.stack.layers.values(), *([self.stack.after] if self.stack.after else [])]
         return {line.name for source in sources for line in parse(source)}
 
-    def calls(self) -> Iterable[Value]:
-        """All calls of its graph."""
-        return (value for section in self.architecture.sections() for value in section.calls())
+    def calls_word(self, word: str) -> bool:
+        """Whether its graph calls a word."""
+        return any(v.call and v.call.word.name == word for s in self.architecture.sections() for v in s.calls())
 
 
-def turn(text: ModelText, vocabulary: Vocabulary, what: str, turned: Callable[[Given], ModelText]) -> ModelText:
+def turn(text: ModelText, vocabulary: Vocabulary, what: str, turned: Callable[[Original], ModelText]) -> ModelText:
     """`turned` of a text that is sound in itself; what is not to be had is said with the text's name and a remedy."""
     checker = Checker(text, vocabulary, DEFAULT_OUTPUT)
     try:
@@ -171,7 +172,7 @@ def turn(text: ModelText, vocabulary: Vocabulary, what: str, turned: Callable[[G
             raise Unfit(f"it is made of stacks of its own ({names})", "turn a text of one stack")
         formulas = {name: parse(source) for name, source in text.stacks[0].layers.items()}
         before = text.stacks[0].before or Source("before", checker.default_before(formulas))
-        return turned(Given(dataclasses.replace(text, about={}), vocabulary, architecture, before))
+        return turned(Original(dataclasses.replace(text, about={}), vocabulary, architecture, before))
     except Unfit as unfit:
         raise InputError(f"{who}: {unfit.reason}\n{unfit.remedy}") from None
     except FormulaError as error:
@@ -180,9 +181,9 @@ def turn(text: ModelText, vocabulary: Vocabulary, what: str, turned: Callable[[G
         raise FormulaError("too-deep", None) from None
 
 
-def encoder_of(given: Given, reads: str) -> ModelText:
+def encoder_of(original: Original, reads: str) -> ModelText:
     """See `as_encoder`; not yet checked."""
-    text, stack, inputs = given.text, given.stack, inputs_of(given.architecture)
+    text, stack, inputs = original.text, original.stack, inputs_of(original.architecture)
     if "carry" in text.hooks:
         raise Unfit("`carry` keeps what is past, and an encoder sees all at once", "take it out: carry=None")
     if "tokens" not in inputs and not stack.causal:
@@ -192,32 +193,32 @@ def encoder_of(given: Given, reads: str) -> ModelText:
         raise Unfit(
             f"it reads {', '.join(sorted(belong))}, which only `tokens` have", "write the encoder by hand, without"
         )
-    if stack.causal and any(value.call is not None and value.call.word.name == "relative" for value in given.calls()):
+    if stack.causal and original.calls_word("relative"):
         raise Unfit(
             "the table that `relative` reads has the distances of the past only",
             "write the encoder by hand, with a table for both sides, as in the gallery's deberta",
         )
-    encoding = Encoding(given.book(), reads, both_sides=stack.causal)
+    encoding = Encoding(original.book(), reads, both_sides=stack.causal)
     layers = {name: encoding.formula(source) for name, source in stack.layers.items()}
-    before, after = encoding.formula(given.before), encoding.formula(stack.after) if stack.after else None
+    before, after = encoding.formula(original.before), encoding.formula(stack.after) if stack.after else None
     output = encoding.formula(text.output) if text.output else None
     made = dataclasses.replace(stack, before=before, layers=layers, after=after, causal=False, place=None)
     return dataclasses.replace(text, stacks=(made,), words=encoding.words(text.words), output=output)
 
 
-def decoder_of(given: Given) -> tuple[ModelText, dict[str, str]]:
+def decoder_of(original: Original) -> tuple[ModelText, dict[str, str]]:
     """See `as_decoder`; not yet checked, and with the text's own hooks. Beside it the role of each sublayer that is
     repeated, with that of the new one."""
-    text, stack, book = given.text, given.stack, given.book()
+    text, stack, book = original.text, original.stack, original.book()
     if "memory" in {*text.numbers, *stack.numbers}:
         raise Unfit("its number `memory` has the name of what a decoder reads", "give that number another name")
-    if "tokens" not in inputs_of(given.architecture):
+    if "tokens" not in inputs_of(original.architecture):
         raise Unfit("it reads no tokens, so it writes none", "give another text for the decoder")
-    if any(value.call is not None and value.call.word.reach == "all" for value in given.architecture.output.calls()):
+    if any(v.call and v.call.word.reach == "all" for v in original.architecture.output.calls()):
         raise Unfit("its output takes all positions at once, so it writes nothing step by step", "give it --output")
-    if not stack.causal and any(v.call is not None and v.call.word.name == "relative" for v in given.calls()):
+    if not stack.causal and original.calls_word("relative"):
         raise Unfit("the table that `relative` reads has distances of the future", "write the decoder by hand")
-    streams = given.streams()
+    streams = original.streams()
     formulas = {name: parse(source) for name, source in stack.layers.items()}
     after = parse(stack.after) if stack.after else []
     history = [n for part in (*formulas.values(), after) for o in part for n in walk(o.value) if isinstance(n, Index)]
@@ -229,7 +230,7 @@ def decoder_of(given: Given) -> tuple[ModelText, dict[str, str]]:
     made = dataclasses.replace(
         stack,
         name=DECODER,
-        before=named(given.before, DECODER),
+        before=named(original.before, DECODER),
         layers={name: named(formula_text(turned[name], source), DECODER) for name, source in stack.layers.items()},
         after=named(stack.after if end == after else formula_text(end, stack.after), DECODER) if stack.after else None,
         causal=True,
@@ -276,10 +277,10 @@ def check_kept(before: Architecture, after: Architecture) -> None:
             )
 
 
-def with_own_labels(stack: StackText, given: Given) -> tuple[StackText, dict[str, str]]:
+def with_own_labels(stack: StackText, original: Original) -> tuple[StackText, dict[str, str]]:
     """An encoder's stack, with labels of its own for what belongs to the whole model and is no table of words; and
     these labels by the old ones."""
-    book = given.book()
+    book = original.book()
     for definition in book.definitions:
         if any(option.name == "share" for call in book.inner(definition) for option in call.options):
             raise Unfit(f"share= in the definition {definition.name!r} would share it between the stacks", BY_HAND)

@@ -22,23 +22,9 @@ from ..errors import InputError
 from ..language.definitions import Definition, read_definition
 from ..language.rewriting import rewritten, spell
 from ..language.source import Source
-from ..language.syntax import (
-    Call,
-    Line,
-    Name,
-    Node,
-    Tap,
-    walk,
-)
+from ..language.syntax import CallNode, Line, Name, Node, Tap, walk
 from ..language.vocabulary import Vocabulary, WordRecord
-from .substitute import (
-    calls_in,
-    fresh,
-    line_text,
-    made_line,
-    names_in,
-    relabelled,
-)
+from .substitute import calls_in, fresh, line_text, made_line, names_in, relabelled
 
 OF_DISTANCES = ("rotary", "rotary_part", "rotary_pairs", "window", "score", "mask", "scores")
 """Options of attention that tell places of one sequence apart."""
@@ -97,25 +83,25 @@ class Book:
         definitions = tuple(read_definition(header, body, at) for at, (header, body) in enumerate(words.items()))
         return cls(definitions, vocabulary, {*taken, *(d.name for d in definitions), *vocabulary})
 
-    def definition(self, call: Call, visible: int | None = None) -> Definition | None:
+    def definition(self, call: CallNode, visible: int | None = None) -> Definition | None:
         """The definition that a call is of; `visible`: of so many of them it is known. None: it is of a word."""
         return next((d for d in self.definitions[:visible] if d.name == call.word), None)
 
-    def record(self, call: Call, visible: int | None = None) -> WordRecord | None:
+    def record(self, call: CallNode, visible: int | None = None) -> WordRecord | None:
         """The record of the word that a call is of, renamed by a definition or not; None for other definitions."""
         definition = self.definition(call, visible)
         if definition is None:
             return self.vocabulary.get(call.word)
         return self.record(definition.alias, definition.index) if definition.alias is not None else None
 
-    def attends(self, call: Call, visible: int | None = None) -> bool:
+    def attends(self, call: CallNode, visible: int | None = None) -> bool:
         """Whether a call is attention, or of a definition with one."""
         definition = self.definition(call, visible)
         if definition is None:
             return call.word in ATTENTIONS
         return any(self.attends(c, definition.index) for c in self.inner(definition))
 
-    def works(self, call: Call, visible: int | None = None) -> bool:
+    def works(self, call: CallNode, visible: int | None = None) -> bool:
         """Whether a call is a sublayer, or of a definition with one; matrices alone (gates have such) are none."""
         definition = self.definition(call, visible)
         if definition is None:
@@ -125,16 +111,16 @@ class Book:
         return any(self.works(c, definition.index) for c in found) or sum(c.word == "linear" for c in found) > 1
 
     @staticmethod
-    def inner(definition: Definition) -> list[Call]:
+    def inner(definition: Definition) -> list[CallNode]:
         """The calls in a definition."""
         return [] if definition.second else [c for line in definition.lines for c in calls_in(line.value)]
 
-    def outermost(self, node: Node, visible: int | None = None) -> list[Call]:
+    def outermost(self, node: Node, visible: int | None = None) -> list[CallNode]:
         """The calls in a tree that attend, those in their arguments left out."""
-        found: list[Call] = []
+        found: list[CallNode] = []
 
         def note(here: Node) -> Node | None:
-            if isinstance(here, Call) and self.attends(here, visible):
+            if isinstance(here, CallNode) and self.attends(here, visible):
                 found.append(here)
                 return here
             return None
@@ -144,7 +130,7 @@ class Book:
 
     # One call.
 
-    def over(self, call: Call, memory: Node, visible: int | None = None) -> Call:
+    def over(self, call: CallNode, memory: Node, visible: int | None = None) -> CallNode:
         """The call over a memory. Raises Unfit."""
         definition = self.definition(call, visible)
         if definition is None:
@@ -168,7 +154,7 @@ class Book:
         self.roles.setdefault(call.word, made.name)
         return dataclasses.replace(call, word=made.name, items=(*items, memory), options=options)
 
-    def word_over(self, call: Call, memory: Node) -> Call:
+    def word_over(self, call: CallNode, memory: Node) -> CallNode:
         """A call of a word over a memory."""
         if call.word == "attention" and len(call.items) == 2:
             raise Unfit(f"`{spell(call)}` reads another sequence already", "it is a decoder: put an encoder above it")
@@ -182,17 +168,17 @@ class Book:
         return dataclasses.replace(call, word="attention", items=(call.items[0], memory), options=options)
 
     @staticmethod
-    def opened(call: Call, definition: Definition, alias: Call) -> Call:
+    def opened(call: CallNode, definition: Definition, alias: CallNode) -> CallNode:
         """The call that a definition of a single call stands for, with this call's arguments in their places."""
         given: dict[str, Node] = dict(definition.defaults)
         given |= dict(zip((*definition.parameters, *definition.defaults), call.items, strict=False))
         given |= {o.name: o.value for o in call.options}
         inner = rewritten(alias, lambda node: given.get(node.name) if isinstance(node, Name) else None)
-        assert isinstance(inner, Call)
+        assert isinstance(inner, CallNode)
         shared = tuple(o for o in call.options if o.name == "share")
         return dataclasses.replace(inner, label=call.label, options=(*inner.options, *shared))
 
-    def gathered(self, call: Call, lines: Sequence[Line], streams: Sequence[str], memory: Node) -> Call:
+    def gathered(self, call: CallNode, lines: Sequence[Line], streams: Sequence[str], memory: Node) -> CallNode:
         """A `dot_attention` of a layer's own over a memory: it and the lines of the layer that make its queries, keys
         and values become a definition.
 
@@ -205,13 +191,13 @@ class Book:
         made = self.cross(definition)
         self.roles.setdefault(call.label or call.word, made.name)
         items = tuple(Name(call.place, streams[at]) for at in made.parameters)
-        return Call(call.place, made.name, "", (*items, memory), (), call.head)
+        return CallNode(call.place, made.name, "", (*items, memory), (), call.head)
 
     # A definition.
 
     def cross(self, definition: Definition) -> Crossed:
         """Add the definition over a memory to the book. Raises Unfit."""
-        body = Body(self, definition)
+        body = DefinitionLines(self, definition)
         lines = body.over_memory()
         if body.memory not in {name for line in lines for name in names_in(line.value)}:
             raise Unfit(f"the keys of the definition {definition.name!r} are not made of its stream", BY_HAND)
@@ -239,7 +225,7 @@ class Book:
         return found | {header: text for name in self.added if name not in known for header, text in self.added[name]}
 
 
-class Body:
+class DefinitionLines:
     """The lines of a definition with an attention, on their way to a memory."""
 
     def __init__(self, book: Book, definition: Definition) -> None:
@@ -263,7 +249,7 @@ class Body:
         needed, _ = self.needs(lines, lines[-1].value, len(lines) - 1)
         return [line for i, line in enumerate(lines) if i in needed or i == len(lines) - 1]
 
-    def sliced(self, at: int, core: Call) -> list[Line]:
+    def sliced(self, at: int, core: CallNode) -> list[Line]:
         """Around a `dot_attention`: the lines that its queries and the result need, and those of keys and values."""
         if len(core.items) != 3:
             raise Unfit(f"`{spell(core)}` is given its streams otherwise than as q, k, v", BY_HAND)
@@ -314,7 +300,7 @@ class Body:
                 result.append(line if value == line.value else made_line(line.name, value))
         return result
 
-    def outer(self, node: Node) -> list[Call]:
+    def outer(self, node: Node) -> list[CallNode]:
         """The calls that attend."""
         return self.book.outermost(node, self.definition.index)
 
@@ -322,7 +308,7 @@ class Body:
         """The node without rotary positions."""
 
         def change(here: Node) -> Node | None:
-            if isinstance(here, Call) and here.word == "rotary" and here.items:
+            if isinstance(here, CallNode) and here.word == "rotary" and here.items:
                 if self.book.definition(here, self.definition.index) is None:
                     return rewritten(here.items[0], change)
             return None
@@ -330,7 +316,7 @@ class Body:
         return rewritten(node, change)
 
     @staticmethod
-    def with_call(line: Line, old: Call, new: Call) -> Line:
+    def with_call(line: Line, old: CallNode, new: CallNode) -> Line:
         """The line with another call in the place of one of its own."""
         return made_line(line.name, rewritten(line.value, lambda node: new if node is old else None))
 

@@ -11,22 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from ..analysis.lines import text_of
 from ..language.rewriting import Change, rewritten, spell
 from ..language.source import Source
-from ..language.syntax import (
-    Call,
-    Line,
-    Name,
-    Node,
-    Tap,
-    walk,
-)
+from ..language.syntax import CallNode, Line, Name, Node, Tap, walk
 
 
-def calls_in(node: Node) -> list[Call]:
+def calls_in(node: Node) -> list[CallNode]:
     """The calls in a tree, outer ones first."""
-    return [n for n in walk(node) if isinstance(n, Call)]
+    return [n for n in walk(node) if isinstance(n, CallNode)]
 
 
-def names_in(node: Node, without: Callable[[Call], bool] = lambda call: False) -> list[str]:
+def names_in(node: Node, without: Callable[[CallNode], bool] = lambda call: False) -> list[str]:
     """The names that a tree reads, in order, each once; nothing inside calls that `without` is true of. History
     (`x[0]`) is not the name's present value, and not counted."""
     found: dict[str, None] = {}
@@ -34,7 +27,7 @@ def names_in(node: Node, without: Callable[[Call], bool] = lambda call: False) -
     def note(here: Node) -> Node | None:
         if isinstance(here, Name):
             found.setdefault(here.name)
-        return here if isinstance(here, Call) and without(here) else None
+        return here if isinstance(here, CallNode) and without(here) else None
 
     rewritten(node, note)
     return list(found)
@@ -44,7 +37,7 @@ def relabelled(node: Node, labels: Mapping[str, str]) -> Node:
     """The tree with other labels of calls, and of the taps that go with them."""
 
     def change(here: Node) -> Node | None:
-        if isinstance(here, Call) and here.label in labels:
+        if isinstance(here, CallNode) and here.label in labels:
             inner = rewritten(dataclasses.replace(here, label=""), change)
             return dataclasses.replace(inner, label=labels[here.label])  # type: ignore[call-arg]
         if isinstance(here, Tap) and here.call in labels:

@@ -22,25 +22,9 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 
 from ..language.rewriting import rewritten, spell, sum_of, terms
-from ..language.syntax import (
-    Binary,
-    Call,
-    Index,
-    Line,
-    Name,
-    Node,
-    Tap,
-    walk,
-)
+from ..language.syntax import Binary, CallNode, Index, Line, Name, Node, Tap, walk
 from .cross_attention import BY_HAND, Book, Unfit
-from .substitute import (
-    calls_in,
-    changed_lines,
-    fresh,
-    made_line,
-    names_in,
-    relabelled,
-)
+from .substitute import calls_in, changed_lines, fresh, made_line, names_in, relabelled
 
 TRAVELLING = "keys or values of `{}` travel from layer to layer, which those of a memory do not"
 
@@ -54,14 +38,14 @@ def with_memory(lines: Sequence[Line], streams: Collection[str], history: Collec
     Where an attention's result is read through its history only (`a[:]`), the new one is called by another name, which
     goes into `book.lists`; see `with_lists`. Raises Unfit.
     """
-    return Layer(lines, streams, history, book).repeated()
+    return LayerLines(lines, streams, history, book).repeated()
 
 
 def with_lists(lines: Sequence[Line], lists: Mapping[str, str]) -> list[Line]:
     """Lines that read, beside the history of a name, that of another: `attend(e, a[:])`, `attend(e, a[:], b[:])`."""
 
     def change(node: Node) -> Node | None:
-        if not isinstance(node, Call) or not any(isinstance(i, Index) and i.name in lists for i in node.items):
+        if not isinstance(node, CallNode) or not any(isinstance(i, Index) and i.name in lists for i in node.items):
             return None
         items: list[Node] = []
         for item in node.items:
@@ -73,7 +57,7 @@ def with_lists(lines: Sequence[Line], lists: Mapping[str, str]) -> list[Line]:
     return changed_lines(lines, change)
 
 
-class Layer:
+class LayerLines:
     """The lines of one formula, and what of them is known from their order."""
 
     def __init__(self, lines: Sequence[Line], streams: Collection[str], history: Collection[Index], book: Book) -> None:
@@ -81,7 +65,7 @@ class Layer:
         self.streams = {*streams, *(line.name for line in lines)}
         self.trunk = self.carried()
         self.history = {node.name for node in history}
-        self.definitions: dict[int, Call] = {}
+        self.definitions: dict[int, CallNode] = {}
         self.layers = {node.name for node in history if node.index is not None}
 
     def repeated(self) -> list[Line]:
@@ -170,7 +154,7 @@ class Layer:
             )
         return last
 
-    def check_keys(self, call: Call, at: int) -> None:
+    def check_keys(self, call: CallNode, at: int) -> None:
         """Refuse a definition whose keys or values are made of what other layers have left, too."""
         definition = self.book.definition(call)
         if definition is None or definition.alias is not None:
@@ -249,7 +233,7 @@ class Layer:
         attending = [id(c) for c in self.book.outermost(node)] if over else []
 
         def change(here: Node) -> Node | None:
-            if isinstance(here, Call) and id(here) in attending:
+            if isinstance(here, CallNode) and id(here) in attending:
                 memory = Name(here.place, "memory")
                 if here.word == "dot_attention" and self.book.definition(here) is None:
                     return self.gathered(here, memory)
@@ -267,7 +251,7 @@ class Layer:
         own = {c.label for c in calls_in(node) if c.label and id(c) not in attending} - elsewhere
         return relabelled(made, {label: self.label_of(label) for label in own})
 
-    def gathered(self, call: Call, memory: Name) -> Call:
+    def gathered(self, call: CallNode, memory: Name) -> CallNode:
         """A `dot_attention` over a memory, with what lines of the layer make its queries, keys and values. Raises
         Unfit."""
         if id(call) in self.definitions:
@@ -365,7 +349,7 @@ class Layer:
         """The line before `before` that has set a name last, if it is `name = norm(name)`."""
         at = max((i for i in range(before) if self.lines[i].name == name), default=None)
         value = self.lines[at].value if at is not None else None
-        if isinstance(value, Call) and len(value.items) == 1 and value.items[0] == Name(value.items[0].place, name):
+        if isinstance(value, CallNode) and len(value.items) == 1 and value.items[0] == Name(value.items[0].place, name):
             record = self.book.record(value)
             if value.word == "norm" or (record is not None and record.kind == "norm"):
                 return at
@@ -401,7 +385,7 @@ class Layer:
             return lines
 
         def change(node: Node) -> Node | None:
-            if not isinstance(node, Call) or node.word not in words or node.label:
+            if not isinstance(node, CallNode) or node.word not in words or node.label:
                 return None
             if any(isinstance(item, Name) and item.name == "memory" for item in node.items):
                 return None

@@ -14,15 +14,7 @@ from ..language.definitions import read_definition
 from ..language.parser import parse
 from ..language.rewriting import Change, rewritten, spell
 from ..language.source import Source
-from ..language.syntax import (
-    Binary,
-    Call,
-    Name,
-    Negative,
-    Node,
-    Number,
-    Option,
-)
+from ..language.syntax import Binary, CallNode, Keyword, Name, Negative, Node, Number
 from .cross_attention import ATTENTIONS, Book, Unfit
 from .substitute import changed_lines, formula_text, fresh
 
@@ -69,7 +61,7 @@ class Encoding:
 
     def window(self, node: Node, change: Change) -> Node | None:
         """A call of attention with a mask in the place of its window; what stands in it is changed by `change`."""
-        if not self.both_sides or not isinstance(node, Call) or node.word not in ATTENTIONS:
+        if not self.both_sides or not isinstance(node, CallNode) or node.word not in ATTENTIONS:
             return None
         window = next((o for o in node.options if o.name == "window"), None)
         if window is None:
@@ -81,7 +73,7 @@ class Encoding:
             )
         options = tuple(o for o in node.options if o is not window)
         if not (isinstance(window.value, Number) and window.value.value == 0):
-            mask = Option("mask", Name(window.place, self.mask(window.value)), window.place)
+            mask = Keyword("mask", Name(window.place, self.mask(window.value)), window.place)
             options = (*options, mask)
         return rewritten(dataclasses.replace(node, options=options), change)
 
@@ -105,5 +97,5 @@ class Encoding:
         if sorted(names) != ["i", "j"]:
             return None
         i, j = (node.left, node.right) if names[0] == "i" else (node.right, node.left)
-        size = Call(node.place, "abs", "", (Binary(node.place, "-", i, j),), (), node.place)
+        size = CallNode(node.place, "abs", "", (Binary(node.place, "-", i, j),), (), node.place)
         return size if names[0] == "i" else Negative(node.place, size)

@@ -21,7 +21,7 @@ from ..language.model_file import FREE_NUMBERS
 from ..language.model_writing import write_text
 from ..language.parser import parse
 from ..language.source import Source
-from ..language.syntax import Call, walk
+from ..language.syntax import CallNode, walk
 from ..language.vocabulary import Vocabulary
 from ..notebook import page
 from .neighbours import Neighbour, comparable, named, neighbours, one_of_each
@@ -236,7 +236,7 @@ def silent_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[P
     found: dict[str, None] = {}
     for source in sources:
         try:
-            calls = [n for line in parse(source) for n in walk(line.value) if isinstance(n, Call)]
+            calls = [n for line in parse(source) for n in walk(line.value) if isinstance(n, CallNode)]
         except InputError:
             continue  # a formula over scores
         for call in calls:

@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import field_names
-from .graph import Call as WordCall
-from .graph import Value
+from .graph import Call, Value
 from .messages import FormulaError, unknown
 from .numbers import evaluate_text
 from .score_formula import ScoreFormula
 from .source import Place
-from .syntax import Call
-from .syntax import Option as Written
+from .syntax import CallNode, Keyword
 from .vocabulary import Option, WordRecord
 
 EXPECTED = {
@@ -60,7 +58,7 @@ def choose_form(word: WordRecord, count: int) -> tuple[str, ...] | None:
 
 
 def split_items(
-    word: WordRecord, name: str, node: Call, items: list[Value]
+    word: WordRecord, name: str, node: CallNode, items: list[Value]
 ) -> tuple[tuple[str, ...], list[Value], list[Value]]:
     """Separate a call's positional items into streams and the numbers after them.
 
@@ -123,7 +121,7 @@ def check_option(word: str, option: Option, value: Any, place: Place) -> Any:
     return value
 
 
-def unknown_option(word: WordRecord, name: str, option: Written) -> FormulaError:
+def unknown_option(word: WordRecord, name: str, option: Keyword) -> FormulaError:
     """The error for an option that a word does not have. Where the field calls one of ours so, its remedy is the line
     as it is written, with our name in it."""
     known = [*word.options, *word.ports]
@@ -178,7 +176,7 @@ def expression(word: WordRecord, text: str, names: Mapping[str, Any], place: Pla
         ) from None
 
 
-def sizes_of(call: WordCall, place: Place | None = None) -> dict[str, Any]:
+def sizes_of(call: Call, place: Place | None = None) -> dict[str, Any]:
     """How many numbers each parameter of a call's own holds, by its name in the word; tables of formulas included."""
     sizes = {name: expression(call.word, text, call.numbers, place) for name, text in call.word.parameters.items()}
     for value in call.options.values():

@@ -8,7 +8,7 @@ from .definitions import Definition
 from .model_file import ModelText
 from .parser import parse
 from .rewriting import rewritten, spell
-from .syntax import Call, Node, walk
+from .syntax import CallNode, Node, walk
 from .vocabulary import Vocabulary
 
 
@@ -20,13 +20,13 @@ def line_with_chance(word: str, text: ModelText, vocabulary: Vocabulary, definit
     record = vocabulary.get(word)
     if record is None or record.kind != "chance":
         return ""
-    found: list[Call] = []
+    found: list[CallNode] = []
 
     def around(node: Node) -> Node | None:
-        if not isinstance(node, Call) or not has_sublayer(node, vocabulary, definitions):
+        if not isinstance(node, CallNode) or not has_sublayer(node, vocabulary, definitions):
             return None
         found.append(node)
-        return Call(node.place, word, "", (node,), (), node.head)
+        return CallNode(node.place, word, "", (node,), (), node.head)
 
     for stack in text.stacks:
         for source in stack.layers.values():
@@ -37,11 +37,11 @@ def line_with_chance(word: str, text: ModelText, vocabulary: Vocabulary, definit
     return ""
 
 
-def has_sublayer(call: Call, vocabulary: Vocabulary, definitions: Sequence[Definition]) -> bool:
+def has_sublayer(call: CallNode, vocabulary: Vocabulary, definitions: Sequence[Definition]) -> bool:
     """Whether a call is of a sublayer, or of a definition that calls one."""
     for definition in reversed(definitions):
         if definition.name == call.word:
-            inside = [node for line in definition.lines for node in walk(line.value) if isinstance(node, Call)]
+            inside = [node for line in definition.lines for node in walk(line.value) if isinstance(node, CallNode)]
             above = definitions[: definition.index]
             return not definition.second and any(has_sublayer(node, vocabulary, above) for node in inside)
     record = vocabulary.get(call.word)

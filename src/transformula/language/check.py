@@ -28,8 +28,7 @@ from .parser import parse, parse_expression
 from .roles import name_modules
 from .sizes import check_size
 from .source import Place, Source
-from .syntax import Call as CallNode
-from .syntax import Choice, Line, Name, Node, Number, walk
+from .syntax import CallNode, Choice, Line, Name, Node, Number, walk
 from .vocabulary import Vocabulary
 
 DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context": 64}

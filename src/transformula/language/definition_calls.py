@@ -10,8 +10,7 @@ from .graph import Frame, Value
 from .messages import FormulaError, unknown
 from .names import Scope
 from .numbers import FUNCTIONS, apply_function, evaluate
-from .syntax import Call as CallNode
-from .syntax import Flag, Name, Text
+from .syntax import CallNode, Flag, Name, Text
 from .word_calls import WordCalls
 
 

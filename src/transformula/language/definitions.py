@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .messages import FormulaError
 from .parser import parse, parse_expression
 from .source import Place, Source
-from .syntax import Call, Flag, Index, Line, Name, Node, Tap, Text, children, walk
+from .syntax import CallNode, Flag, Index, Line, Name, Node, Tap, Text, children, walk
 
 SECOND_LEVEL = ("s", "h", "i", "j")
 """Parameters of a formula over scores: the score, the head, the query's and the key's position."""
@@ -35,17 +35,19 @@ class Definition:
     place: Place
 
     @property
-    def alias(self) -> Call | None:
+    def alias(self) -> CallNode | None:
         """The single call that this definition only renames, or None."""
         if self.second or len(self.lines) != 1:
             return None
         call = self.lines[0].value
-        if not isinstance(call, Call) or call.label:
+        if not isinstance(call, CallNode) or call.label:
             return None
         names = [i.name for i in call.items if isinstance(i, Name) and i.name in self.parameters]
         streams = [i for i in call.items if not (isinstance(i, Name) and i.name in self.parameters)]
         uses = [n for i in (*streams, *(o.value for o in call.options)) for n in walk(i)]
-        if tuple(names) != self.parameters or any(isinstance(n, Call) and n.word not in SECOND_FUNCTIONS for n in uses):
+        if tuple(names) != self.parameters or any(
+            isinstance(n, CallNode) and n.word not in SECOND_FUNCTIONS for n in uses
+        ):
             return None
         if any(isinstance(n, Name) and n.name in self.parameters for n in uses):
             return None
@@ -63,7 +65,7 @@ def read_definition(header: str, body: Source, index: int) -> Definition:
     defaults: dict[str, Node] = {}
     if isinstance(node, Name):
         name, parameters = node.name, tuple("x")
-    elif isinstance(node, Call) and not node.label and all(isinstance(i, Name) for i in node.items):
+    elif isinstance(node, CallNode) and not node.label and all(isinstance(i, Name) for i in node.items):
         name, parameters = node.word, tuple(i.name for i in node.items if isinstance(i, Name))
         defaults = {o.name: o.value for o in node.options}
         repeated = [p for p in (*parameters, *defaults) if (*parameters, *defaults).count(p) > 1]
@@ -83,7 +85,7 @@ def tells_positions(definition: Definition, inputs: Collection[str]) -> bool:
         node = waiting.pop()
         if isinstance(node, Name) and node.name in ("i", "j"):
             return True
-        if not (isinstance(node, Call) and node.word in inputs):
+        if not (isinstance(node, CallNode) and node.word in inputs):
             waiting += children(node)
     return False
 
@@ -98,7 +100,7 @@ def check_second(definition: Definition, numbers: Collection[str], inputs: Colle
                     used.add(node.name)
                 elif node.name not in known:
                     raise FormulaError("second-level", node.place, name=node.name, detail="nothing has that name here")
-            elif isinstance(node, Call):
+            elif isinstance(node, CallNode):
                 fits = (
                     node.word in SECOND_FUNCTIONS
                     or (node.word == "table" and len(node.items) == 2)

@@ -11,8 +11,7 @@ from .messages import FormulaError, unknown
 from .names import Names, Scope
 from .numbers import as_number, evaluate, fold
 from .source import Place
-from .syntax import Binary, Choice, Index, Line, Name, Negative, Node, Number, Tap
-from .syntax import Call as CallNode
+from .syntax import Binary, CallNode, Choice, Index, Line, Name, Negative, Node, Number, Tap
 
 MOST_ENTRIES = 100_000
 """Values of layers that all lists of history together may hold: those of a stack of 440 layers that each list all."""

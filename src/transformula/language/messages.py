@@ -34,9 +34,7 @@ MESSAGES: dict[str, Message] = {
         "the text has {count:,} characters", "a formula has at most 20,000", "x = x" + " " * 20_001 + "+ x"
     ),
     "too-many-parts": Message(
-        "the formula has {count:,} {what}",
-        "a formula has at most 500 lines and 1,000 calls",
-        "x = x\n" * 600,
+        "the formula has {count:,} {what}", "a formula has at most 500 lines and 1,000 calls", "x = x\n" * 600
     ),
     "too-deep": Message(
         "the expression is nested too deeply",
@@ -94,9 +92,7 @@ MESSAGES: dict[str, Message] = {
         "width: 2 * heads\nheads: width // 2\nlayer: x = x + mlp(x)",
     ),
     "number-unused": Message(
-        "nothing reads the number {name!r};{near}",
-        "take it out, or {remedy}",
-        "rank: 8\nlayer: x = x + mlp(norm(x))",
+        "nothing reads the number {name!r};{near}", "take it out, or {remedy}", "rank: 8\nlayer: x = x + mlp(norm(x))"
     ),
     # names
     "unset": Message("{name!r} has no value in {title};{near}", "{remedy}", "x = x + attention(norm(y))"),

@@ -16,8 +16,7 @@ from .messages import FormulaError, unknown
 from .model_file import INPUTS, ModelText
 from .numbers import FUNCTIONS, as_number, evaluate
 from .source import Place, Source
-from .syntax import Call as CallNode
-from .syntax import Index, Line, Name, Node, walk
+from .syntax import CallNode, Index, Line, Name, Node, walk
 from .vocabulary import Vocabulary
 
 

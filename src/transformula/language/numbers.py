@@ -10,7 +10,7 @@ from typing import Any
 from .messages import FormulaError, unknown
 from .parser import parse_expression
 from .source import Place, Source
-from .syntax import Binary, Call, Choice, Compare, Flag, Logic, Name, Negative, Node, Number, Text, walk
+from .syntax import Binary, CallNode, Choice, Compare, Flag, Logic, Name, Negative, Node, Number, Text, walk
 
 LARGEST = 1e9
 
@@ -113,7 +113,7 @@ def evaluate(node: Node, number: Callable[[Name], Any], largest: float = LARGEST
             return any(evaluate(p, number, largest) for p in parts)
         case Logic(parts=parts):
             return not evaluate(parts[0], number, largest)
-        case Call(word=word, items=items, label="", options=()) if word in FUNCTIONS:
+        case CallNode(word=word, items=items, label="", options=()) if word in FUNCTIONS:
             return apply_function(
                 word, [as_number(i, evaluate(i, number, largest)) for i in items], node.place, largest
             )

@@ -14,18 +14,18 @@ from .messages import FormulaError
 from .source import Place, Source
 from .syntax import (
     Binary,
-    Call,
+    CallNode,
     Choice,
     Compare,
     Flag,
     Index,
+    Keyword,
     Line,
     Logic,
     Name,
     Negative,
     Node,
     Number,
-    Option,
     Tap,
     Text,
 )
@@ -209,7 +209,7 @@ class Rebuilder:
             result = Binary(self.place(part), operator, result, self.value(part.right))
         return result
 
-    def call(self, node: ast.Call) -> Call:
+    def call(self, node: ast.Call) -> CallNode:
         match node.func:
             case ast.Name(id=word):
                 label = ""
@@ -233,8 +233,8 @@ class Rebuilder:
                 raise FormulaError(
                     "not-allowed", self.place(keyword), what="a starred argument", remedy="write the arguments out"
                 )
-            options.append(Option(keyword.arg, self.option(keyword.value), self.place(keyword)))
-        return Call(self.place(node), word, label, tuple(items), tuple(options), self.place(node.func))
+            options.append(Keyword(keyword.arg, self.option(keyword.value), self.place(keyword)))
+        return CallNode(self.place(node), word, label, tuple(items), tuple(options), self.place(node.func))
 
     def option(self, node: ast.expr) -> Node:
         match node:

@@ -6,21 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 
 from .depth import Steps, deep
-from .syntax import (
-    Binary,
-    Call,
-    Choice,
-    Compare,
-    Flag,
-    Index,
-    Logic,
-    Name,
-    Negative,
-    Node,
-    Number,
-    Tap,
-    Text,
-)
+from .syntax import Binary, CallNode, Choice, Compare, Flag, Index, Logic, Name, Negative, Node, Number, Tap, Text
 
 Change = Callable[[Node], Node | None]
 BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
@@ -45,7 +31,7 @@ def _spelled(node: Node, outer: int = 0) -> Steps:
             return f"{name}[{':' if index is None else spell(index)}]"
         case Tap(call=call, tap=tap):
             return f"{call}.{tap}"
-        case Call(word=word, label=label, items=items, options=options):
+        case CallNode(word=word, label=label, items=items, options=options):
             inside = [spell(i) for i in items] + [f"{o.name}={spell(o.value)}" for o in options]
             return f"{word}{'.' + label if label else ''}({', '.join(inside)})"
         case Negative(operand=operand):
@@ -92,7 +78,7 @@ def _with_children(node: Node, inside: Callable[[Node], Node]) -> Node:
             return dataclasses.replace(node, parts=tuple(map(inside, node.parts)))
         case Choice():
             return dataclasses.replace(node, test=inside(node.test), then=inside(node.then), other=inside(node.other))
-        case Call():
+        case CallNode():
             options = tuple(dataclasses.replace(o, value=inside(o.value)) for o in node.options)
             return dataclasses.replace(node, items=tuple(map(inside, node.items)), options=options)
     return node

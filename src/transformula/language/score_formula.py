@@ -24,7 +24,7 @@ from .messages import FormulaError, unknown
 from .numbers import COMPARISONS, apply_function, fold, tidy
 from .ranges import Range, range_of
 from .source import Place
-from .syntax import Binary, Call, Choice, Compare, Line, Logic, Name, Negative, Node, Number, walk
+from .syntax import Binary, CallNode, Choice, Compare, Line, Logic, Name, Negative, Node, Number, walk
 
 KEYWORDS = ("scores", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")
 """What attention takes by name: an input of such a name could not be handed to it."""
@@ -313,7 +313,7 @@ class _Binder:
                 return self.add("not", inner) if known is None else self.add("test", value=not known)
             case Logic(operator=operator, parts=parts):
                 return self.logic(operator, [self.test(p) for p in parts])
-            case Call():
+            case CallNode():
                 return self.call(node)
         raise self.wrong(node, "only scores and positions are seen here")
 
@@ -387,7 +387,7 @@ class _Binder:
             return then if known else other
         return then if then == other else self.add("where", test, then, other)
 
-    def call(self, node: Call) -> int:
+    def call(self, node: CallNode) -> int:
         word, items = node.word, node.items
         if word in self.known_inputs:
             return self.read_input(node)
@@ -404,7 +404,7 @@ class _Binder:
             result = self.add(word, result, value)
         return result
 
-    def read_input(self, node: Call) -> int:
+    def read_input(self, node: CallNode) -> int:
         at = node.items[0]
         if not isinstance(at, Name) or at.name not in ("i", "j") or at.name not in self.definition.parameters:
             raise self.wrong(node, "an input is read at the position i or j", node.word)
@@ -416,7 +416,7 @@ class _Binder:
             raise self.wrong(node, "attention itself has something of that name; call the input otherwise", node.word)
         return self.add("input", self.add(at.name), value=node.word)
 
-    def table(self, node: Call) -> int:
+    def table(self, node: CallNode) -> int:
         if self.option == "mask":
             raise self.wrong(node, "what is seen cannot be learned: a test has no gradient", "table")
         row, column = (self.quantity(item) for item in node.items)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .definitions import Definition
 from .expressions import MOST_ENTRIES
 from .messages import FormulaError
-from .syntax import Binary, Call, Choice, Index, Line, Node, children
+from .syntax import Binary, CallNode, Choice, Index, Line, Node, children
 
 MOST_CALLS = 100_000
 """Calls of a whole model."""
@@ -43,7 +43,7 @@ class Count:
         if isinstance(node, Choice):
             sides = self.node(node.then, visible), self.node(node.other, visible)
             return total + self.node(node.test, visible) + max(sides)
-        if isinstance(node, Call):
+        if isinstance(node, CallNode):
             above = (d for d in reversed(self.definitions[:visible]) if d.name == node.word)
             total += 1 + next((self.known[definition.name] for definition in above), 0)
         return total + sum(self.node(child, visible) for child in children(node))

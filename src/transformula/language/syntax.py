@@ -55,7 +55,7 @@ class Tap(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class Keyword:
     """`name=value` in a call."""
 
     name: str
@@ -64,11 +64,11 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Node):
+class CallNode(Node):
     word: str
     label: str
     items: tuple[Node, ...]
-    options: tuple[Option, ...]
+    options: tuple[Keyword, ...]
     head: Place
     """Where the word itself stands."""
 
@@ -126,7 +126,7 @@ def children(node: Node) -> tuple[Node, ...]:
     match node:
         case Index(index=Node() as index):
             return (index,)
-        case Call():
+        case CallNode():
             return node.items + tuple(o.value for o in node.options)
         case Negative():
             return (node.operand,)

@@ -14,8 +14,7 @@ from .model_file import ModelText
 from .names import Scope
 from .score_formula import ScoreFormula, bind
 from .source import Place
-from .syntax import Call as CallNode
-from .syntax import Flag, Name, Text
+from .syntax import CallNode, Flag, Name, Text
 from .vocabulary import Vocabulary, WordRecord
 
 NO_IDS = ("image", "audio")

@@ -40,7 +40,7 @@ from ..language.messages import FormulaError, unknown
 from ..language.numbers import evaluate
 from ..language.parser import parse_expression
 from ..language.source import Place, Source
-from ..language.syntax import Call, Name
+from ..language.syntax import CallNode, Name
 from ..registry import Registry
 from .segment_memory import check_carry
 
@@ -186,7 +186,7 @@ def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dic
     if BARE.match(text):
         return text, [], {}, source
     node = parse_expression(source, strings=True)
-    if not isinstance(node, Call) or node.label:
+    if not isinstance(node, CallNode) or node.label:
         raise InputError(f"{here(source)}: {text!r} names no hook; write a name, or a call such as NAME(0.1)")
     numbers = architecture.numbers
 
