@@ -37,7 +37,7 @@ from transformula.model import build
 from transformula.tasks.pairs import Pairs
 from transformula.tasks.translation import Translation
 from transformula.training.machine import DTYPES
-from transformula.training.optimiser import optimisers, parameters_of
+from transformula.training.optimizer import optimizers, parameters_of
 from transformula.training.precision import Weights
 from transformula.training.settings import TrainingSettings
 
@@ -153,8 +153,8 @@ def main() -> None:
     ours = build(check_model("translator", numbers), seed=1).train()
     precision, threads = chosen_by_train(ours, task, task.batch(0))
     weights = Weights(ours.train(), precision)
-    settings = TrainingSettings(optimiser="adamw", lr=1e-4)
-    update = optimisers.get("adamw")(parameters_of(ours), settings, DTYPES[precision])
+    settings = TrainingSettings(optimizer="adamw", lr=1e-4)
+    update = optimizers.get("adamw")(parameters_of(ours), settings, DTYPES[precision])
     peer = Peer(task.numbers["vocab"]).train()
     adam = torch.optim.Adam(peer.parameters(), lr=1e-4)
     sizes = [sum(p.numel() for p in model.parameters()) for model in (ours, peer)]

@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import build
-from transformula.training.optimiser import optimisers, parameters_of
+from transformula.training.optimizer import optimizers, parameters_of
 from transformula.training.precision import Weights
 from transformula.training.settings import TrainingSettings
 from transformula.words import vocabulary
@@ -85,14 +85,14 @@ def loss_of(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
 
 def peer_step(tokens: Tensor, targets: Tensor) -> Callable[[], float]:
     model = ByHand()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1)
 
     def step() -> float:
         loss = loss_of(model, tokens, targets)
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         return loss.item()
 
     return step
@@ -122,7 +122,7 @@ def our_step(name: str, precision: str, tokens: Tensor, targets: Tensor) -> Call
     weights = Weights(model, precision)
     weights.publish()
     products = torch.bfloat16 if precision == "bf16" else torch.float32
-    optimiser = optimisers.get(name)(parameters_of(model), TrainingSettings(optimiser=name), products)
+    optimizer = optimizers.get(name)(parameters_of(model), TrainingSettings(optimizer=name), products)
 
     def step() -> float:
         weights.model.train()
@@ -131,7 +131,7 @@ def our_step(name: str, precision: str, tokens: Tensor, targets: Tensor) -> Call
         loss.backward()
         weights.collect()
         nn.utils.clip_grad_norm_(list(model.parameters()), 1.0)
-        optimiser.step(1e-3)
+        optimizer.step(1e-3)
         weights.publish()
         return loss.item()
 

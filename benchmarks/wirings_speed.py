@@ -8,7 +8,7 @@ hyper-connections are Algorithm 2 of the paper (one norm of the streams and one 
 mixed, einsum for what is written). Same parameters, same logits, to start with. Measured in turn, in random order, all
 in one run; medians:
 
-    training  forward and backward of a batch (the optimiser is the same for both)
+    training  forward and backward of a batch (the optimizer is the same for both)
     decoding  a prompt, then tokens one by one with what is kept: time a token
 
 The claim: ours takes at most 2 % longer than the module by hand, or no longer than two copies of that differ (A/A).

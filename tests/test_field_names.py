@@ -187,7 +187,7 @@ def test_a_setting(name: str, row: tuple[str, str, str]) -> None:
     held = fields()
     ours = next(one for one in row[1].split() if one in held)
     group = held[ours]
-    value = row[2] or {"lr_schedule": "cosine", "optimiser": "adamw", "seed": "3", "final_lr": "0.1"}.get(ours, "1")
+    value = row[2] or {"lr_schedule": "cosine", "optimizer": "adamw", "seed": "3", "final_lr": "0.1"}.get(ours, "1")
     if ours in ("clip", "weight_decay", "beta1", "beta2", "label_smoothing", "split", "held_out", "top_p"):
         value = "0.5"
     with pytest.raises(ConfigError) as caught:

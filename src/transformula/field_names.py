@@ -278,7 +278,7 @@ SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("num_epochs n_epochs max_epochs num_train_epochs epoch", "epochs", ""),
     ("max_minutes time_limit max_time time", "minutes", ""),
     ("max_train_tokens train_tokens num_tokens", "tokens", ""),
-    ("optimizer optim opt", "optimizer optimiser", ""),
+    ("optim opt", "optimizer", ""),
     ("wd l2 decay_rate", "weight_decay", ""),
     ("adam_beta1 beta_1", "beta1", ""),
     ("adam_beta2 beta_2", "beta2", ""),

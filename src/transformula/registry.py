@@ -1,4 +1,4 @@
-"""A file that announces itself: what is found by a decorator and its place, with no list to edit."""
+"""A file that registers itself: things are found by a decorator and their place; there is no list to edit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 class Registry(Generic[T]):
     """Things of one kind by name. The modules of `package` are imported when a name is first asked for; modules
-    from outside announce themselves when they are imported.
+    from outside register themselves when they are imported.
 
         formats = Registry("data format", "transformula.data.formats")
 
@@ -27,22 +27,26 @@ class Registry(Generic[T]):
         self.kind, self.package = kind, package
         self._known: dict[str, T] = {}
         self._needed: dict[str, tuple[str, ...]] = {}
+        self._aliases: dict[str, str] = {}
         self._looked = package is None
 
-    def register(self, name: str, needs: Sequence[str] = ()) -> Callable[[T], T]:
-        """Decorator that announces a thing under `name`. A second thing of the same name is an error.
+    def register(self, name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> Callable[[T], T]:
+        """Decorator that registers a thing under `name`. A second thing of the same name is an error.
 
-        needs  optional packages without which it cannot be used, by their import names
+        needs    optional packages without which it cannot be used, by their import names
+        aliases  further names that `get` takes and `names` does not list, such as an earlier spelling
         """
 
-        def announce(thing: T) -> T:
-            if name in self._known and self._known[name] is not thing:
-                raise InputError(f"two of the kind {self.kind!r} call themselves {name!r}")
+        def decorate(thing: T) -> T:
+            for known in (name, *aliases):
+                if self._known.get(self._aliases.get(known, known), thing) is not thing:
+                    raise InputError(f"two of the kind {self.kind!r} are called {known!r}")
             self._known[name] = thing
             self._needed[name] = tuple(needs)
+            self._aliases.update(dict.fromkeys(aliases, name))
             return thing
 
-        return announce
+        return decorate
 
     def _look(self) -> None:
         if self._looked or self.package is None:
@@ -54,24 +58,27 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The thing called `name`. Raises UnknownName, with the nearest known names."""
-        if name not in self._known:
-            self._look()
-        if name not in self._known:
+        return self._known[self.name_of(name)]
+
+    def name_of(self, name: str) -> str:
+        """The name of the thing called `name`, which may be an alias. Raises UnknownName."""
+        if name not in self:
             raise UnknownName(self.kind, name, self._known)
-        return self._known[name]
+        return self._aliases.get(name, name)
 
     def need(self, name: str) -> T:
         """The thing called `name`, of which every optional package is here. Raises MissingExtra, UnknownName."""
         thing = self.get(name)
-        for package in self._needed[name]:
+        for package in self._needed[self.name_of(name)]:
             need(package, f"the {self.kind} {name}")
         return thing
 
     def names(self) -> list[str]:
-        """All known names, sorted."""
+        """All known names, sorted; no aliases."""
         self._look()
         return sorted(self._known)
 
     def __contains__(self, name: object) -> bool:
-        self._look()
-        return name in self._known
+        if name not in self._known and name not in self._aliases:
+            self._look()
+        return name in self._known or name in self._aliases

@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from .errors import ConfigError, shortened
 from .field_names import unknown_key
 
+FORMER_KEYS = {"optimiser": "optimizer"}
+"""Keys of settings as earlier versions spelled them -> as they are spelled now. Both are read."""
+
 MOST_CHARACTERS = 4096
 """Of a text in settings: names of files are no longer."""
 
@@ -28,11 +31,12 @@ class Settings(BaseModel):
         `known` are further keys that exist elsewhere, named as candidates for a misspelt one.
         Raises ConfigError with every mistake: unknown keys with the nearest known ones, wrong types, out of range.
         """
+        given = with_current_keys(given)
         unfit = [f"{key}: {what}" for key, value in given.items() if (what := unfit_text(value))]
         if unfit:
             raise ConfigError(unfit, source=source)
         try:
-            return cls.model_validate(dict(given))
+            return cls.model_validate(given)
         except ValidationError as error:
             mistakes: list[str] = []
             close: list[str] = []
@@ -54,6 +58,14 @@ class Settings(BaseModel):
     def plain(self) -> dict[str, Any]:
         """As plain data that `read` takes back."""
         return self.model_dump(mode="json")
+
+
+def with_current_keys(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings whose keys are spelled as they are now. Raises ConfigError where a key is given in both spellings."""
+    twice = [former for former, key in FORMER_KEYS.items() if former in given and key in given]
+    if twice:
+        raise ConfigError([f"{former}: is spelled {FORMER_KEYS[former]} now; give one of the two" for former in twice])
+    return {FORMER_KEYS.get(key, key): value for key, value in given.items()}
 
 
 def unfit_text(value: Any) -> str:

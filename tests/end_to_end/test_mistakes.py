@@ -113,10 +113,10 @@ def test_data_that_may_not_be_read(folder: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_all_mistakes_of_a_configuration_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "c.yaml").write_text(f"model: {GOOD}\nstepz: 3\nbatch: many\nlr: -1\noptimizer: adamw\n")
+    (folder / "c.yaml").write_text(f"model: {GOOD}\nstepz: 3\nbatch: many\nlr: -1\noptim: adamw\n")
     message = said(capsys, folder, "train", "--config", "c.yaml")
     assert message.startswith("error: c.yaml: 4 mistakes")
-    assert "did you mean steps" in message and "did you mean optimiser" in message
+    assert "did you mean steps" in message and "did you mean optimizer" in message
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_all_mistakes_of_a_configuration_at_once(folder: Path, capsys: pytest.Ca
         (["train"], "no model"),
         (["train", "pre-nrom"], "did you mean pre-norm"),
         (["train", "none.yaml"], "none.yaml"),
-        (["train", GOOD, "--optimiser", "adamx", "--data", "python-docs"], "adamw"),
+        (["train", GOOD, "--optimizer", "adamx", "--data", "python-docs"], "adamw"),
         (["train", GOOD, "--device", "cuda:77"], "device"),
         (["train", GOOD, "--threads", "0"], "threads"),
         (["train", "--resume", "runs/none"], "runs/none"),

@@ -28,14 +28,14 @@ def test_thirty_steps(name: str) -> None:
         )  # type: ignore[return-value]
 
     torch.manual_seed(0)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
     for _ in range(STEPS):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         value = loss() + sum(model.named_losses().values(), torch.zeros(()))
         value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         losses.append(value.item())
     trains = gallery.entry(name).about.get("trains", "")
     better = sum(losses[-5:]) / 5 < 0.97 * losses[0]

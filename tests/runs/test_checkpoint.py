@@ -15,7 +15,7 @@ def made(step: int) -> Checkpoint:
     return Checkpoint(
         step=step,
         weights={"a.weight": torch.full((3, 4), float(step)), "b": torch.arange(5)},
-        optimiser={"a.weight/momentum": torch.ones(3, 4)},
+        optimizer={"a.weight/momentum": torch.ones(3, 4)},
         streams={"torch": torch.random.get_rng_state()},
         state={"units": 7, "best": None},
     )

@@ -71,12 +71,12 @@ def translation(data: Path) -> tuple[Any, nn.Module]:
 
 
 KINDS: dict[str, tuple[Callable[[Path], tuple[Any, nn.Module]], dict[str, Any]]] = {
-    "muon": (toy, {"optimiser": "muon", "evaluate_every": 9}),
-    "bf16": (toy, {"optimiser": "adamw", "precision": "bf16", "evaluate_every": 9, "accumulate": 2}),
+    "muon": (toy, {"optimizer": "muon", "evaluate_every": 9}),
+    "bf16": (toy, {"optimizer": "adamw", "precision": "bf16", "evaluate_every": 9, "accumulate": 2}),
     "average": (toy, {"average": 0.9, "average_checkpoints": 3, "evaluate_every": 7}),
-    "language": (language, {"optimiser": "adamw", "batch": 8}),
-    "carry": (carry, {"optimiser": "muon", "batch": 2, "accumulate": 2}),
-    "translation": (translation, {"optimiser": "adamw", "batch": None}),
+    "language": (language, {"optimizer": "adamw", "batch": 8}),
+    "carry": (carry, {"optimizer": "muon", "batch": 2, "accumulate": 2}),
+    "translation": (translation, {"optimizer": "adamw", "batch": None}),
 }
 
 

@@ -68,7 +68,7 @@ def interrupted_at(task: LanguageModelling, step: int) -> None:
     "hooks",
     [
         {"after_step": "unit_rows"},
-        {"after_step": "unit_rows", "optimiser": "adamw", "precision": "bf16"},
+        {"after_step": "unit_rows", "optimizer": "adamw", "precision": "bf16"},
         {"policy": "layerdrop(0.4)"},
         {"calibrate": "admin", "layer": ADMIN},
     ],
@@ -76,7 +76,7 @@ def interrupted_at(task: LanguageModelling, step: int) -> None:
 )
 def test_a_resume_is_exact(tmp_path: Path, task: LanguageModelling, hooks: dict[str, Any]) -> None:
     given = {"steps": 14, "evaluate_every": 5, "checkpoint_every": 3}
-    given |= {key: hooks.pop(key) for key in ("optimiser", "precision") if key in hooks}
+    given |= {key: hooks.pop(key) for key in ("optimizer", "precision") if key in hooks}
     formula = hooks.pop("layer", PRE_NORM)
     run(tmp_path / "whole", task, model_for(task, formula, **hooks), **given)
     interrupted_at(task, 8)
@@ -86,7 +86,7 @@ def test_a_resume_is_exact(tmp_path: Path, task: LanguageModelling, hooks: dict[
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
-@pytest.mark.parametrize("given", [{}, {"optimiser": "adamw"}, {"precision": "bf16"}], ids=str)
+@pytest.mark.parametrize("given", [{}, {"optimizer": "adamw"}, {"precision": "bf16"}], ids=str)
 def test_rows_stay_of_norm_1(tmp_path: Path, task: LanguageModelling, given: dict[str, Any]) -> None:
     model = model_for(task, after_step="unit_rows")
     begin = model.get_parameter("layers.1.mlp.up.weight").clone()

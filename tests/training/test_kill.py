@@ -77,7 +77,7 @@ def check_equal(one: Path, two: Path) -> None:
     """Whether two runs ended alike: every tensor, the log, what is said of the best model."""
     (a, _), (b, _) = (RunFolder.open(folder).newest_checkpoint() for folder in (one, two))
     assert a is not None and b is not None and a.step == b.step
-    for part in ("weights", "optimiser", "streams", "average", "carried"):
+    for part in ("weights", "optimizer", "streams", "average", "carried"):
         ours, theirs = getattr(a, part), getattr(b, part)
         assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours), part
     times = ("seconds", "evaluating", "evaluating_last", "reserve", "log_lines")

@@ -87,7 +87,7 @@ def test_random_streams_of_the_caller_are_left_alone(tmp_path: Path) -> None:
     assert torch.equal(torch.rand(2), expected)
 
 
-@pytest.mark.parametrize("given", [{}, {"optimiser": "adamw", "precision": "bf16"}, {"accumulate": 2, "tokens": 1800}])
+@pytest.mark.parametrize("given", [{}, {"optimizer": "adamw", "precision": "bf16"}, {"accumulate": 2, "tokens": 1800}])
 def test_interrupted_and_resumed_is_uninterrupted(tmp_path: Path, given: dict[str, Any]) -> None:
     given = {"steps": 30, "evaluate_every": 7, "patience": 50, **given}
     whole = run(tmp_path / "whole", **given)
@@ -119,12 +119,12 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path: Path, capsys: pytest.Capt
     given = {"steps": 20, "checkpoint_every": 5, "keep": 3}
     run(tmp_path / "whole", **given)
     run(tmp_path / "cut", task=Stopping(step=16), **given)
-    (file,) = (tmp_path / "cut/checkpoints").glob("step-00000017/optimiser.safetensors")
+    (file,) = (tmp_path / "cut/checkpoints").glob("step-00000017/optimizer.safetensors")
     content = bytearray(file.read_bytes())
     content[-3] ^= 4
     file.write_bytes(content)
     run(tmp_path / "cut", resume=True, **given)
-    assert "step-00000017/optimiser.safetensors: damaged" in capsys.readouterr().err
+    assert "step-00000017/optimizer.safetensors: damaged" in capsys.readouterr().err
     assert same(tmp_path / "whole/last", tmp_path / "cut/last")
 
 
@@ -150,8 +150,8 @@ def test_other_data_or_another_formula_is_refused_on_resume(tmp_path: Path) -> N
     other.text = "layer: x = norm(x)\n"
     with pytest.raises(CheckpointError, match="another formula"):
         run(tmp_path / "run", model=other, steps=4, resume=True)
-    with pytest.raises(ConfigError, match="optimiser: 'adamw', and the run began with 'muon'"):
-        run(tmp_path / "run", steps=4, resume=True, optimiser="adamw")
+    with pytest.raises(ConfigError, match="optimizer: 'adamw', and the run began with 'muon'"):
+        run(tmp_path / "run", steps=4, resume=True, optimizer="adamw")
 
 
 def test_a_resume_keeps_what_was_derived(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_resume_keeps_what_was_derived(tmp_path: Path) -> None:
 
 
 def test_wrong_names_leave_nothing_behind(tmp_path: Path) -> None:
-    for given in ({"optimiser": "muom"}, {"lr_schedule": "cosin"}):
+    for given in ({"optimizer": "muom"}, {"lr_schedule": "cosin"}):
         with pytest.raises(UnknownName, match="did you mean"):
             run(tmp_path / "run", steps=2, **given)
     assert not (tmp_path / "run").exists()

@@ -18,7 +18,7 @@ from transformula.language.model_file import from_formula
 from transformula.model import build
 from transformula.tasks.language_modelling import LanguageModelling
 from transformula.training import RunResult, TrainingSettings, train
-from transformula.training.optimiser import parameters_of
+from transformula.training.optimizer import parameters_of
 
 FORMULA = """
 a = attention(norm(x))

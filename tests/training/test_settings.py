@@ -26,7 +26,7 @@ READ: set[str] = set()
 def test_every_field_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     READ.clear()
-    train(ToyTask(), ToyModel(), Traced(steps=2, optimiser="muon", precision="float32", out="a"), quiet=True)
+    train(ToyTask(), ToyModel(), Traced(steps=2, optimizer="muon", precision="float32", out="a"), quiet=True)
     assert set(TrainingSettings.model_fields) - FOR_THE_TASK == READ
 
 

@@ -129,8 +129,8 @@ def test_an_empty_chunk() -> None:
     assert experts()(torch.zeros(2, 0, WIDTH, dtype=torch.float64)).shape == (2, 0, WIDTH)
 
 
-def test_biases_are_vectors_and_experts_are_matrices_to_optimisers() -> None:
-    from transformula.training.optimiser import parameters_of
+def test_biases_are_vectors_and_experts_are_matrices_to_optimizers() -> None:
+    from transformula.training.optimizer import parameters_of
 
     roles = {p.name: p.role for p in parameters_of(experts(gated=True, shared=1))}
     assert {role for name, role in roles.items() if name.endswith("bias")} == {"vector"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, InputError, shortened
 from ..field_names import unknown_key
+from ..settings import with_current_keys
 from ..structured import Malformed, load_yaml
 from .reading import mentioned, path_of, read_model
 
@@ -99,7 +100,7 @@ def read_config(path: str | Path, recipe: bool = False) -> dict[str, Any]:
     if path.name == "config.yaml" and (path.parent / "manifest.json").is_file():
         without = (*without, "out")
     # What a run left empty it derived; it is derived again.
-    return {key: value for key, value in read.items() if value is not None and key not in without}
+    return with_current_keys({key: value for key, value in read.items() if value is not None and key not in without})
 
 
 def _keys_of(path: Path) -> dict[str, Any]:

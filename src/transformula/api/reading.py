@@ -150,7 +150,7 @@ def check_model(
 
 
 def import_packages(use: Sequence[str]) -> None:
-    """Import packages that the user named, and all their modules: their words, data formats, optimisers, tasks."""
+    """Import packages that the user named, and all their modules: their words, data formats, optimizers, tasks."""
     look_here(use)
     for package in use:
         if not PACKAGE.match(package):

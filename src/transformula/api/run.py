@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, DataError, InputError, setting
+from ..settings import with_current_keys
 from .configuration import TASK, check_use, data_settings, read_config, read_stated, resolve
 from .first import allocating, check_disk, check_folder, check_memory, check_packages
 from .model import Model
@@ -84,6 +85,7 @@ def train(
     with all mistakes at once, InputError, MissingExtra, FormulaError, DataError, CheckpointError, NotFinite.
     """
     import_packages(use)
+    given = with_current_keys(given)
     if resume is not None:
         if from_scratch:
             raise InputError(f"{setting('from_scratch')}: a run that is resumed has its weights; leave one of them out")
@@ -207,14 +209,14 @@ def check_first(checked: Any, kind: Any, data: Settings, training: TrainingSetti
     from ..model.hook import check_hooks
     from ..runs.folder import RunFolder
     from ..training.machine import pick_device
-    from ..training.optimiser import optimisers
+    from ..training.optimizer import optimizers
     from ..training.schedules import own_schedule, schedules
     from ..training.start import check_select
 
     check_folder(training.out)
     if not resume and training.out is not None:
         RunFolder(training.out).refuse_if_taken()
-    optimisers.get(training.optimiser)
+    optimizers.get(training.optimizer)
     schedules.get(training.lr_schedule)
     own_schedule(checked)
     check_hooks(checked)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import TYPED, InputError, did_you_mean, nearest
 from ..field_names import key as field_key
 from ..field_names import suggest
+from ..settings import FORMER_KEYS
 from .output import EXIT_CODES, OPTION
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ class Parser(argparse.ArgumentParser):
         for name, field in settings.model_fields.items():
             if name not in left_out:
                 add_field(group, name, field)
+        for former, name in FORMER_KEYS.items():
+            if name in settings.model_fields:
+                self.add_argument(f"--{former}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
     def parse(self, arguments: Sequence[str]) -> Given:
         """Read the arguments. Options that are not known here are kept for the model, if it takes any."""

@@ -2,7 +2,7 @@
 
     checkpoints/step-00000200/
       weights.safetensors      parameters and buffers, float32
-      optimiser.safetensors    what the optimiser keeps, by name of parameter
+      optimizer.safetensors    what the optimizer keeps, by name of parameter
       streams.safetensors      random streams
       average.safetensors      the running average of the weights, where there is one
       carried.safetensors      what the task carries from step to step, if anything
@@ -33,7 +33,9 @@ from ..structured import load_json
 
 MANIFEST = "manifest.json"
 STATE = "state.json"
-TENSORS = ("weights", "optimiser", "streams")
+TENSORS = ("weights", "optimizer", "streams")
+FORMER_NAMES = {"optimizer": "optimiser"}
+"""How earlier versions spelled a file's name; it is read too."""
 OPTIONAL = ("average", "carried")
 """Tensors that a run may have none of: then there is no file."""
 
@@ -44,7 +46,7 @@ class Checkpoint:
 
     step: int
     weights: Mapping[str, Tensor]
-    optimiser: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor]
     streams: Mapping[str, Tensor]
     state: Mapping[str, Any]
     """Plain numbers: time, units seen, best value, patience; whatever the loop needs."""
@@ -57,6 +59,12 @@ class Checkpoint:
 def folder_of(checkpoints: Path, step: int) -> Path:
     """checkpoints/step-00000200"""
     return checkpoints / _name(step)
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """The file of a checkpoint's tensors."""
+    former = folder / f"{FORMER_NAMES.get(name, name)}.safetensors"
+    return former if former.is_file() else folder / f"{name}.safetensors"
 
 
 def _name(step: int) -> str:
@@ -95,8 +103,8 @@ def load_checkpoint(folder: Path, run: str = "") -> Checkpoint:
         raise CheckpointError(f"{folder}: holds step {step:,}, so its name was changed; name it {_name(step)} again")
     if run and stated and run != stated:
         raise CheckpointError(f"{folder}: is a checkpoint of another run; put back that of this run, or remove it")
-    names = (*TENSORS, *(name for name in OPTIONAL if (folder / f"{name}.safetensors").is_file()))
-    tensors = {name: load_tensors(folder / f"{name}.safetensors") for name in names}
+    names = (*TENSORS, *(name for name in OPTIONAL if file_of(folder, name).is_file()))
+    tensors = {name: load_tensors(file_of(folder, name)) for name in names}
     return Checkpoint(step=step, state=state, run=str(stated), **tensors)
 
 
@@ -110,7 +118,7 @@ def check_whole(folder: Path) -> None:
         stated = {name: (stamp["bytes"], stamp["sha256"]) for name, stamp in files.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: damaged ({type(error).__name__})") from None
-    needed = {STATE, *(f"{name}.safetensors" for name in TENSORS)}
+    needed = {STATE, *(file_of(folder, name).name for name in TENSORS)}
     for name in sorted(needed | set(stated)):
         file = folder / name
         if name not in stated:

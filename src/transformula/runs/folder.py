@@ -21,6 +21,7 @@ import yaml
 
 from ..atomic_io import check_inside, remove_partial, write_whole
 from ..errors import CheckpointError, RunError
+from ..settings import with_current_keys
 from ..structured import load_json, load_yaml
 from .checkpoint import Checkpoint, newest
 from .commands import resume_command
@@ -175,7 +176,7 @@ class RunFolder:
             raise CheckpointError(f"{path}: damaged ({error}): expected what `train` wrote") from None
         if not isinstance(read, dict) or not all(isinstance(key, str) for key in read):
             raise CheckpointError(f"{path}: damaged: expected keys and values, as `train` wrote them")
-        return read
+        return with_current_keys(read)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Write the resolved configuration."""

@@ -36,14 +36,18 @@ Progress = Callable[[int, int], None]
 """Called with (units done, units in all)."""
 
 
-def task(name: str, needs: Sequence[str] = ()) -> Callable[[type[Task]], type[Task]]:
-    """Decorator that announces a task under `name`; `needs` are the optional packages that its scores need."""
+def task(name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> Callable[[type[Task]], type[Task]]:
+    """Decorator that registers a task under `name`.
 
-    def announce(made: type[Task]) -> type[Task]:
-        made.name = name
-        return tasks.register(name, needs)(made)
+    needs    the optional packages that its scores need
+    aliases  further names that are understood and not listed, such as an earlier spelling
+    """
 
-    return announce
+    def decorate(kind: type[Task]) -> type[Task]:
+        kind.name = name
+        return tasks.register(name, needs, aliases)(kind)
+
+    return decorate
 
 
 def check_causal(name: str, architecture: Architecture) -> None:

@@ -1,4 +1,4 @@
-"""Training: the loop, optimisers, schedules, precision, progress. Asks a task for batches, losses and scores."""
+"""Training: the loop, optimizers, schedules, precision, progress. Asks a task for batches, losses and scores."""
 
 from __future__ import annotations
 

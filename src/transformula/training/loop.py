@@ -38,7 +38,7 @@ from .evaluation import TENTHS, Evaluations
 from .interrupt import Asked, Interrupts
 from .limits import Limits
 from .losses import by_kind, named_losses, whole_loss
-from .optimiser import Optimiser
+from .optimizer import Optimizer
 from .position import Position, read_position
 from .precision import Weights, as_device
 from .progress import Progress
@@ -61,10 +61,10 @@ class Trainer:
     """One run in progress."""
 
     def __init__(
-        self, task: Any, model: nn.Module, optimiser: Optimiser, settings: TrainingSettings, run: RunFolder,
+        self, task: Any, model: nn.Module, optimizer: Optimizer, settings: TrainingSettings, run: RunFolder,
         shown: Progress, device: torch.device,
     ) -> None:  # fmt: skip
-        self.task, self.optimiser, self.settings, self.run, self.shown = task, optimiser, settings, run, shown
+        self.task, self.optimizer, self.settings, self.run, self.shown = task, optimizer, settings, run, shown
         self.device = device
         self.weights = Weights(model, settings.precision)
         self.average = RunningAverage(model, settings.average) if settings.average else None
@@ -156,7 +156,7 @@ class Trainer:
             np.random.set_state(state[1])
             self._stop_not_finite(batches, [n / total for n in units], whole)
         self.between_steps = False
-        self.optimiser.step(lr)
+        self.optimizer.step(lr)
         if self.after_step is not None:
             self.after_step(self.weights.master)
         self.weights.publish()
@@ -278,9 +278,9 @@ class Trainer:
         self.shown.busy(f"step {p.step:,}  saving")
         self.run.check_there()
         state = {**asdict(p), "seconds": self.seconds, "log_lines": self.run.log.lines}
-        state["optimiser"] = self.settings.optimiser
+        state["optimizer"] = self.settings.optimizer
         checkpoint = Checkpoint(
-            p.step, model_tensors(self.weights.master), self.optimiser.tensors(), random_state.capture(), state,
+            p.step, model_tensors(self.weights.master), self.optimizer.tensors(), random_state.capture(), state,
             average={} if self.average is None else self.average.average,
             carried=self.task.carried() if hasattr(self.task, "carried") else {}, run=self.run.identity,
         )  # fmt: skip
@@ -301,11 +301,12 @@ class Trainer:
             return
         path, state = folder_of(self.run.checkpoints, checkpoint.step), dict(checkpoint.state)
         lines = state.pop("log_lines", None)
-        used = state.pop("optimiser", self.settings.optimiser)
-        if used != self.settings.optimiser:
+        former = state.pop("optimiser", self.settings.optimizer)  # as earlier versions spelled it
+        used = state.pop("optimizer", former)
+        if used != self.settings.optimizer:
             raise CheckpointError(
-                f"{self.run.path}: this run used the optimiser {used}; a resume cannot change it to"
-                f" {self.settings.optimiser}. Begin a new run"
+                f"{self.run.path}: this run used the optimizer {used}; a resume cannot change it to"
+                f" {self.settings.optimizer}. Begin a new run"
             )
         self.position = read_position({**state, "step": checkpoint.step}, path / STATE)
         put_tensors(self.weights.master, checkpoint.weights, path / WEIGHTS)
@@ -315,7 +316,7 @@ class Trainer:
             self.average.load(checkpoint.average or model_tensors(self.weights.master), path / "average.safetensors")
         if hasattr(self.task, "carry"):
             self.task.carry(checkpoint.carried)
-        self.optimiser.load(checkpoint.optimiser)
+        self.optimizer.load(checkpoint.optimizer)
         try:
             random_state.restore(checkpoint.streams)
         except (KeyError, ValueError, TypeError, RuntimeError) as error:

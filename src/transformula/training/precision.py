@@ -1,7 +1,7 @@
 """Precision: float32, or bf16 with float32 masters.
 
 In bf16 a working copy of the model runs forward and backward wholly in bfloat16. Its gradients are moved to float32
-masters, which the optimiser changes and a checkpoint holds; the masters are copied back into the working copy. (The
+masters, which the optimizer changes and a checkpoint holds; the masters are copied back into the working copy. (The
 same division as in mixed-precision FSDP. Autocast keeps float32 weights and converts them in every step, and leaves
 much between the products in float32.) Buffers stay as they are and are shared by both.
 """
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from . import machine
 from .machine import BF16, DTYPES, FLOAT32
-from .optimiser import MATRIX, parameters_of
+from .optimizer import MATRIX, parameters_of
 
 WORTH = 1.2
 """bf16 is taken where it is at least so many times faster."""

@@ -10,6 +10,7 @@ from typing import Any
 from ..data.naming import SOURCES
 from ..errors import CheckpointError, ConfigError
 from ..runs.folder import CONFIG, RunFolder
+from ..tasks.base import tasks
 from .settings import TrainingSettings
 
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
@@ -80,6 +81,7 @@ def check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
     was, now = stated.get("task", about["task"]), about["task"]
     if not isinstance(was, dict):
         raise CheckpointError(f"{run.path / 'manifest.json'}: damaged: `task` should be keys and values")
+    was = {**was, **{key: tasks.name_of(was[key]) for key in ("name", "task") if was.get(key) in tasks}}
     # Data may be moved, so that its name changes; where the task states an identity, it tells of other content.
     passed_over = {"data"} if "identity" in was and "identity" in now else set()
     changed = sorted(k for k in {*was, *now} - passed_over if was.get(k) != now.get(k))

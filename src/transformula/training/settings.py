@@ -24,9 +24,9 @@ class TrainingSettings(Settings):
     )
     accumulate: int = Field(1, ge=1, description="batches whose gradients are added up for one step")
 
-    optimiser: str = Field("muon", description="muon, adamw, or another that is announced")
+    optimizer: str = Field("muon", description="muon, adamw, or another that is announced")
     lr: float | None = Field(
-        None, gt=0, le=1000, description="peak learning rate (by default from width and optimiser)"
+        None, gt=0, le=1000, description="peak learning rate (by default from width and optimizer)"
     )
     weight_decay: float = Field(
         0.1, ge=0, le=1000, description="decoupled decay of matrices; tables, norms, biases have none"

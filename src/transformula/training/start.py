@@ -21,7 +21,7 @@ from . import machine
 from .failure import failed, lacks_memory
 from .interrupt import Interrupts
 from .loop import Trainer, flops_per_unit
-from .optimiser import Optimiser, optimisers, parameters_of, width_of
+from .optimizer import Optimizer, optimizers, parameters_of, width_of
 from .precision import as_device, choose, step_like
 from .progress import Progress
 from .report import conclude
@@ -63,7 +63,7 @@ def train(
         check_folder(run.path, settings.out)
         settings, notes = settings_of_resume(settings, run)
     settings, said = with_own_schedule(settings, model)
-    optimiser_class, _ = optimisers.get(settings.optimiser), schedules.get(settings.lr_schedule)
+    optimizer_class, _ = optimizers.get(settings.optimizer), schedules.get(settings.lr_schedule)
     check_select(settings.select, task)
     if resume:
         run.lock()
@@ -75,7 +75,7 @@ def train(
         with shown:
             for note in notes:
                 shown.say(note, warning=True)
-            return _train(task, model, settings, optimiser_class, run, resume, dict(config or {}), shown, said, fresh)
+            return _train(task, model, settings, optimizer_class, run, resume, dict(config or {}), shown, said, fresh)
     finally:
         run.unlock()
         random_state.restore(before)
@@ -83,7 +83,7 @@ def train(
 
 
 def _train(
-    task: Any, model: nn.Module, settings: TrainingSettings, optimiser_class: type[Optimiser], run: RunFolder,
+    task: Any, model: nn.Module, settings: TrainingSettings, optimizer_class: type[Optimizer], run: RunFolder,
     resume: bool, config: dict[str, Any], shown: Progress, said: str, fresh: bool,
 ) -> RunResult:  # fmt: skip
     if settings.threads:
@@ -106,7 +106,7 @@ def _train(
             "precision": precision,
             "device": str(device),
             "threads": threads,
-            "lr": settings.lr or float(f"{optimiser_class.default_lr(width):.3g}"),
+            "lr": settings.lr or float(f"{optimizer_class.default_lr(width):.3g}"),
             "steps": settings.steps if limited else STEPS,
             "out": str(run.path),
         }
@@ -115,7 +115,7 @@ def _train(
     for line in [f"precision: {precision}, as the run began"] if resume else lines:
         shown.say(line)
     shown.say(
-        f"{settings.optimiser}, learning rate {resolved.lr:g}"
+        f"{settings.optimizer}, learning rate {resolved.lr:g}"
         + ("" if settings.lr else f" (by default at width {width})")
         + f", {settings.lr_schedule}{said}; {sum(p.tensor.numel() for p in parameters):,} parameters"
     )
@@ -129,7 +129,7 @@ def _train(
     else:
         run = _created(run, configuration, about)
     products = machine.DTYPES[precision]
-    trainer = Trainer(task, model, optimiser_class(parameters, resolved, products), resolved, run, shown, device)
+    trainer = Trainer(task, model, optimizer_class(parameters, resolved, products), resolved, run, shown, device)
     random_state.seed(settings.seed)
     try:
         if resume:

@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ..optimiser import MATRIX, Optimiser, Parameter, optimisers, taken
+from ..optimizer import MATRIX, Optimizer, Parameter, optimizers, taken
 from ..settings import TrainingSettings
 
 KEPT = ("step", "exp_avg", "exp_avg_sq")
 
 
-@optimisers.register("adamw")
-class AdamW(Optimiser):
+@optimizers.register("adamw")
+class AdamW(Optimizer):
     """AdamW for every parameter."""
 
     name = "adamw"

@@ -7,8 +7,8 @@ from transformula.errors import CheckpointError, UnknownName
 from transformula.language.check import check
 from transformula.language.model_file import read_text
 from transformula.model import build
-from transformula.training.optimiser import optimisers, parameters_of, width_of
-from transformula.training.optimisers.muon import orthogonal
+from transformula.training.optimizer import optimizers, parameters_of, width_of
+from transformula.training.optimizers.muon import orthogonal
 from transformula.training.settings import TrainingSettings
 from transformula.words import vocabulary
 
@@ -78,7 +78,7 @@ def test_muon_is_torchs_muon_up_to_rounding() -> None:
     other = nn.Parameter(weight.detach().clone())
     model = nn.Linear(16, 24, bias=False)
     model.weight = weight
-    ours = optimisers.get("muon")(parameters_of(model), SETTINGS)
+    ours = optimizers.get("muon")(parameters_of(model), SETTINGS)
     theirs = torch.optim.Muon([other], lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     for step in range(4):
         gradients(model, step)
@@ -91,11 +91,11 @@ def test_muon_is_torchs_muon_up_to_rounding() -> None:
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_only_matrices_decay(name: str) -> None:
     model = ToyModel()
-    optimiser = optimisers.get(name)(parameters_of(model), TrainingSettings(weight_decay=0.5))
+    optimizer = optimizers.get(name)(parameters_of(model), TrainingSettings(weight_decay=0.5))
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
-    optimiser.step(0.1)
+    optimizer.step(0.1)
     for parameter in parameters_of(model):
         kept = 0.95 if parameter.role == "matrix" else 1.0
         torch.testing.assert_close(parameter.tensor.detach(), kept * before[parameter.name])
@@ -104,39 +104,39 @@ def test_only_matrices_decay(name: str) -> None:
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_a_state_taken_over_goes_on_bit_for_bit(name: str) -> None:
     one, two = ToyModel(), ToyModel()
-    first = optimisers.get(name)(parameters_of(one), SETTINGS)
+    first = optimizers.get(name)(parameters_of(one), SETTINGS)
     for step in range(3):
         gradients(one, step)
         first.step(0.01)
     two.load_state_dict(one.state_dict())
-    second = optimisers.get(name)(parameters_of(two), SETTINGS)
+    second = optimizers.get(name)(parameters_of(two), SETTINGS)
     second.load({key: tensor.clone() for key, tensor in first.tensors().items()})
     for step in range(3, 6):
-        for model, optimiser in ((one, first), (two, second)):
+        for model, optimizer in ((one, first), (two, second)):
             gradients(model, step)
-            optimiser.step(0.01)
+            optimizer.step(0.01)
     for a, b in zip(one.parameters(), two.parameters(), strict=True):
         assert torch.equal(a, b)
 
 
 def test_a_state_of_another_kind_is_refused() -> None:
-    optimiser = optimisers.get("adamw")(parameters_of(ToyModel()), SETTINGS)
+    optimizer = optimizers.get("adamw")(parameters_of(ToyModel()), SETTINGS)
     with pytest.raises(CheckpointError, match="exp_avg"):
-        optimiser.load({"embed.weight/step": torch.tensor(1.0)})
+        optimizer.load({"embed.weight/step": torch.tensor(1.0)})
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_parameters_without_a_gradient_stay(name: str) -> None:
     model = ToyModel()
-    optimiser = optimisers.get(name)(parameters_of(model), SETTINGS)
+    optimizer = optimizers.get(name)(parameters_of(model), SETTINGS)
     gradients(model, 0)
     model.layers[0].up.weight.grad = None
     before = model.layers[0].up.weight.detach().clone()
-    optimiser.step(0.1)
+    optimizer.step(0.1)
     assert torch.equal(before, model.layers[0].up.weight)
-    assert not any(key.startswith("layers.0.up.weight/") for key in optimiser.tensors())
+    assert not any(key.startswith("layers.0.up.weight/") for key in optimizer.tensors())
 
 
-def test_unknown_optimiser() -> None:
+def test_unknown_optimizer() -> None:
     with pytest.raises(UnknownName, match="muon"):
-        optimisers.get("muom")
+        optimizers.get("muom")

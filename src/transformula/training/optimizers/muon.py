@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ..optimiser import MATRIX, Optimiser, Parameter, optimisers, taken
+from ..optimizer import MATRIX, Optimizer, Parameter, optimizers, taken
 from ..settings import TrainingSettings
 from .adamw import AdamW
 
@@ -50,8 +50,8 @@ def orthogonal(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     return x.mT if tall else x
 
 
-@optimisers.register("muon")
-class Muon(Optimiser):
+@optimizers.register("muon")
+class Muon(Optimizer):
     """Muon for matrices, AdamW for the rest, at one learning rate."""
 
     name = "muon"

@@ -1,6 +1,6 @@
-"""What an optimiser is here, and what role each parameter plays in it.
+"""What an optimizer is here, and what role each parameter plays in it.
 
-An optimiser is one file in `optimisers/` with a class under `@optimisers.register("name")`. It gets float32 masters by
+An optimizer is one file in `optimizers/` with a class under `@optimizers.register("name")`. It gets float32 masters by
 name and role, makes a step at a given learning rate, and gives what it keeps as named tensors, so that a checkpoint
 holds no pickled object.
 """
@@ -20,8 +20,8 @@ from ..errors import CheckpointError
 from ..registry import Registry
 from .settings import TrainingSettings
 
-optimisers: Registry[type[Optimiser]] = Registry("optimiser", "transformula.training.optimisers")
-"""Optimisers by name."""
+optimizers: Registry[type[Optimizer]] = Registry("optimizer", "transformula.training.optimizers")
+"""Optimizers by name."""
 
 MATRIX, TABLE, VECTOR = "matrix", "table", "vector"
 
@@ -85,8 +85,8 @@ def width_of(model: nn.Module, parameters: Sequence[Parameter]) -> int:
     return sizes.most_common(1)[0][0] if sizes else 128
 
 
-class Optimiser(ABC):
-    """Base of all optimisers. `products` is the dtype in which matrix products inside it may be made."""
+class Optimizer(ABC):
+    """Base of all optimizers. `products` is the dtype in which matrix products inside it may be made."""
 
     name: ClassVar[str]
 
@@ -117,6 +117,6 @@ def taken(tensors: Mapping[str, Tensor], key: str, like: Tensor | None = None) -
     """tensors[key], moved to the device of `like`. Raises CheckpointError that names the key."""
     if key not in tensors:
         raise CheckpointError(
-            f"the checkpoint keeps nothing for {key}: it was made with another optimiser or another model"
+            f"the checkpoint keeps nothing for {key}: it was made with another optimizer or another model"
         )
     return tensors[key].clone() if like is None else tensors[key].to(like.device, copy=True)

@@ -1,1 +1,0 @@
-"""One optimiser a file."""
