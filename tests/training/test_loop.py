@@ -11,7 +11,7 @@ import yaml
 from safetensors.torch import load_file
 from torch import nn
 
-from tests.training.toy import ToyModel, ToyTask
+from tests.training.toy import Halves, ToyModel, ToyTask
 from transformula.errors import CheckpointError, ConfigError, NotFinite, UnknownName
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
@@ -169,13 +169,6 @@ def test_wrong_names_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_micro_batches_are_one_batch(tmp_path: Path) -> None:
-    class Halves(ToyTask):
-        """Micro-batches of unequal size that together are the batch of the other run."""
-
-        def batch(self, step: int, micro: int) -> torch.Tensor:
-            whole = super().batch(step, 0)
-            return whole[:1] if micro == 0 else whole[1:]
-
     run(tmp_path / "one", model=ToyModel(dropout=0.0), steps=10)
     run(tmp_path / "two", task=Halves(), model=ToyModel(dropout=0.0), steps=10, accumulate=2)
     a, b = (load_file(tmp_path / n / "last/weights.safetensors") for n in ("one", "two"))

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tests.training.toy import LENGTH, VOCAB, ToyModel, ToyTask
+from tests.training.toy import LENGTH, VOCAB, Halves, ToyModel, ToyTask
 from transformula.errors import NotFinite
 from transformula.language.check import check
 from transformula.language.model_file import from_formula
@@ -81,11 +81,6 @@ def test_the_logged_loss_is_the_tasks_alone_and_evaluation_has_no_other(tmp_path
 def test_micro_batches_weigh_them_as_the_tasks_loss(tmp_path: Path) -> None:
     """The mean over positions of a loss that is itself a mean over positions: as one batch has it."""
 
-    class Halves(ToyTask):
-        def batch(self, step: int, micro: int) -> Tensor:
-            whole = super().batch(step, 0)
-            return whole[:1] if micro == 0 else whole[1:]
-
     run(tmp_path / "one", Adding(), steps=10)
     run(tmp_path / "two", Adding(), task=Halves(), steps=10, accumulate=2)
     a, b = (load_file(tmp_path / n / "last/weights.safetensors") for n in ("one", "two"))
@@ -153,7 +148,7 @@ def load(model: nn.Module) -> Tensor:
         )
     )
     with torch.no_grad():
-        model.eval()(torch.cat([ToyTask().batch(step, 0)[:, :-1] for step in range(20)]))
+        model.eval()(torch.cat([ToyTask().batch(step).inputs["tokens"] for step in range(20)]))
     handle.remove()
     return counts[0] / counts[0].sum()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from transformula.tasks.base import Batch, Progress, Scores, Task
 
 VOCAB, LENGTH = 11, 8
 
@@ -48,49 +51,54 @@ class ToyModel(nn.Module):
         return self.unembed(x)
 
 
-class ToyTask:
+class ToyTask(Task):
     """The next of a sequence that counts up by its own stride."""
 
-    name, unit, score = "counting", "tokens", "loss"
+    name, unit = "counting", "tokens"
 
     def __init__(self, batch: int = 4, seed: int = 1, data: str = "abc") -> None:
         self.size, self.seed, self.data = batch, seed, data
         self.numbers = {"vocab": VOCAB, "context": LENGTH}
         self.evaluations = 0
 
-    def _tokens(self, key: int) -> Tensor:
+    @classmethod
+    def make(cls, settings: Any, numbers: Mapping[str, Any], **how: Any) -> Self:
+        return cls()
+
+    def _counting(self, key: int) -> Batch:
         generator = torch.Generator().manual_seed(key)
         start = torch.randint(VOCAB, (self.size, 1), generator=generator)
         stride = torch.randint(1, 4, (self.size, 1), generator=generator)
-        return (start + stride * torch.arange(LENGTH + 1)) % VOCAB
+        tokens = (start + stride * torch.arange(LENGTH + 1)) % VOCAB
+        return Batch({"tokens": tokens[:, :-1]}, tokens[:, 1:])
 
-    def batch(self, step: int, micro: int) -> Tensor:
-        return self._tokens(hash((self.seed, step, micro)) % 2**31)
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        return self._counting(hash((self.seed, step, micro)) % 2**31)
 
-    def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
-        logits = model(batch[:, :-1])
-        return F.cross_entropy(logits.float().flatten(0, 1), batch[:, 1:].flatten())
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        logits = model(**batch.given)
+        return F.cross_entropy(logits.float().flatten(0, 1), batch.targets.flatten())
 
-    def evaluate(self, model: nn.Module, progress: Any = None) -> dict[str, float]:
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         assert not model.training
         self.evaluations += 1
         losses = []
         for key in range(3):
-            losses.append(self.loss(model, self._tokens(10**6 + key)).item())
+            losses.append(self.loss(model, self._counting(10**6 + key)).item())
             if progress is not None:
-                progress((key + 1) / 3)
-        return {"loss": sum(losses) / len(losses)}
+                progress(key + 1, 3)
+        return Scores(loss=sum(losses) / len(losses))
 
-    def units(self, batch: Tensor) -> int:
-        return batch[:, 1:].numel()
+    def units(self, batch: Batch) -> int:
+        return batch.targets.numel()
 
     def baselines(self) -> dict[str, float]:
         return {"uniform": 2.398}
 
-    def verdict(self, scores: dict[str, float]) -> str:
+    def verdict(self, scores: Mapping[str, float]) -> str:
         return f"{scores['loss']:.2f} nats"
 
-    def sample(self, model: nn.Module, seed: int) -> str:
+    def sample(self, model: nn.Module, seed: int = 1) -> str:
         return "1 2 3"
 
     def save(self, folder: Path) -> None:
@@ -98,3 +106,11 @@ class ToyTask:
 
     def describe(self) -> dict[str, Any]:
         return {"data": self.data}
+
+
+class Halves(ToyTask):
+    """Micro-batches of unequal size that together are the batch of a ToyTask."""
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        whole, rows = super().batch(step, 0), slice(0, 1) if micro == 0 else slice(1, None)
+        return Batch({"tokens": whole.inputs["tokens"][rows]}, whole.targets[rows])

@@ -6,7 +6,6 @@ Nothing of the data is read here, and no model is built.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -129,16 +128,13 @@ def allocating() -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        said = " ".join(str(error).split())
-        if not isinstance(error, MemoryError) and not re.search(r"(?i)allocat|out of memory|storage size", said):
+        from ..training.failure import unallocated
+
+        if (amount := unallocated(error)) is None:
             raise
-        asked = re.search(r"(?i)allocate (\d+ bytes|[\d.]+ \w?i?B)", said)
-        amount = asked[1] if asked else "more than there is"
-        if amount.endswith(" bytes"):
-            amount = bytes_in_words(int(amount.split()[0]))
         raise RunError(
-            f"memory: {amount} could not be allocated; lower {setting('batch')} (or {setting('batch_tokens')}),"
-            f" {setting('context')}, {setting('width')} or {setting('depth')}"
+            f"memory: {amount or 'more than there is'} could not be allocated; lower {setting('batch')} (or"
+            f" {setting('batch_tokens')}), {setting('context')}, {setting('width')} or {setting('depth')}"
         ) from error
 
 

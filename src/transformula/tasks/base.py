@@ -216,7 +216,7 @@ class Task(ABC):
         return {}
 
     @abstractmethod
-    def verdict(self, scores: Scores) -> str:
+    def verdict(self, scores: Mapping[str, float]) -> str:
         """The main score in words, beside the nearest baselines."""
 
     @abstractmethod

@@ -24,6 +24,7 @@ from ..interop.weights import fill, load_tensors, model_tensors
 from ..runs import random_state
 from ..runs.checkpoint import load_checkpoint
 from ..runs.summary import duration
+from ..tasks.base import Task
 from .interrupt import Interrupts
 from .result import main_scores
 
@@ -45,11 +46,11 @@ class Evaluations:
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
-        self.selected = str(trainer.settings.select or getattr(trainer.task, "score", "loss"))
-        self._sampled: tuple[int, Any] | None = None
+        self.selected = trainer.settings.select or trainer.task.score
+        self._sampled: tuple[int, Task] | None = None
 
     @property
-    def task(self) -> Any:
+    def task(self) -> Task:
         """The task with what evaluations on the way see of its validation set."""
         cost, task = self.trainer.position.sample, self.trainer.task
         if not cost:
@@ -87,18 +88,16 @@ class Evaluations:
 
     def _affordable(self) -> bool:
         task, p = self.trainer.task, self.trainer.position
-        if not hasattr(task, "on_sample"):
-            return True
         if p.sample is None:
             return task.on_sample(self._allowed) is not None
-        return (p.sample or int(task.evaluation_cost())) <= 2 * self._allowed  # units of steps differ a little
+        return (p.sample or task.evaluation_cost()) <= 2 * self._allowed  # units of steps differ a little
 
     # On what.
 
     def _settle_sample(self, interrupts: Interrupts) -> None:
         """Choose the rows for evaluations on the way, at the first one. Raises Asked, with nothing changed."""
         trainer, p = self.trainer, self.trainer.position
-        if trainer.settings.evaluate_every or not hasattr(trainer.task, "on_sample"):
+        if trainer.settings.evaluate_every:
             cost = 0
         elif p.sample is None or (p.sample and self._allowed >= LARGER * p.sample):
             cost = 0 if trainer.task.on_sample(self._allowed) is trainer.task else self._allowed
@@ -126,7 +125,7 @@ class Evaluations:
     @property
     def _seen(self) -> str:
         """What of the validation set evaluations on the way see, in words; "" is all."""
-        return str(getattr(self.task, "validated", "")) if self.trainer.position.sample else ""
+        return self.task.validated if self.trainer.position.sample else ""
 
     # The evaluations.
 
@@ -208,7 +207,7 @@ class Evaluations:
         trainer.shown.say(f"{mean}: {self._said(scores)}{self._beside_best(better)}")
         return True
 
-    def _scores(self, task: Any, interrupts: Interrupts) -> dict[str, float]:
+    def _scores(self, task: Task, interrupts: Interrupts) -> dict[str, float]:
         """What a task finds of the model that runs. Raises NotFinite, Asked."""
         trainer, p = self.trainer, self.trainer.position
 
@@ -256,7 +255,7 @@ class Evaluations:
 
     def _value(self, scores: Mapping[str, float]) -> float:
         """The selected score, so that less is better."""
-        higher = self.selected in getattr(self.trainer.task, "higher", ())
+        higher = self.selected in self.trainer.task.higher
         return -scores[self.selected] if higher else scores[self.selected]
 
     def _keep(self, value: float, scores: dict[str, float], seen: str) -> None:

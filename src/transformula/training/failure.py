@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from safetensors import SafetensorError
 
+from ..analysis.accounting import bytes_in_words
 from ..errors import NotFinite, RunError, TransformulaError
 from ..runs.checkpoint import MANIFEST
+from ..tasks.base import Task
 
 if TYPE_CHECKING:
     from .loop import Trainer
 
-SIZE = re.compile(r"allocate (\d[\d.]*)\s*(bytes|[KMGT]iB)", re.IGNORECASE)
+LACKING = re.compile(r"allocat|out of memory|storage size", re.IGNORECASE)
+"""What torch says where an allocation fails, on a CPU and on a GPU."""
 
 
 def failed(trainer: Trainer, error: Exception) -> TransformulaError:
@@ -48,19 +50,27 @@ def kept_of(trainer: Trainer) -> str:
     return f"\nsaved: {whole[-1]}; to resume: {trainer.run.resume_command()}"
 
 
-def lacks_memory(error: Exception, task: Any) -> str | None:
+def lacks_memory(error: Exception, task: Task) -> str | None:
     """What is said where memory could not be had; None for another error."""
-    text = str(error)
-    short = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in text
-    if not short:
+    if (amount := unallocated(error)) is None:
         return None
-    size = SIZE.search(text)
-    amount = "" if size is None else f" for {_readable(size.group(1), size.group(2))} more"
-    batch = "--batch" if getattr(task, "sequences", 1) else "--batch-tokens"
+    batch = "--batch" if task.sequences else "--batch-tokens"
     return (
-        f"there is no memory{amount}. Lower {batch} (with as much more --accumulate a step sees as many), or --context,"
-        " or take a smaller model; a resume keeps these, so begin a new run (--init-from keeps what was learned)"
+        f"there is no memory{f' for {amount} more' if amount else ''}. Lower {batch} (with as much more --accumulate a"
+        " step sees as many), or --context, or take a smaller model; a resume keeps these, so begin a new run"
+        " (--init-from keeps what was learned)"
     )
+
+
+def unallocated(error: Exception) -> str | None:
+    """How much memory could not be allocated: '4 GiB', "" where it is not said; None for another error."""
+    text = " ".join(str(error).split())
+    if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and LACKING.search(text)):
+        return None
+    size = re.search(r"allocate (\d[\d.]*) ?(bytes|[KMGTPE]?iB)", text, re.IGNORECASE)
+    if size is None:
+        return ""
+    return bytes_in_words(int(size[1])) if size[2] == "bytes" else f"{size[1]} {size[2]}"
 
 
 def reason_of(error: Exception) -> str:
@@ -69,13 +79,3 @@ def reason_of(error: Exception) -> str:
         name = "" if error.filename is None else f" ({Path(str(error.filename)).name})"
         return f"{error.strerror.lower()}{name}"
     return str(error).strip() or type(error).__name__
-
-
-def _readable(number: str, unit: str) -> str:
-    if unit.lower() != "bytes":
-        return f"{number} {unit}"
-    size, names = float(number), ["bytes", "KiB", "MiB", "GiB"]
-    while size >= 1024 and len(names) > 1:
-        size /= 1024
-        del names[0]
-    return f"{size:,.1f} {names[0]}"

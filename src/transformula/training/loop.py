@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +30,7 @@ from ..model.hook import asked
 from ..runs import random_state
 from ..runs.checkpoint import STATE, Checkpoint, folder_of, prune, save_checkpoint
 from ..runs.folder import RunFolder
+from ..tasks.base import Batch, Task
 from . import machine
 from .average import RunningAverage
 from .diagnose import first_not_finite
@@ -40,7 +40,7 @@ from .limits import Limits
 from .losses import by_kind, named_losses, whole_loss
 from .optimizer import Optimizer
 from .position import Position, read_position
-from .precision import Weights, as_device
+from .precision import Weights
 from .progress import Progress
 from .schedules import Shape, factor
 from .settings import TrainingSettings
@@ -61,7 +61,7 @@ class Trainer:
     """One run in progress."""
 
     def __init__(
-        self, task: Any, model: nn.Module, optimizer: Optimizer, settings: TrainingSettings, run: RunFolder,
+        self, task: Task, model: nn.Module, optimizer: Optimizer, settings: TrainingSettings, run: RunFolder,
         shown: Progress, device: torch.device,
     ) -> None:  # fmt: skip
         self.task, self.optimizer, self.settings, self.run, self.shown = task, optimizer, settings, run, shown
@@ -143,8 +143,8 @@ class Trainer:
         """One update of the weights. Raises NotFinite before anything is changed."""
         p, settings, begin = self.position, self.settings, time.monotonic()
         state = random.getstate(), np.random.get_state()
-        batches = [as_device(self.task.batch(p.step, m), self.device) for m in range(settings.accumulate)]
-        units = [int(self.task.units(b)) for b in batches]
+        batches = [self.task.batch(p.step, m).to(self.device) for m in range(settings.accumulate)]
+        units = [self.task.units(b) for b in batches]
         total = max(1, sum(units))
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
@@ -170,7 +170,7 @@ class Trainer:
         self._step_units = sum(units)
         self._tell(loss, named, float(norm), lr)
 
-    def calibrate(self, batch: Any) -> None:
+    def calibrate(self, batch: Batch) -> None:
         """Do what the model's `calibrate` hook asks for, over the first batch, and say what was done."""
         master = self.weights.master
         found = asked(getattr(master, "architecture", None), "calibrate")
@@ -188,7 +188,7 @@ class Trainer:
         key = hashlib.blake2b(f"{self.settings.seed}/{self.position.step}/{micro}".encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(key, "little") >> 1)
 
-    def _gradients(self, batches: list[Any], shares: list[float]) -> tuple[float, dict[str, float]]:
+    def _gradients(self, batches: list[Batch], shares: list[float]) -> tuple[float, dict[str, float]]:
         """Gradients of the mean loss over all micro-batches into the masters; returns (the task's, the named ones)."""
         losses: list[Tensor] = []
         named: dict[str, float] = {}
@@ -203,15 +203,15 @@ class Trainer:
                 named[name] = named.get(name, 0.0) + float(value.detach())
         return float(torch.stack(losses).sum()), named
 
-    def _losses(self, batch: Any, share: float) -> tuple[Tensor, dict[str, Tensor]]:
+    def _losses(self, batch: Batch, share: float) -> tuple[Tensor, dict[str, Tensor]]:
         """A micro-batch's share of the task's loss and of each named one."""
         loss: Tensor = self.task.loss(self.weights.model, batch) * share
         return loss, {name: value * share for name, value in named_losses(self.weights.model).items()}
 
-    def _whole_loss(self, batch: Any, share: float) -> Tensor:
+    def _whole_loss(self, batch: Batch, share: float) -> Tensor:
         return whole_loss(*self._losses(batch, share))
 
-    def _stop_not_finite(self, batches: list[Any], shares: list[float], loss: float) -> None:
+    def _stop_not_finite(self, batches: list[Batch], shares: list[float], loss: float) -> None:
         """Make the step again, find the place, and stop."""
         self.weights.clear()
         place = ""
@@ -282,7 +282,7 @@ class Trainer:
         checkpoint = Checkpoint(
             p.step, model_tensors(self.weights.master), self.optimizer.tensors(), random_state.capture(), state,
             average={} if self.average is None else self.average.average,
-            carried=self.task.carried() if hasattr(self.task, "carried") else {}, run=self.run.identity,
+            carried=self.task.carried(), run=self.run.identity,
         )  # fmt: skip
         save_checkpoint(self.run.checkpoints, checkpoint)
         with self.evaluated() as kept:
@@ -314,8 +314,7 @@ class Trainer:
         if self.average is not None:
             # A run that had none until now begins it at these weights.
             self.average.load(checkpoint.average or model_tensors(self.weights.master), path / "average.safetensors")
-        if hasattr(self.task, "carry"):
-            self.task.carry(checkpoint.carried)
+        self.task.carry(checkpoint.carried)
         self.optimizer.load(checkpoint.optimizer)
         try:
             random_state.restore(checkpoint.streams)

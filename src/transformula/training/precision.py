@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..tasks.base import Batch, Task
 from . import machine
 from .machine import BF16, DTYPES, FLOAT32
 from .optimizer import MATRIX, parameters_of
@@ -84,7 +85,9 @@ def working_copy(master: nn.Module) -> nn.Module:
     return copied
 
 
-def choose(asked: str, model: nn.Module, task: Any, device: torch.device, batch: Any, flops: float) -> tuple[str, str]:
+def choose(
+    asked: str, model: nn.Module, task: Task, device: torch.device, batch: Batch, flops: float
+) -> tuple[str, str]:
     """The precision for `asked`, and one line that says why. "auto" measures once for a machine and a size of model.
 
     `flops` are the floating-point operations of one forward and backward pass over `batch`.
@@ -94,7 +97,7 @@ def choose(asked: str, model: nn.Module, task: Any, device: torch.device, batch:
     if not can_bf16(device):
         return FLOAT32, "precision: float32 (this device has no bf16)"
     shapes = matrices_of(model)
-    units = max(1, int(task.units(batch)))
+    units = max(1, task.units(batch))
     gain = float(
         machine.measured(
             device,
@@ -113,7 +116,7 @@ def can_bf16(device: torch.device) -> bool:
 
 
 def _gain(
-    model: nn.Module, task: Any, device: torch.device, batch: Any, flops: float, shapes: list[tuple[int, ...]]
+    model: nn.Module, task: Task, device: torch.device, batch: Batch, flops: float, shapes: list[tuple[int, ...]]
 ) -> float:
     """How many times faster bf16 is: a whole step where it is short, else the products of the largest matrix."""
     works = [step_like(model, task, device, batch, flops, precision) for precision in (FLOAT32, BF16)]
@@ -127,7 +130,7 @@ def _is_short(flops: float, device: torch.device, shapes: list[tuple[int, ...]])
 
 
 def step_like(
-    model: nn.Module, task: Any, device: torch.device, batch: Any, flops: float, precision: str
+    model: nn.Module, task: Task, device: torch.device, batch: Batch, flops: float, precision: str
 ) -> Callable[[], Any]:
     """Work to be timed in place of a step: forward and backward of a copy where that is short, else the products of the
     largest matrix."""
@@ -136,7 +139,7 @@ def step_like(
         copied = copy.deepcopy(model) if precision == FLOAT32 else working_copy(copy.deepcopy(model))
         return partial(_step, copied, task, batch)  # a copy, since buffers change in a forward pass
     rows, columns = max(shapes, key=lambda shape: shape[-1] * shape[-2])[-2:]
-    x = torch.ones(min(max(1, int(task.units(batch))), 2048), columns, device=device, dtype=DTYPES[precision])
+    x = torch.ones(min(max(1, task.units(batch)), 2048), columns, device=device, dtype=DTYPES[precision])
     w = torch.ones(rows, columns, device=device, dtype=DTYPES[precision])
     return partial(_there_and_back, x, w)
 
@@ -150,7 +153,7 @@ def _there_and_back(x: Tensor, w: Tensor) -> Tensor:
     return (x @ w.mT) @ w
 
 
-def _step(model: nn.Module, task: Any, batch: Any) -> None:
+def _step(model: nn.Module, task: Task, batch: Batch) -> None:
     torch.autograd.backward(task.loss(model.train(), batch))
     for parameter in model.parameters():
         parameter.grad = None
@@ -163,16 +166,3 @@ def _power(number: int) -> str:
 
 def _class_of(shapes: list[tuple[int, ...]]) -> str:
     return ", ".join("x".join(_power(n) for n in shape) for shape in shapes[:6])
-
-
-def as_device(batch: Any, device: torch.device) -> Any:
-    """A batch on the device: tensors, containers of them, and objects that have `to`."""
-    if isinstance(batch, Tensor) or hasattr(batch, "to"):
-        return batch.to(device)
-    if isinstance(batch, dict):
-        return {key: as_device(value, device) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(as_device(value, device) for value in batch))
-    if isinstance(batch, (list, tuple)):
-        return type(batch)(as_device(value, device) for value in batch)
-    return batch

@@ -59,13 +59,13 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     settings = trainer.settings.plain()
     text = text_of(trainer.weights.master)
     use = run.packages()
-    usage = usage_command(getattr(task, "usage", ""), run.path, use, getattr(task, "example", ""))
+    usage = usage_command(task.usage, run.path, use, task.example)
     resume = resume_command(run.path, use, {} if interrupted else longer(settings, p.step, p.units, stopped))
     result = RunResult(
         folder=run.path, model=trainer.weights.master, scores=p.best_scores, last=p.scores, best_step=p.best_step,
         baselines=baselines, verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit,
         seconds=seconds, stopped=stopped, interrupted=interrupted,
-        settings=settings, score=getattr(task, "score", "loss"), scored_on=p.best_on,
+        settings=settings, score=task.score, scored_on=p.best_on,
         usage=usage, resume=resume,
     )  # fmt: skip
     name = getattr(getattr(trainer.weights.master, "architecture", None), "name", "") or run.path.name
@@ -124,9 +124,9 @@ def _picture(trainer: Trainer, baselines: Mapping[str, float], title: str) -> No
     """The loss curve. Baselines are in the unit of the task's score; drawn where that is a multiple of the loss."""
     events = list(read_log(trainer.run.log.path))
     training, _ = points_of(events, "step")
-    score = getattr(trainer.task, "score", "loss")
+    score = trainer.task.score
     scores = trainer.position.best_scores
     lines = {}
-    if scores.get(score) and scores.get("loss") and score not in getattr(trainer.task, "higher", ()):
+    if scores.get(score) and scores.get("loss") and score not in trainer.task.higher:
         lines = {name: value * scores["loss"] / scores[score] for name, value in baselines.items()}
     draw_curve(trainer.run.path, training, *points_of(events, "evaluation"), lines, title)

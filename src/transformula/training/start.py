@@ -17,12 +17,13 @@ from ..interop.folder import text_of
 from ..interop.weights import check_finite
 from ..runs import random_state
 from ..runs.folder import RunFolder
+from ..tasks.base import Batch, Task
 from . import machine
 from .failure import failed, lacks_memory
 from .interrupt import Interrupts
 from .loop import Trainer, flops_per_unit
 from .optimizer import Optimizer, optimizers, parameters_of, width_of
-from .precision import as_device, choose, step_like
+from .precision import choose, step_like
 from .progress import Progress
 from .report import conclude
 from .result import RunResult
@@ -33,7 +34,7 @@ from .threads import choose_threads
 
 
 def train(
-    task: Any,
+    task: Task,
     model: nn.Module,
     settings: TrainingSettings | None = None,
     run_folder: Path | str | None = None,
@@ -83,7 +84,7 @@ def train(
 
 
 def _train(
-    task: Any, model: nn.Module, settings: TrainingSettings, optimizer_class: type[Optimizer], run: RunFolder,
+    task: Task, model: nn.Module, settings: TrainingSettings, optimizer_class: type[Optimizer], run: RunFolder,
     resume: bool, config: dict[str, Any], shown: Progress, said: str, fresh: bool,
 ) -> RunResult:  # fmt: skip
     if settings.threads:
@@ -97,7 +98,7 @@ def _train(
         raise CheckpointError("the model has no trainable parameters, so there is nothing to train")
     if not fresh:
         check_finite(model.named_parameters(), "the weights to begin with")
-    first = as_device(task.batch(0, 0), device)
+    first = task.batch(0, 0).to(device)
     precision, threads, lines = _measured(task, model, settings, device, first)
     width = width_of(model, parameters)
     limited = settings.steps or settings.tokens or settings.minutes or settings.epochs
@@ -151,10 +152,10 @@ def _train(
 
 
 def _measured(
-    task: Any, model: nn.Module, settings: TrainingSettings, device: torch.device, first: Any
+    task: Task, model: nn.Module, settings: TrainingSettings, device: torch.device, first: Batch
 ) -> tuple[str, int, list[str]]:
     """Precision and number of threads, and what is said of them. Raises RunError where the first batch is too large."""
-    flops = int(task.units(first)) * flops_per_unit(model)
+    flops = task.units(first) * flops_per_unit(model)
     try:
         precision, line = choose(settings.precision, model, task, device, first, flops)
         threads, more = choose_threads(
@@ -168,17 +169,16 @@ def _measured(
     return precision, threads, [text for text in (line, more) if text]
 
 
-def check_select(select: str | None, task: Any) -> None:
+def check_select(select: str | None, task: Task | type[Task]) -> None:
     """Raise ConfigError where the best model is to be picked by a score that the task has not."""
-    known = tuple(getattr(task, "measures", ("loss",)))
-    if select is not None and select not in known:
-        near = nearest(select, known)
+    if select is not None and select not in task.measures:
+        near, known = nearest(select, task.measures), ", ".join(task.measures)
         raise ConfigError(
-            f"select: {select!r} is no score of {task.name};{did_you_mean(near)} known: {', '.join(known)}", near=near
+            f"select: {select!r} is no score of {task.name};{did_you_mean(near)} known: {known}", near=near
         )
 
 
-def describe_run(task: Any, model: nn.Module, device: torch.device) -> dict[str, Any]:
+def describe_run(task: Task, model: nn.Module, device: torch.device) -> dict[str, Any]:
     """A run's manifest: versions, machine, what the data and the formula are."""
     try:
         version = metadata.version("transformula")
