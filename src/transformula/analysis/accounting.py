@@ -16,6 +16,7 @@ All follow from the words' records; no tensor is made. A test holds the paramete
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,6 +28,7 @@ from ..language.graph import Architecture, Call, Section, Stack, Value
 from ..language.numbers import evaluate_text
 from ..notebook import page
 from .lines import text_of
+from .receptive_field import back_of
 from .residual_path import line_of, own_place
 
 FIELDS = (
@@ -294,10 +296,10 @@ class Counter:
         """The mean number of keys that a query sees: of another sequence, all."""
         call, length = value.call, self.length
         assert call is not None
-        window = call.options.get("window", 0)
-        if call.word.reach != "past" or _across(value, call) or (not stack.causal and not window):
+        window = back_of(call) + 1
+        if call.word.reach != "past" or _across(value, call) or (not stack.causal and math.isinf(window)):
             return length
-        if not window or window >= length:
+        if window >= length:
             return (length + 1) / 2
         # the first `window` queries see 1, 2, ..., window keys, the others `window`
         return float(window * (window + 1) / 2 + (length - window) * window) / length

@@ -34,6 +34,7 @@ from ..language.depth import Steps, deep
 from ..language.graph import Architecture, Section, Value
 from ..language.messages import FormulaError
 from ..language.model_file import ModelText
+from ..language.score_formula import ScoreFormula
 from ..language.vocabulary import Vocabulary
 from .canonical import MOST_TERMS, WIRING_DEPTH, Wiring, wiring_key
 
@@ -51,9 +52,6 @@ MOST_READS = 64
 """What a node reads through nodes without a partner counts as often as there are ways, up to so many."""
 
 SUBLAYERS = ("positions", "channels", "scores")
-
-UNDEFINED = {"norm": "layernorm"}
-"""What a word is where the file does not define it."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +121,9 @@ def unseen(architecture: Architecture) -> dict[str, list[str]]:
             shared.add("layers")
         for section in stack.layers:
             calls = [v.call for v in section.calls() if v.call is not None]
-            norms |= {UNDEFINED.get(c.word.name, c.word.name) for c in calls if c.word.kind == "norm"}
+            norms |= {c.word.same_as or c.word.name for c in calls if c.word.kind == "norm"}
             chance |= {c.word.name for c in calls if c.word.kind == "chance"}
-            given = (c.options.get(option) for c in calls for option in ("score", "mask"))
-            scores |= {str(formula.name) for formula in given if formula is not None and hasattr(formula, "name")}
+            scores |= {o.name for c in calls for o in c.options.values() if isinstance(o, ScoreFormula)}
             paths = Counter(c.path for c in calls if c.word.parameters)
             shared |= {f"{c.name}.{c.label}" if c.label else c.role for c in calls if paths[c.path] > 1}
     found = {"norms": norms, "chance": chance, "scores": scores, "shared": shared}

@@ -10,10 +10,11 @@ with no tensor; where they do not, the value is `Unknown` and says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..language.graph import Call, Section, Stack, Value
+from ..language.messages import FormulaError
 from ..language.numbers import evaluate_text
 
 ONES = 0
@@ -91,30 +92,6 @@ def added(left: Size, right: Size) -> Size:
             parts[direction] = total
     return Known(parts)
 
-
-def _gelu(x: float) -> float:
-    return x * (1 + math.erf(x / math.sqrt(2))) / 2
-
-
-FUNCTIONS: dict[str, Callable[[float], float]] = {
-    "relu": lambda x: max(x, 0.0),
-    "gelu": _gelu,
-    "silu": lambda x: x / (1 + math.exp(-x)),
-    "tanh": math.tanh,
-    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
-    "softplus": lambda x: math.log1p(math.exp(x)),
-    "exp": math.exp,
-    "log": math.log,
-    "sqrt": math.sqrt,
-    "abs": abs,
-}
-"""Functions of each number alone, by the name of their word."""
-
-RISING = ("relu", "gelu", "silu", "tanh")
-"""Those that are positive where their argument is, and may be zero elsewhere."""
-
-WILD = ("log", "sqrt")
-"""Those that are not defined everywhere."""
 
 SMALL = 0.1
 """From this size on the eps of no norm counts."""
@@ -206,7 +183,7 @@ def copies_in(stack: Stack) -> dict[str, int]:
     for name, value in stack.before.leaves.items():
         while value.call is not None and value.call.word.kind == "chance":
             value = value.args[0]
-        if value.call is not None and value.call.word.silent == "copies":
+        if value.call is not None and value.call.word.initial_scale == "copies":
             found[name] = value.width // value.args[0].width
     return found
 
@@ -317,7 +294,7 @@ class Silence:
     def call(self, value: Value) -> Size:
         call = value.call
         assert call is not None
-        word, rule = call.word, call.word.silent
+        word, rule = call.word, call.word.initial_scale
         if word.sublayer:
             return ZERO
         streams = [self.of(a) for a in value.args[: len(call.streams)]]
@@ -325,6 +302,8 @@ class Silence:
         wild = next((s for s in streams if isinstance(s, Unknown) and s.wild), None)
         if wild is not None:
             return wild
+        if word.kind == "function" and rule in ("", "function"):
+            return self.function(call, first)
         if word.kind == "norm" and rule != "unknown":
             return self.normed(call, first)
         match rule:
@@ -339,8 +318,6 @@ class Silence:
                 for stream in streams:
                     total = added(total, stream)
                 return scaled(total, 1 / max(1, len(streams)))
-            case "function":
-                return self.function(call, first)
             case "dot":
                 return self.inner(value, streams)
             case "copies":
@@ -367,8 +344,8 @@ class Silence:
 
     def normed(self, call: Call, first: Size) -> Size:
         """What a norm leaves: of size 1, or as its record says. What has mean 0 only changes its size."""
-        word, options = call.word, call.options
-        size = 1.0 if word.silent == "unit" else float(evaluate_text(word.silent, {**call.numbers, **options}))
+        word, options, rule = call.word, call.options, call.word.initial_scale
+        size = 1.0 if rule == "unit" else float(evaluate_text(rule, {**call.numbers, **options}))
         sliced = options.get("size", value_width(call)) != value_width(call)
         kind = (word.name, options.get("size"))
         if first == ZERO:
@@ -423,30 +400,28 @@ class Silence:
     def function(self, call: Call, first: Size) -> Size:
         """A function of each number alone: known where all channels are equal."""
         number = first.constant if isinstance(first, Known) else None
-        if call.word.name == "softmax" and number is not None:
-            return constant(1 / value_width(call))
-        if number is None or call.word.name not in FUNCTIONS:
+        if number is None or not call.word.constant:
             return self.unknown_function(call, first)
         try:
-            return constant(FUNCTIONS[call.word.name](number))
-        except (ValueError, OverflowError):
+            return constant(evaluate_text(call.word.constant, {**call.numbers, "c": number}))
+        except FormulaError:
             return Unknown(f"{call.name} of {number:g}", wild=True)
 
     def unknown_function(self, call: Call, first: Size) -> Unknown:
         """What is known of a function of a stream: whether it is surely not zero."""
-        name = call.word.name
+        word, everywhere = call.word, call.word.nonzero == "everywhere"
         why = f"{call.name} of a stream: its size depends on the values"
-        if name in WILD or name not in FUNCTIONS:
-            return Unknown(why, wild=name in WILD)
+        if not word.nonzero:
+            return Unknown(why, wild=word.partial)
         if isinstance(first, Unknown):
-            solid, up = first.solid and (first.up or name not in RISING), first.up
+            solid = first.solid and (first.up or everywhere)
         else:
             (direction, number), *others = first.parts.items()
             size = self.directions.size(first)
             up = not others and number > 0 and self.directions.all[direction].up
             up |= not others and self.directions.all[direction].centred
-            solid = size is not None and size >= SMALL and (up or name not in RISING)
-        return Unknown(why, solid=solid, up=solid and (up or name != "tanh"))
+            solid = size is not None and size >= SMALL and (up or everywhere)
+        return Unknown(why, solid=solid, up=solid)
 
     def inner(self, value: Value, streams: Sequence[Size]) -> Size:
         """The sum over channels of a product, of one direction with itself or of what is 0."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..language.graph import Call, Section, Stack, Value
 from ..language.numbers import evaluate_text
+from ..language.score_formula import ScoreFormula
 from .lines import spans
 
 REACHES = ("token", "past", "all")
@@ -96,7 +97,7 @@ def reach_of(stack: Stack) -> Reach:
 
 def _looks_back(call: Call, back: float) -> bool:
     """Whether a word sees only what stands before it in a stack that sees all, too: a window, a shift."""
-    return math.isfinite(back) and ("window" in call.options or not call.word.parameters)
+    return math.isfinite(back) and not call.word.centered
 
 
 def _whole(number: float) -> int | None:
@@ -167,19 +168,22 @@ def _calls(section: Section) -> Iterator[tuple[Value, Call]]:
 def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:
     """The kind of order that a call brings and its words; ("", "") for none."""
     word, options = call.word, call.options
-    if word.kind == "input" and word.positional and not word.ordered:
-        # a table of a sequence of its own (of distances) says nothing of the stream's positions by itself
-        if options.get("at") or (main and value.sequence != main):
-            return "", ""
-        return ("learned", f"learned {call.name}") if word.parameters else ("sinusoids", call.name)
-    turns = options.get("rotary", options.get("base") if word.ordered and word.kind == "input" else 0)
-    if turns:
-        return "rotary", f"rotary, base {turns:,}"
-    if word.kind == "scores" and word.ordered:
-        return "scores", f"relative scores ({call.name})"
-    score = options.get("score")
-    if score is not None and getattr(score, "ordered", False):
+    base = evaluate_text(word.rotary, options) if word.rotary else 0
+    if base:
+        return "rotary", f"rotary, base {base:,}"
+    score = next((o for o in options.values() if isinstance(o, ScoreFormula) and o.option == "score"), None)
+    if score is not None and score.ordered:
         return "scores", f"the score formula {score.name}"
-    if word.kind == "positions" and (word.ordered or (word.back and "window" not in options)):
-        return "recurrent", call.name if call.name == word.name else f"{call.name} ({word.name})"
-    return "", ""
+    kind = evaluate_text(word.order, options) if word.order else ""
+    if not kind and word.ordered:
+        kind = "scores" if word.kind == "scores" else "recurrent"
+    match kind:
+        case "learned" | "sinusoids" if main and value.sequence != main:
+            return "", ""  # a table of a sequence of its own (of distances) says nothing of the stream's positions
+        case "learned":
+            return kind, f"learned {call.name}"
+        case "scores":
+            return kind, f"relative scores ({call.name})"
+        case "recurrent" if call.name != word.name:
+            return kind, f"{call.name} ({word.name})"
+    return kind, call.name if kind else ""

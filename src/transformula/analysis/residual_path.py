@@ -262,7 +262,9 @@ def _reads_norm(values: Sequence[Value], streams: Sequence[str]) -> bool:
                 if not _reads_norm(here.args, streams):
                     return False
                 break
-            if call is not None and (call.word.kind in ("chance", "function", "shape") or call.word.silent == "same"):
+            if call is not None and (
+                call.word.kind in ("chance", "function", "shape") or call.word.initial_scale == "same"
+            ):
                 others = here.args[1 : len(call.streams)]
                 if others and not _reads_norm(others, streams):
                     return False

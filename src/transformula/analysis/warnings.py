@@ -339,9 +339,7 @@ def positions(adviser: Adviser) -> Iterator[Warning]:
     if (absolute and inside) or len({o.kind for o in absolute}) > 1:
         told = [*absolute, *inside] if inside else absolute
         calls = [
-            v
-            for v in stack.before.calls()
-            if v.call is not None and v.call.word.kind == "input" and v.call.word.positional
+            v for v in stack.before.calls() if v.call is not None and v.call.word.kind == "input" and v.call.word.order
         ]
         if source is not None and inside:
             new = rewrites.without_terms(parse(source), rewrites.places_of(calls))

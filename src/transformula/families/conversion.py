@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from ..errors import InputError, UnknownName
@@ -33,7 +33,7 @@ from ..language.parser import parse
 from ..language.source import Source
 from ..language.syntax import Index, walk
 from ..language.vocabulary import Vocabulary
-from .cross_attention import ATTENTIONS, BY_HAND, Book, Unfit
+from .cross_attention import BY_HAND, Book, Unfit
 from .substitute import calls_in, changed_lines, formula_text, relabelled
 from .to_decoder import with_lists, with_memory
 from .to_encoder import Encoding
@@ -153,9 +153,10 @@ class Original:
         sources = [self.before, *self.stack.layers.values(), *([self.stack.after] if self.stack.after else [])]
         return {line.name for source in sources for line in parse(source)}
 
-    def calls_word(self, word: str) -> bool:
-        """Whether its graph calls a word."""
-        return any(v.call and v.call.word.name == word for s in self.architecture.sections() for v in s.calls())
+    def one_sided(self) -> Iterator[str]:
+        """The words of its graph that read a table of distances whose rows depend on whether the stack is causal."""
+        calls = (value.call for section in self.architecture.sections() for value in section.calls())
+        return (call.word.name for call in calls if call is not None and "causal" in call.word.rows)
 
 
 def turn(text: ModelText, vocabulary: Vocabulary, what: str, turned: Callable[[Original], ModelText]) -> ModelText:
@@ -193,9 +194,9 @@ def encoder_of(original: Original, reads: str) -> ModelText:
         raise Unfit(
             f"it reads {', '.join(sorted(belong))}, which only `tokens` have", "write the encoder by hand, without"
         )
-    if stack.causal and original.calls_word("relative"):
+    for word in original.one_sided() if stack.causal else ():
         raise Unfit(
-            "the table that `relative` reads has the distances of the past only",
+            f"the table that `{word}` reads has the distances of the past only",
             "write the encoder by hand, with a table for both sides, as in the gallery's deberta",
         )
     encoding = Encoding(original.book(), reads, both_sides=stack.causal)
@@ -216,8 +217,8 @@ def decoder_of(original: Original) -> tuple[ModelText, dict[str, str]]:
         raise Unfit("it reads no tokens, so it writes none", "give another text for the decoder")
     if any(v.call and v.call.word.reach == "all" for v in original.architecture.output.calls()):
         raise Unfit("its output takes all positions at once, so it writes nothing step by step", "give it --output")
-    if not stack.causal and original.calls_word("relative"):
-        raise Unfit("the table that `relative` reads has distances of the future", "write the decoder by hand")
+    for word in () if stack.causal else original.one_sided():
+        raise Unfit(f"the table that `{word}` reads has distances of the future", "write the decoder by hand")
     streams = original.streams()
     formulas = {name: parse(source) for name, source in stack.layers.items()}
     after = parse(stack.after) if stack.after else []
@@ -254,7 +255,7 @@ def attentions(section: Section) -> list[bool]:
     found = []
     for value in section.calls():
         assert value.call is not None
-        if value.call.word.name in ATTENTIONS:
+        if value.call.word.attends:
             streams = value.args[: len(value.call.streams)]
             found.append(len({stream.sequence for stream in streams if stream.sequence}) > 1)
     return found

@@ -6,10 +6,10 @@
         linear.q(x, width), linear.k(x, width),         linear.q(x, width), linear.k(memory, width),
         linear.v(x, width))), width)                    linear.v(memory, width))), width)
 
-What is said of distances within one sequence means nothing from one sequence to another, and is left out: `rotary`,
-`rotary_part`, `rotary_pairs`, `window`, `score`, `mask`, `scores=`, the word `rotary`, and with them what only they
-read. In a definition the lines that keys and values are made by read the memory; a line that the queries need too is
-made twice.
+What is said of distances within one sequence means nothing from one sequence to another, and is left out: the options
+that the attention's record names as `distances` (`rotary`, `window`, `score`, ...), words of rotary positions, and with
+them what only they read. In a definition the lines that keys and values are made by read the memory; a line that the
+queries need too is made twice.
 """
 
 from __future__ import annotations
@@ -25,12 +25,6 @@ from ..language.source import Source
 from ..language.syntax import CallNode, Line, Name, Node, Tap, walk
 from ..language.vocabulary import Vocabulary, WordRecord
 from .substitute import calls_in, fresh, line_text, made_line, names_in, relabelled
-
-OF_DISTANCES = ("rotary", "rotary_part", "rotary_pairs", "window", "score", "mask", "scores")
-"""Options of attention that tell places of one sequence apart."""
-
-ATTENTIONS = ("attention", "dot_attention", "linear_attention")
-"""Words that attend."""
 
 
 class Unfit(InputError):
@@ -98,17 +92,24 @@ class Book:
         """Whether a call is attention, or of a definition with one."""
         definition = self.definition(call, visible)
         if definition is None:
-            return call.word in ATTENTIONS
+            record = self.vocabulary.get(call.word)
+            return record is not None and bool(record.attends)
         return any(self.attends(c, definition.index) for c in self.inner(definition))
+
+    def given_qkv(self, call: CallNode, visible: int | None = None) -> bool:
+        """Whether a call is of a word that attends with the queries, keys and values that it is given."""
+        record = None if self.definition(call, visible) else self.vocabulary.get(call.word)
+        return record is not None and record.attends == "qkv"
 
     def works(self, call: CallNode, visible: int | None = None) -> bool:
         """Whether a call is a sublayer, or of a definition with one; matrices alone (gates have such) are none."""
         definition = self.definition(call, visible)
         if definition is None:
             record = self.vocabulary.get(call.word)
-            return record is not None and record.sublayer and call.word != "linear"
+            return record is not None and record.sublayer and not record.linear
         found = self.inner(definition)
-        return any(self.works(c, definition.index) for c in found) or sum(c.word == "linear" for c in found) > 1
+        matrices = sum(c.word in self.vocabulary and self.vocabulary[c.word].linear for c in found)
+        return matrices > 1 or any(self.works(c, definition.index) for c in found)
 
     @staticmethod
     def inner(definition: Definition) -> list[CallNode]:
@@ -156,16 +157,16 @@ class Book:
 
     def word_over(self, call: CallNode, memory: Node) -> CallNode:
         """A call of a word over a memory."""
-        if call.word == "attention" and len(call.items) == 2:
+        record = self.vocabulary[call.word]
+        if len(call.items) == 2 and any(len(form) == 2 for form in record.forms):
             raise Unfit(f"`{spell(call)}` reads another sequence already", "it is a decoder: put an encoder above it")
         if not call.items:
             raise Unfit(f"`{spell(call)}` reads no stream", BY_HAND)
-        known = self.vocabulary["attention"].options
-        options = tuple(
-            o for o in call.options if o.name not in OF_DISTANCES and (o.name in known or o.name == "share")
-        )
-        self.roles.setdefault(call.word, "cross_attention")
-        return dataclasses.replace(call, word="attention", items=(call.items[0], memory), options=options)
+        cross = record.cross or record.name
+        known = {*self.vocabulary[cross].options, "share"} - {*record.distances}
+        options = tuple(o for o in call.options if o.name in known)
+        self.roles.setdefault(call.word, f"cross_{cross}")
+        return dataclasses.replace(call, word=cross, items=(call.items[0], memory), options=options)
 
     @staticmethod
     def opened(call: CallNode, definition: Definition, alias: CallNode) -> CallNode:
@@ -242,7 +243,7 @@ class DefinitionLines:
             raise Unfit(f"the definition {self.definition.name!r} attends {len(found)} times", BY_HAND)
         at, core = found[0]
         place = core.place
-        if self.book.definition(core, self.definition.index) is None and core.word == "dot_attention":
+        if self.book.given_qkv(core, self.definition.index):
             return self.sliced(at, core)
         over = self.book.over(core, Name(place, self.memory), self.definition.index)
         lines = [self.with_call(line, core, over) if i == at else line for i, line in enumerate(self.lines)]
@@ -254,7 +255,8 @@ class DefinitionLines:
         if len(core.items) != 3:
             raise Unfit(f"`{spell(core)}` is given its streams otherwise than as q, k, v", BY_HAND)
         query, *pair = core.items
-        options = tuple(o for o in core.options if o.name not in OF_DISTANCES)
+        distances = self.book.vocabulary[core.word].distances
+        options = tuple(o for o in core.options if o.name not in distances)
         asks = dataclasses.replace(core, items=(query,), options=options)
         asking = [self.with_call(line, core, asks) if i == at else line for i, line in enumerate(self.lines)]
         own, asked = self.needs(asking, asking[-1].value, len(asking) - 1)
@@ -308,8 +310,9 @@ class DefinitionLines:
         """The node without rotary positions."""
 
         def change(here: Node) -> Node | None:
-            if isinstance(here, CallNode) and here.word == "rotary" and here.items:
-                if self.book.definition(here, self.definition.index) is None:
+            if isinstance(here, CallNode) and here.items and self.book.definition(here, self.definition.index) is None:
+                record = self.book.vocabulary.get(here.word)
+                if record is not None and record.rotary and not record.sublayer:
                     return rewritten(here.items[0], change)
             return None
 

@@ -235,7 +235,7 @@ class LayerLines:
         def change(here: Node) -> Node | None:
             if isinstance(here, CallNode) and id(here) in attending:
                 memory = Name(here.place, "memory")
-                if here.word == "dot_attention" and self.book.definition(here) is None:
+                if self.book.given_qkv(here):
                     return self.gathered(here, memory)
                 made = self.book.over(here, memory)
                 if made.label:

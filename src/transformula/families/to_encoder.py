@@ -15,7 +15,7 @@ from ..language.parser import parse
 from ..language.rewriting import Change, rewritten, spell
 from ..language.source import Source
 from ..language.syntax import Binary, CallNode, Keyword, Name, Negative, Node, Number
-from .cross_attention import ATTENTIONS, Book, Unfit
+from .cross_attention import Book, Unfit
 from .substitute import changed_lines, formula_text, fresh
 
 
@@ -61,7 +61,10 @@ class Encoding:
 
     def window(self, node: Node, change: Change) -> Node | None:
         """A call of attention with a mask in the place of its window; what stands in it is changed by `change`."""
-        if not self.both_sides or not isinstance(node, CallNode) or node.word not in ATTENTIONS:
+        if not self.both_sides or not isinstance(node, CallNode):
+            return None
+        record = self.book.vocabulary.get(node.word)
+        if record is None or not record.attends:
             return None
         window = next((o for o in node.options if o.name == "window"), None)
         if window is None:

@@ -26,11 +26,11 @@ def tags_of(architecture: Architecture) -> list[str]:
         assert call is not None
         inner = [v.call for t in call.inner.values() for v in t.values if v.call is not None]
         for one in (call, *inner):
-            found |= {"layernorm" if one.word.name == "norm" else one.word.name, *_options(one)}
+            found |= {one.word.same_as or one.word.name, *_options(one)}
         found |= set(_around(value, call))
         if call.word.family == "table" and call.path:
-            tables.setdefault(call.path, set()).add(call.word.name)
-    if any({"embed", "unembed"} <= words for words in tables.values()):
+            tables.setdefault(call.path, set()).add(call.word.kind)
+    if any({"input", "output"} <= kinds for kinds in tables.values()):
         found.add("tied")
     if any(stack.share is not None for stack in architecture.stacks) or any(
         v.call and v.call.share is not None for v in calls
@@ -50,7 +50,9 @@ def _options(call: Call) -> Iterator[str]:
         if isinstance(value, ScoreFormula):
             yield f"{name}:{value.name}"
             continue
-        default = call.options["heads"] if name == "kv_heads" else option.default
+        default = option.default
+        if isinstance(default, str) and default != name:  # the name of another option: kv_heads=heads
+            default = call.options.get(default, default)
         if value in (default, None):
             continue
         yield f"{call.word.name}.{name}"

@@ -188,6 +188,7 @@ class Checker(Calls):
 
     def default_before(self, formulas: Mapping[str, list[Line]]) -> str:
         """Embedding, with learned positions unless a word of the layers tells positions apart itself."""
+        rotary = {record.rotary for record in self.vocabulary.values() if record.rotary and record.sublayer}
         for line in [line for lines in formulas.values() for line in lines] + [
             line for d in self.definitions for line in d.lines
         ]:
@@ -195,11 +196,11 @@ class Checker(Calls):
                 if isinstance(node, CallNode):
                     record = self.vocabulary.get(node.word)
                     written = {o.name: o.value for o in node.options}
-                    turns = written.get("rotary")
+                    turns = [value for name, value in written.items() if name in rotary]
                     if (
                         (record and record.ordered)
                         or ("score" in written and self.tells_positions(written["score"]))
-                        or (turns is not None and not (isinstance(turns, Number) and turns.value == 0))
+                        or any(not (isinstance(base, Number) and base.value == 0) for base in turns)
                     ):
                         return "x = embed.words(tokens)"
         return "x = embed.words(tokens) + positions(tokens)"

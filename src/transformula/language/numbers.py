@@ -14,7 +14,9 @@ from .syntax import Binary, CallNode, Choice, Compare, Flag, Logic, Name, Negati
 
 LARGEST = 1e9
 
-FUNCTIONS: dict[str, Callable[..., float]] = {
+Functions = Mapping[str, Callable[..., float]]
+
+FUNCTIONS: Functions = {
     "sqrt": math.sqrt,
     "log": math.log,
     "exp": math.exp,
@@ -23,6 +25,9 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "max": max,
 }
 OF_ONE = ("sqrt", "log", "exp", "abs")
+
+OF_RECORDS = {**FUNCTIONS, "tanh": math.tanh, "erf": math.erf}
+"""What expressions of words' records may call."""
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "<": lambda a, b: a < b,
@@ -68,55 +73,62 @@ def fold(operator: str, left: float, right: float, place: Place | None, largest:
         raise FormulaError("number-too-large", place) from None
 
 
-def apply_function(name: str, values: list[Any], place: Place | None, largest: float = LARGEST) -> int | float:
+def apply_function(
+    name: str, values: list[Any], place: Place | None, largest: float = LARGEST, functions: Functions = FUNCTIONS
+) -> int | float:
     """A function of numbers: sqrt log exp abs of one; min max of several."""
-    if (name in OF_ONE and len(values) != 1) or not values:
+    of_one = name not in ("min", "max")
+    if (of_one and len(values) != 1) or not values:
         raise FormulaError(
             "argument-count",
             place,
             word=name,
-            expected="one number" if name in OF_ONE else "numbers",
+            expected="one number" if of_one else "numbers",
             given=len(values),
             equation=f"{name}(...)",
         )
     try:
-        return tidy(FUNCTIONS[name](*values) if name in OF_ONE else FUNCTIONS[name](values), place, largest)
+        return tidy(functions[name](*values) if of_one else functions[name](values), place, largest)
     except ValueError:
         raise FormulaError("number-domain", place, what=name, value=values[0]) from None
     except OverflowError:
         raise FormulaError("number-too-large", place) from None
 
 
-def evaluate(node: Node, number: Callable[[Name], Any], largest: float = LARGEST) -> Any:
+def evaluate(
+    node: Node, number: Callable[[Name], Any], largest: float = LARGEST, functions: Functions = FUNCTIONS
+) -> Any:
     """The number an expression stands for; `number` looks names up. Tests give booleans.
 
     Raises FormulaError at the place of what is not a number.
     """
+
+    def of(part: Node) -> Any:
+        return evaluate(part, number, largest, functions)
+
     match node:
         case Number(value=value) | Text(value=value) | Flag(value=value):
             return value
         case Name():
             return number(node)
         case Negative(operand=operand):
-            return tidy(-as_number(operand, evaluate(operand, number, largest)), node.place, largest)
+            return tidy(-as_number(operand, of(operand)), node.place, largest)
         case Binary(operator=operator, left=left, right=right):
-            a, b = evaluate(left, number, largest), evaluate(right, number, largest)
+            a, b = of(left), of(right)
             return fold(operator, as_number(left, a), as_number(right, b), node.place, largest)
         case Choice(test=test, then=then, other=other):
-            return evaluate(then if evaluate(test, number, largest) else other, number, largest)
+            return of(then if of(test) else other)
         case Compare(operators=operators, parts=parts):
-            values = [evaluate(p, number, largest) for p in parts]
+            values = list(map(of, parts))
             return all(COMPARISONS[o](a, b) for o, a, b in zip(operators, values, values[1:], strict=False))
         case Logic(operator="and", parts=parts):
-            return all(evaluate(p, number, largest) for p in parts)
+            return all(map(of, parts))
         case Logic(operator="or", parts=parts):
-            return any(evaluate(p, number, largest) for p in parts)
+            return any(map(of, parts))
         case Logic(parts=parts):
-            return not evaluate(parts[0], number, largest)
-        case CallNode(word=word, items=items, label="", options=()) if word in FUNCTIONS:
-            return apply_function(
-                word, [as_number(i, evaluate(i, number, largest)) for i in items], node.place, largest
-            )
+            return not of(parts[0])
+        case CallNode(word=word, items=items, label="", options=()) if word in functions:
+            return apply_function(word, [as_number(i, of(i)) for i in items], node.place, largest, functions)
     raise FormulaError("not-a-number", node.place, what=f"`{node.place.text}`")
 
 
@@ -148,7 +160,7 @@ def _evaluated(text: str, names: Mapping[str, Any]) -> Any:
             return math.pi
         return names[node.name]
 
-    return evaluate(_expression(text), look, largest=1e18)
+    return evaluate(_expression(text), look, 1e18, OF_RECORDS)
 
 
 @lru_cache(maxsize=4096)

@@ -88,7 +88,27 @@ class WordRecord:
     taps         values made inside that a formula may read -> expression of their width ("": scores)
     key_taps     those of them that stand at the positions of the last stream; the others at those of the first
     ordered      the word itself tells positions apart (rotary, relative, recurrent): then `before` needs no positions
-    silent       what the word yields when branches are silent, for the gain: see analysis.py
+    order        expression of the options: how the word tells positions apart: 'learned', 'sinusoids', 'scores' or
+                 'recurrent', as a string; "" or '' if it does not
+    rotary       expression of the options: the base of the rotary positions that it gives, 0 for none
+    centered     in a stack that sees all positions it looks ahead as far as it looks back (a convolution does)
+    attends      of an attention: "streams" if it makes queries, keys and values of its streams, "qkv" if it is given
+                 them; "" for any other word
+    cross        of an attention: the word that attends to another sequence in its place, `CROSS(x, memory)`; ""
+                 stands for the word itself
+    distances    of an attention: its options and ports that tell positions of one sequence apart, which mean nothing
+                 from one sequence to another
+    linear       the word is one linear map and no more (a gate may hold one, too)
+    real         of a word that makes a sequence, which of its positions are real: "joined" (those of its streams),
+                 "strided" (of every `stride` of its stream the first), "patches" (all squares of `size` pixels), "rows"
+                 (all of `rows`); "": all, of a number that does not matter
+    initial_scale  how large the result is while sublayers yield zero, see words/word.py
+    constant     of a function: the value of each channel of the result where all channels of the stream have the value
+                 c, an expression of c and the stream's width; "" where that is not known
+    nonzero      of a function: where the result is surely not zero: "positive" (wherever the argument is positive),
+                 "everywhere" (wherever the argument is not zero); "" where that is not known
+    partial      of a function: it is not defined for every number
+    same_as      the word that this one stands for where a file does not define it
     family       words of one family may share a label (two faces of one table)
     built        False: checked and explained, not yet built
     example      a formula of a layer that calls the word, or the keys of a model file that differ from a plain one's:
@@ -122,7 +142,19 @@ class WordRecord:
     inner: Mapping[str, str] = field(default_factory=dict)
     taps: Mapping[str, str] = field(default_factory=dict)
     key_taps: tuple[str, ...] = ()
-    silent: str = ""
+    order: str = ""
+    rotary: str = ""
+    centered: bool = False
+    attends: str = ""
+    cross: str = ""
+    distances: tuple[str, ...] = ()
+    linear: bool = False
+    real: str = ""
+    initial_scale: str = ""
+    constant: str = ""
+    nonzero: str = ""
+    partial: bool = False
+    same_as: str = ""
     family: str = ""
     version: int = 1
     built: bool = True
@@ -168,7 +200,9 @@ def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = ""
             raise wrong(f"option {key!r}: {error}") from None
     if fields.get("kind") not in KINDS:
         raise wrong(f"has the kind {fields.get('kind')!r}; known: {', '.join(KINDS)}")
-    for key in ("numbers", "ports", "ids", "key_taps"):
+    if "silent" in fields:  # the key's former name
+        fields["initial_scale"] = fields.pop("silent")
+    for key in ("numbers", "ports", "ids", "key_taps", "distances"):
         fields[key] = tuple(fields.get(key, ()))
     for key in fields["numbers"]:
         if key not in options:

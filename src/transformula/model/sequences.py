@@ -138,13 +138,16 @@ def description(sequence: str, architecture: Architecture) -> Any:
         return None
     call = made.call
     assert call is not None
-    if call.word.name == "prepend":
-        return ("joined", *(description(a.sequence, architecture) for a in made.args))
-    if call.word.name == "patches":
-        return ("image", made.args[0].name, int(call.options["size"]))
-    if "stride" in call.options:
-        return ("every", int(call.options["stride"]), description(made.args[0].sequence, architecture))
-    return ("rows", int(call.options["rows"])) if "rows" in call.options else None
+    match call.word.real:
+        case "joined":
+            return ("joined", *(description(a.sequence, architecture) for a in made.args))
+        case "patches":
+            return ("image", made.args[0].name, int(call.options["size"]))
+        case "strided":
+            return ("every", int(call.options["stride"]), description(made.args[0].sequence, architecture))
+        case "rows":
+            return ("rows", int(call.options["rows"]))
+    return None
 
 
 def input_sequences(architecture: Architecture) -> dict[str, str]:

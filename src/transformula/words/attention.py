@@ -24,6 +24,9 @@ from .word import At, GeneratorFor, fill_matrix, matrix, word
     width="x if x > 0 else q",
     reach="past",
     back="window - 1 if window > 0 else length",
+    attends="streams",
+    distances=("rotary", "rotary_part", "rotary_pairs", "window", "score", "mask", "scores"),
+    rotary="rotary",
     positional=True,
     padding=True,
     options={

@@ -31,7 +31,7 @@ from .word import GeneratorFor, Word, empty, fill, word
     },
     parameters={"weight": "x if weight else 0", "bias": "x if bias else 0"},
     saved="x",
-    silent="unknown",
+    initial_scale="unknown",
     example="causal: false\nlayer: x = x + mlp(batchnorm(x))",
     equation="y = w (x - mean) / sqrt(variance + eps) + b, channel by channel over batch and positions",
     source="Ioffe and Szegedy, 1502.03167",

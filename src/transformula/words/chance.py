@@ -26,7 +26,7 @@ from .word import Word, word
         }
     },
     saved="0 if p == 0 else x / 4",
-    silent="same",
+    initial_scale="same",
     example="x = x + dropout(mlp(norm(x)), 0.1)",
     equation="y = x m / (1 - p), m = 0 with chance p, else 1",
     source="Srivastava et al. 2014",
@@ -60,7 +60,7 @@ class Dropout(Word):
         }
     },
     saved="0",
-    silent="same",
+    initial_scale="same",
     example="x = x + droppath(mlp(norm(x)), 0.1 * layer / depth)",
     equation="y = x m / (1 - p), one m for each sample",
     source="stochastic depth: Huang et al., 1603.09382",

@@ -21,6 +21,9 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, spread, word
     sequence="'own' if stride > 1 else 'first'",
     reach="past",
     back="length - 1",
+    order="'recurrent'",
+    centered=True,
+    real="strided",
     padding=True,
     options={
         "length": {"type": "whole", "minimum": 1, "shapes": True, "help": "positions that the kernel spans"},

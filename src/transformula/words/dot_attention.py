@@ -45,6 +45,8 @@ class WithFormulas(Word):
     width="v * q // k",
     reach="past",
     back="window - 1 if window > 0 else length",
+    attends="qkv",
+    distances=("window", "score", "mask", "scores"),
     padding=True,
     options={
         "heads": {"type": "whole", "default": "heads", "minimum": 1, "help": "how many heads of queries"},

@@ -22,7 +22,7 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, matrix, word
     },
     parameters={"weight": "rows * size"},
     saved="1",
-    silent="unknown",
+    initial_scale="unknown",
     example="before: x = embed.words(tokens) + positions(tokens)",
     equation="y = E[token]",
 )
@@ -96,6 +96,7 @@ class Unembed(Word):
     streams=("x",),
     kind="input",
     width="size",
+    order="'learned'",
     positional=True,
     options={
         "rows": {"type": "whole", "default": "context", "minimum": 1, "shapes": True, "help": "rows of the table"},
@@ -104,7 +105,7 @@ class Unembed(Word):
     },
     parameters={"weight": "rows * size"},
     checks={"first < rows": "the first row, {first}, lies past the table's {rows} rows"},
-    silent="unknown",
+    initial_scale="unknown",
     example="before: x = embed.words(tokens) + positions(tokens, rows=512)",
     equation="y_i = P[first + i]",
     source="learned positions: Gehring et al., 1705.03122",

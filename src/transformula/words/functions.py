@@ -15,7 +15,8 @@ from .word import Word, word
     kind="function",
     width="x",
     saved="y",
-    silent="function",
+    constant="max(c, 0)",
+    nonzero="positive",
     example="x = x + linear.down(relu(linear.up(norm(x), 4 * width)) ** 2, width)",
     equation="y = max(x, 0)",
 )
@@ -34,7 +35,8 @@ class Relu(Word):
     kind="function",
     width="x",
     saved="x",
-    silent="function",
+    constant="c * (1 + erf(c / sqrt(2))) / 2",
+    nonzero="positive",
     example="x = x + linear.down(gelu(linear.up(norm(x), 4 * width)), width)",
     equation="y = x Phi(x), Phi the normal distribution's",
 )
@@ -53,7 +55,8 @@ class Gelu(Word):
     kind="function",
     width="x",
     saved="x",
-    silent="function",
+    constant="c / (1 + exp(-c))",
+    nonzero="positive",
     example="h = norm(x); x = x + linear.down(silu(linear.gate(h, 512)) * linear.up(h, 512), width)",
     equation="y = x sigmoid(x)",
 )
@@ -72,7 +75,8 @@ class Silu(Word):
     kind="function",
     width="x",
     saved="y",
-    silent="function",
+    constant="tanh(c)",
+    nonzero="positive",
     example="x = x + tanh(linear(norm(x), width))",
     equation="y = tanh(x)",
 )
@@ -91,7 +95,8 @@ class Tanh(Word):
     kind="function",
     width="x",
     saved="y",
-    silent="function",
+    constant="1 / (1 + exp(-c))",
+    nonzero="everywhere",
     example="h = norm(x); x = x + linear.value(h, width) * sigmoid(linear.gate(h, width))",
     equation="y = 1 / (1 + exp(-x))",
 )
@@ -110,7 +115,8 @@ class Sigmoid(Word):
     kind="function",
     width="x",
     saved="x",
-    silent="function",
+    constant="log(1 + exp(c))",
+    nonzero="everywhere",
     example="x = x + softplus(linear(norm(x), width))",
     equation="y = log(1 + exp(x))",
 )
@@ -129,7 +135,7 @@ class Softplus(Word):
     kind="function",
     width="x",
     saved="y",
-    silent="function",
+    constant="1 / x",
     example="x = x + linear.out(softmax(linear.keys(norm(x), 64)), width)",
     equation="y = exp(x_c) / sum over channels c' of exp(x_c')",
 )
@@ -148,7 +154,8 @@ class Softmax(Word):
     kind="function",
     width="x",
     saved="y",
-    silent="function",
+    constant="exp(c)",
+    nonzero="everywhere",
     example="x = x * exp(vector(0)) + mlp(norm(x))",
     equation="y = exp(x)",
 )
@@ -167,7 +174,8 @@ class Exp(Word):
     kind="function",
     width="x",
     saved="x",
-    silent="function",
+    constant="log(c)",
+    partial=True,
     example="x = x + log(1 + abs(mlp(norm(x))))",
     equation="y = log(x), the natural one",
 )
@@ -186,7 +194,8 @@ class Log(Word):
     kind="function",
     width="x",
     saved="y",
-    silent="function",
+    constant="sqrt(c)",
+    partial=True,
     example="x = x + sqrt(abs(mlp(norm(x))) + 1e-6)",
     equation="y = the square root of x",
 )
@@ -205,7 +214,8 @@ class Sqrt(Word):
     kind="function",
     width="x",
     saved="x",
-    silent="function",
+    constant="abs(c)",
+    nonzero="everywhere",
     example="x = x + abs(mlp(norm(x)))",
     equation="y = |x|",
 )

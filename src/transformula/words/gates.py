@@ -21,7 +21,7 @@ from .word import GeneratorFor, Word, empty, fill, fill_matrix, matrix, word
     parameters={"weight": "size * x", "bias": "size"},
     flops="2 * x * size",
     saved="x + size",
-    silent="1 / (1 + exp(-bias))",
+    initial_scale="1 / (1 + exp(-bias))",
     example="g = gate(x); x = (1 - g) * x + g * mlp(norm(x))",
     equation="y = sigmoid(W x + b)",
     source="Highway networks: Srivastava et al., 1505.00387",
@@ -57,7 +57,7 @@ class Gate(Word):
     parameters={"input.weight": "3 * x * x", "state.weight": "2 * x * x", "candidate.weight": "x * x", "bias": "x"},
     flops="12 * x * x",
     saved="8 * x",
-    silent="unknown",
+    initial_scale="unknown",
     example="x = gru_gate(x, relu(mlp(norm(x))))",
     equation="r = sigmoid(W_r y + U_r x), z = sigmoid(W_z y + U_z x - b), h = tanh(W_h y + U_h (r x)), "
     "result (1 - z) x + z h",

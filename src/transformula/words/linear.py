@@ -13,6 +13,7 @@ from .word import GeneratorFor, Word, fill, fill_matrix, matrix, word
     numbers=("size",),
     kind="channels",
     width="size",
+    linear=True,
     options={
         "size": {"type": "whole", "minimum": 1, "shapes": True, "help": "width of the result"},
         "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},

@@ -20,6 +20,8 @@ CHUNK = 64
     kind="positions",
     width="x",
     reach="past",
+    attends="streams",
+    cross="attention",
     padding=True,
     options={
         "heads": {"type": "whole", "default": "heads", "minimum": 1, "shapes": True, "help": "how many heads"},

@@ -16,6 +16,7 @@ from .word import GeneratorFor, Word, empty, fill, fill_normal, spread, word
     kind="input",
     width="width",
     sequence="own",
+    real="patches",
     options={
         "size": {"type": "whole", "minimum": 1, "shapes": True, "help": "side of a patch, in pixels"},
         "channels": {"type": "whole", "default": 3, "minimum": 1, "shapes": True, "help": "colours of a pixel"},
@@ -25,7 +26,7 @@ from .word import GeneratorFor, Word, empty, fill, fill_normal, spread, word
     parameters={"weight": "width * channels * size * size", "bias": "width if bias else 0"},
     flops="2 * width * channels * size * size",
     saved="channels * size * size",
-    silent="unknown",
+    initial_scale="unknown",
     example="causal: false\nbefore: p = patches(image, 4); x = p + positions(p, rows=64)",
     equation="y_i = W patch_i + b",
     source="ViT: Dosovitskiy et al., 2010.11929",

@@ -53,7 +53,7 @@ class Mean(Word):
         "n > 0 or at == 'end'": 'it needs a position: pick(x, 1), or pick(x, at="end")',
         "n == 0 or at == ''": "it takes a position or at=, not both",
     },
-    silent="same",
+    initial_scale="same",
     example='output: logits = linear(pick(x, at="end"), 10)',
     equation="y = x_n",
 )

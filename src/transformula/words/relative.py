@@ -35,6 +35,7 @@ class Past:
     value="scores",
     width="1",
     reach="past",
+    order="'scores'",
     ordered=True,
     positional=True,
     options={
@@ -64,7 +65,7 @@ class Past:
     flops="2 * q * positions",
     state="q if by == 'key' else 0",
     saved="2 * q",
-    silent="unknown",
+    initial_scale="unknown",
     example="q = linear.q(norm(x), width); x = x + attention(norm(x), scores=relative(q, learned(64)))",
     equation="s_ij = q_i . table[i - j], by key: s_ij = q_j . table[i - j]",
     source="Transformer-XL, 1901.02860; DeBERTa, 2006.03654",
@@ -171,6 +172,7 @@ def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
     value="scores",
     width="1",
     reach="past",
+    order="'scores'",
     ordered=True,
     positional=True,
     options={
@@ -185,7 +187,7 @@ def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
         "reach": {"type": "whole", "default": 128, "minimum": 1, "help": "distance from which all share a bucket"},
     },
     parameters={"weight": "buckets * heads"},
-    silent="unknown",
+    initial_scale="unknown",
     example="x = x + attention(norm(x), scores=relative_bias(x))",
     equation="s_ij = B[bucket(i - j), head]",
     source="T5: Raffel et al., 1910.10683",

@@ -16,6 +16,7 @@ from .word import At, Word, split, word
     kind="input",
     width="x",
     positional=True,
+    rotary="base",
     ordered=True,
     options={
         "base": {"type": "number", "default": 10000, "minimum": 1, "help": "longest wave, over 2 pi"},
@@ -25,7 +26,7 @@ from .word import At, Word, split, word
     },
     checks={"x % heads == 0": "the width {x} does not divide into {heads} heads"},
     saved="0",
-    silent="same",
+    initial_scale="same",
     example="h = norm(x); q = rotary(linear.q(h, width)); "
     "x = x + dot_attention(q, rotary(linear.k(h, width)), linear.v(h, width))",
     equation="pairs of channels of each head turned by the angle i / base**(2c / size)",

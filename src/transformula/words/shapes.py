@@ -25,7 +25,7 @@ from .word import At, Word, split, word
         "x % n == 0": "the width {x} does not divide into {n} parts",
         "i <= n": "there is no part {i} of {n}; parts are counted from 1",
     },
-    silent="same",
+    initial_scale="same",
     example="h = linear(norm(x), 2 * width); x = x + part(h, 1, 2) * sigmoid(part(h, 2, 2))",
     equation="y = channels (i - 1) x / n to i x / n of x",
 )
@@ -46,7 +46,7 @@ class Part(Word):
     width="a + b",
     options={"parts": {"type": "whole", "default": 1, "minimum": 1, "help": "join part by part, in so many"}},
     checks={"a % parts == 0 and b % parts == 0": "the widths {a} and {b} do not both divide into {parts} parts"},
-    silent="unknown",
+    initial_scale="unknown",
     example="x = x + linear(join(x, norm(x)), width)",
     equation="y = [a_1, b_1, ..., a_n, b_n]",
 )
@@ -73,7 +73,7 @@ class Join(Word):
         "n": {"type": "whole", "minimum": 1, "help": "how many times"},
         "each": {"type": "flag", "default": False, "help": "every channel n times in a row, not all n times over"},
     },
-    silent="same",
+    initial_scale="same",
     example="x = x + repeat(linear(norm(x), width // 4), 4)",
     equation="y = [x, x, ...], each: y = [x_1, x_1, ..., x_2, x_2, ...]",
 )
@@ -95,7 +95,7 @@ class Repeat(Word):
     width="1",
     equal=True,
     saved="2 * a",
-    silent="dot",
+    initial_scale="dot",
     example="y = mlp(norm(x)); x = x + sigmoid(dot(x, y)) * y",
     equation="y = sum over channels of a b",
 )
@@ -116,6 +116,7 @@ class Dot(Word):
     width="x",
     reach="past",
     back="n",
+    order="'recurrent'",
     options={"n": {"type": "whole", "default": 1, "minimum": 1, "help": "by how many positions"}},
     state="n * x / length",
     example="x = x + mlp(norm(shift(x)))",

@@ -14,6 +14,8 @@ from .word import At, Word, word
     streams=((), ("x",)),
     kind="input",
     width="size",
+    order="'sinusoids' if at == 0 else ''",
+    real="rows",
     positional=True,
     options={
         "rows": {"type": "whole", "default": 0, "minimum": 0, "help": "without a stream: how many positions"},
@@ -32,7 +34,7 @@ from .word import At, Word, word
         "rows > 0 or x > 0": "without a stream it needs rows=, the number of positions",
         "at == 0 or first == 0": "it takes a number for every position (at=) or for the first one (first=), not both",
     },
-    silent="sqrt(0.5)",
+    initial_scale="sqrt(0.5)",
     example="before: x = sqrt(width) * embed.words(tokens) + sinusoids(tokens)",
     equation="y_i[2c] = sin(n / base**(2c / size)), y_i[2c + 1] = cos(n / base**(2c / size)), n = first + i",
     source="Vaswani et al. 2017",

@@ -41,7 +41,7 @@ OFF = -8.0
     kind="streams",
     width="n * x",
     options={"n": {"type": "whole", "minimum": 1, "help": "how many streams"}},
-    silent="copies",
+    initial_scale="copies",
     example="X = write(X, mlp(norm(read(X))))\n"
     "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
     "after: x = norm(collapse(X))",
@@ -71,7 +71,7 @@ class Expand(Word):
             "its {X} channels are not streams of width {width}; make them by expand(x, n), or say n="
         )
     },
-    silent="one of copies * n",
+    initial_scale="one of copies * n",
     example="X = write(X, mlp(norm(read(X))))\n"
     "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
     "after: x = norm(collapse(X))",
@@ -178,7 +178,8 @@ def precise(x: Tensor) -> Tensor:
     },
     flops=("2 * X * (n if kind == 'frac' else 1) + 2 * X * (0 if not dynamic else 1 if kind == 'hc' else n)"),
     saved="X + ((3 * n * n + n if kind == 'frac' else 4 * n if kind == 'hc' else 1 + 3 * n) if dynamic else 0)",
-    silent="one of copies * (1 if kind == 'hc' or kind == 'frac' else 1 / (1 + exp(-1)) + (n - 1) / (1 + exp(1)))",
+    initial_scale="one of copies * "
+    "(1 if kind == 'hc' or kind == 'frac' else 1 / (1 + exp(-1)) + (n - 1) / (1 + exp(1)))",
     example="X = write(X, mlp(norm(read(X))))\n"
     "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
     "after: x = norm(collapse(X))",
@@ -286,7 +287,7 @@ class Read(_Connection):
         "1 + 4 * n + n * n + 3 * (1 if n < 2 else 2 if n < 3 else 6 if n < 4 else 24 if n < 5 else 120)) "
         "if dynamic else 0)"
     ),
-    silent="added",
+    initial_scale="added",
     example="X = write(X, mlp(norm(read(X))))\n"
     "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
     "after: x = norm(collapse(X))",

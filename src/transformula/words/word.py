@@ -14,15 +14,16 @@ written as literals, because they are read from the file without running it. Exp
 the widths of the streams by their names (0 where the call's form lacks that stream); `entries`, how many a list has,
 and `entry`, their width; the file's numbers; `length`, the sequence's (`positions`, too, for words with an option
 called length); `span`, the mean number of keys that a query sees. They know `+ - * / // % **`, `min max abs sqrt log
-exp`, `a if test else b`, comparisons, `and or not`; flags are truth values, choices are compared with `==`. A state of
-constant size, which does not grow with the past, is written as so much `/ length`. `flops` counts matrix products only.
+exp tanh erf`, `a if test else b`, comparisons, `and or not`; flags are truth values, choices are compared with `==`. A
+state of constant size, which does not grow with the past, is written as so much `/ length`. `flops` counts matrix
+products only.
 
 `transformula words NAME` is made of the record and the docstring: every option has a `help`, and `example` is a layer's
 formula that works (or the keys of a model file: "before: x = embed.words(tokens)").
 
-`silent` is what the word yields when branches are silent: how large its result is, as a root mean square.
-    ""            sublayers (kinds positions and channels): zero. Other words: "unknown"
-    "zero"        nothing
+`initial_scale` says how large the result is, as a root mean square, while every sublayer yields zero.
+    ""            functions: as `constant` and `nonzero` say. Other words: "unknown"
+    "zero"        zero
     "same"        as large as its first stream
     "unit"        1 (norms with weights of 1)
     "mean"        the mean of its entries
@@ -31,8 +32,7 @@ formula that works (or the keys of a model file: "before: x = embed.words(tokens
     "copies"      copies of its first stream side by side, as many as its result has room for
     "added"       its first stream, if that is copies, with its second added to each
     "one of copies * E"   its first stream, if that is copies, as one of them, times the expression E
-    "function"    the function of that name, where its argument is known (zero or a constant), else unknown
-    "unknown"     not said
+    "unknown"     it is not known
     otherwise     an expression over options and widths: the value that every channel has, e.g. "init" of a coefficient,
                   or, for a norm, the size of its result: "1 / sqrt(size)"
 
