@@ -1,0 +1,97 @@
+"""Runs, model folders, a configuration and a recipe of an earlier version open, go on and score as they did.
+
+`data/` holds what that version wrote, and `data/README.md` says how. Where torch's arithmetic is that of the machine
+which wrote it (`recorded/machine.json`), a resume must end with the same bits; elsewhere with nearly the same weights,
+since another CPU rounds differently."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.compatibility.data.make import RUNS, STEPS, fingerprint, numbers, written
+from transformula import evaluate, reproduce, train
+
+DATA = Path(__file__).parent / "data"
+RECORDED = DATA / "recorded"
+GOLDEN = DATA.parents[1] / "golden" / "parameter_names.txt"
+
+
+def recorded(name: str) -> Any:
+    return json.loads((RECORDED / name).read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A copy of the data in the current folder, one thread, and no pictures of the loss, which take the longest."""
+    folder = shutil.copytree(DATA, tmp_path_factory.mktemp("earlier") / "data")
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRANSFORMULA_CACHE", str(folder / "cache"))
+        patch.setattr("transformula.training.report.draw_curve", lambda *_: [])
+        patch.chdir(folder)
+        torch.set_num_threads(1)
+        yield folder
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_scored_resumed_and_scored_again(work: Path, name: str) -> None:
+    then = recorded(f"{name}/numbers.json")
+    assert numbers(evaluate(name, threads=1)) == pytest.approx(then["scores"]["killed"], rel=1e-4)
+
+    train(resume=name, quiet=True)
+
+    log = [json.loads(line) for line in (work / name / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    for event, kind in (("step", "losses"), ("evaluation", "validation")):
+        losses = {str(row["step"]): row["loss"] for row in log if row["event"] == event}
+        assert losses == pytest.approx(then[kind], rel=1e-4)
+    now = load_file(work / name / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors")
+    weights = load_file(RECORDED / name / "weights.safetensors")
+    assert now.keys() == weights.keys()
+    exact = fingerprint() == recorded("machine.json")["fingerprint"]
+    for key, tensor in weights.items():
+        torch.testing.assert_close(
+            now[key], tensor, **({"rtol": 0, "atol": 0} if exact else {"rtol": 0.01, "atol": 1e-3})
+        )
+    assert numbers(evaluate(name, threads=1)) == pytest.approx(then["scores"]["whole"], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_model_folder_alone_writes_what_it_wrote(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(DATA / name / "best", tmp_path / name / "best")
+    shutil.copytree(DATA / "pictures", tmp_path / "pictures")
+    monkeypatch.chdir(tmp_path)
+    assert written(name) == recorded(f"{name}/numbers.json")["written"]
+
+
+def test_a_configuration_by_hand_trains(work: Path) -> None:
+    run = train(config="config.yaml", quiet=True, out="by-hand")
+    assert run.folder == Path("by-hand") and Path("by-hand/best/weights.safetensors").is_file()
+
+
+def test_a_recipe_by_hand_is_reproduced(work: Path) -> None:
+    assert reproduce("recipe.yaml", quiet=True, out="by-recipe").holds
+
+
+def test_formulas_have_the_hashes_they_had() -> None:
+    index = json.loads((files("transformula.gallery") / "index.json").read_text(encoding="utf-8"))
+    then = recorded("formulas.json")
+    assert {name: index.get(name, {}).get("hash") for name in then} == then
+
+
+def test_parameters_have_the_names_they_had() -> None:
+    blocks = re.findall(r"^(\S+):\n((?:  .*\n)+)", GOLDEN.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    now = {name: sha256(block.encode()).hexdigest()[:16] for name, block in blocks}
+    then = recorded("parameters.json")
+    assert {name: now.get(name) for name in then} == then
