@@ -73,7 +73,7 @@ def main() -> int:
     asked.add_argument("--text", type=Path, help="what is repeated; by default the help topics of Python")
     given = asked.parse_args()
     if given.text is None:
-        from transformula.data.builtin import topics
+        from transformula.data.sets.python_library import topics
 
         text = "\n\n".join(topics()).encode()
     else:

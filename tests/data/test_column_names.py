@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from transformula.data.column_names import names_columns
-from transformula.data.format import read_file
+from transformula.data.corpus import documents_of
 from transformula.data.pair_rows import read_pairs
 from transformula.data.pair_settings import PairSettings
 from transformula.data.records import columns_of
+from transformula.data.sources import origins
 from transformula.errors import DataError
+from transformula.tokenizers.texts import Texts
 
 NAMES = ["source target", "src tgt", "de en", "en-US de_DE", "English German", "id text label", "SENTENCE1 Sentence2"]
 ROWS = [
@@ -21,6 +23,12 @@ ROWS = [
     ["", "text"],
     ["text", "This text is longer than any name of a column would be"],
 ]
+
+
+def read_file(path, column=None):
+    """The documents of a file, empty ones too."""
+    (origin,) = origins(path, texts=True)
+    return Texts.of(documents_of(origin, column))
 
 
 @pytest.mark.parametrize("row", NAMES)

@@ -15,8 +15,8 @@ import pytest
 import torch
 from PIL import Image
 
+from transformula.data.format import formats
 from transformula.data.lines import lines_of
-from transformula.data.record_format import record_format
 from transformula.data.records import read_records
 from transformula.errors import ConfigError, DataError, MissingExtra
 
@@ -205,7 +205,7 @@ class TestJson:
         ("line", "said"),
         [
             ('{"a": "x"', ":2: broken JSON at column 10"),
-            ('["x"]', ":2: expected an object with columns by name"),
+            ('["x"]', ":2: the row is a list; expected an object with columns by name"),
             ('{"b": "x"}', ":2: has no column 'a';"),
             ('{"a": "\\ud800"}', ":2: 'a' holds half a character"),
         ],
@@ -385,7 +385,8 @@ class TestOptions:
 
     def test_unknown_formats(self, tmp_path):
         with pytest.raises(
-            DataError, match="did you mean tsv. known: csv, jsonl, ndjson, parquet, tsv; .*form: tsv;.*train.{de,en}"
+            DataError,
+            match="did you mean tsv. known: csv, json, jsonl, .*tsv; .*form: tsv;.*train.{de,en}",
         ):
             read_records(write(tmp_path / "a.tsvv", "x"))
         assert rows(write(tmp_path / "a.txt", "x\ty\n1\t2\n"), form="tsv") == [{"x": "1", "y": "2"}]
@@ -395,7 +396,7 @@ class TestOptions:
             read_records([])
 
     def test_a_format_is_one_function(self, tmp_path):
-        @record_format("rows")
+        @formats.register("rows")
         def read_rows(path, options):
             for line, text in lines_of(path):
                 yield line, {"text": text}

@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from transformula.data import files
-from transformula.data.format import formats, read_file
+from transformula.data.corpus import documents_of, read_corpus
+from transformula.data.format import formats
 from transformula.data.lines import lines_of
 from transformula.data.records import read_records
-from transformula.data.sources import read_corpus
+from transformula.data.sources import origins
 from transformula.errors import DataError, MissingExtra
+from transformula.tokenizers.texts import Texts
+
+
+def read_file(path, column=None):
+    """The documents of a file, empty ones too."""
+    (origin,) = origins(path, texts=True)
+    return Texts.of(documents_of(origin, column))
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -52,9 +60,9 @@ class TestFormats:
         pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "a.parquet")
         assert read_file(tmp_path / "a.parquet") == ["a", ""]
         assert read_file(tmp_path / "a.parquet", "other") == ["x", "y"]
-        with pytest.raises(DataError, match="holds int64; expected strings, as in: text, other"):
+        with pytest.raises(DataError, match="a.parquet:1: 'n' is the number 1; expected a string"):
             read_file(tmp_path / "a.parquet", "n")
-        with pytest.raises(DataError, match="its columns: n, text, other"):
+        with pytest.raises(DataError, match="it has: n, text, other"):
             read_file(tmp_path / "a.parquet", "no")
 
     def test_lists_of_sentences(self, tmp_path):
@@ -94,10 +102,14 @@ BAD = {
     "json": ("a.jsonl", b'{"text": "a"}\n{"text": "b"\n', "a.jsonl:2: broken JSON at column 13"),
     "json nested": ("a.jsonl", b"[" * 100_000, "a.jsonl:1: "),
     "json value": ("a.jsonl", b'{"text": "a"}\n{"text": 3}\n', "a.jsonl:2: 'text' is the number 3; expected a string"),
-    "json list": ("a.jsonl", b'["a"]\n', "a.jsonl:1: the line is a list"),
-    "json column gone": ("a.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "a.jsonl:2: has no 'text' here; it has: txt"),
+    "json list": ("a.jsonl", b'["a"]\n', "a.jsonl:1: the row is a list"),
+    "json column gone": (
+        "a.jsonl",
+        b'{"text": "a"}\n{"txt": "b"}\n',
+        "a.jsonl:2: has no column 'text'; did you mean txt?",
+    ),
     "json which column": ("a.jsonl", b'{"a": "x", "b": "y"}\n', "(columns: a, b); name it with: column=NAME"),
-    "json half": ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1: holds half a character, \\ud800"),
+    "json half": ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1: 'text' holds half a character"),
     "csv length": ("a.csv", b"text,n\na,1\nb\n", "a.csv:3: has 1 fields here, and 2 in its first row"),
     "csv quotes": ("a.csv", b'text\n"a" b\n', "a.csv:2: broken table"),
     "csv which column": ("a.csv", b"a,b\nx,y\n", "2 hold strings (columns: a, b)"),
@@ -117,9 +129,9 @@ def test_bad_files(tmp_path, name):
 
 def test_column_not_there(tmp_path):
     path = write(tmp_path / "a.jsonl", lines({"title": "x", "body": "y"}))
-    with pytest.raises(DataError, match="no column 'titel'; did you mean title\\? its columns: title, body"):
+    with pytest.raises(DataError, match="no column 'titel'; did you mean title\\? it has: title, body"):
         read_file(path, "titel")
-    with pytest.raises(DataError, match="no column number 3: its rows have 2"):
+    with pytest.raises(DataError, match="no column number 3; it has 2"):
         read_file(write(tmp_path / "a.csv", "1,2\n"), "3")
 
 
@@ -183,8 +195,8 @@ def test_json(tmp_path):
         ('{"text": "a"}', "is an object; expected a list"),
         ('[{"text": "a"},\n{"text" 3}]', "a.json:2: broken JSON at column 9"),
         ('[{"text": "a"}, {"text": 3}]', "entry 2: 'text' is the number 3"),
-        ('[{"text": "a"}, {}]', "entry 2: has no 'text'"),
-        ("[[]]", "entry 1: it is a list"),
+        ('[{"text": "a"}, {}]', "entry 2: has no column 'text'; it has: nothing"),
+        ("[[]]", "entry 1: the row is a list"),
     ]:
         with pytest.raises(DataError) as error:
             read_file(write(tmp_path / "a.json", content))

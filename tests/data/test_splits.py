@@ -2,7 +2,7 @@
 
 import pytest
 
-from transformula.data.sources import Corpus
+from transformula.data.corpus import Corpus
 from transformula.data.splits import split_corpus, split_given
 from transformula.errors import DataError
 from transformula.tokenizers.texts import Texts

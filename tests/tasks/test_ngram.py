@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from transformula.data.sources import read_corpus
+from transformula.data.corpus import read_corpus
 from transformula.data.splits import split_corpus
 from transformula.tasks.ngram import LONGEST, KneserNey, _discounts, byte_ngrams, byte_stream, grams_of
 

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from transformula.api.reading import check_model
 from transformula.data.pair_rows import read_pairs
-from transformula.data.pair_sets import digits
 from transformula.data.pair_settings import PairSettings
+from transformula.data.sets import digits
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.generation.settings import SearchSettings
 from transformula.model import build

@@ -68,7 +68,7 @@ def score(
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """What `evaluate` does, with its settings as a mapping: keys of a file reach nothing else."""
-    from ..data.naming import gone
+    from ..data.sources import gone
     from ..tasks.base import tasks
     from ..tasks.evaluation import Trained
 
@@ -96,7 +96,7 @@ def need_to_score(kind: type[Task], recorded: Mapping[str, Any], named: Any, los
     recorded  the configuration of the run; of its training data, `lost` is not there
     named     what is scored in place of the run's own data
     """
-    from ..data.naming import SOURCES
+    from ..data.sources import SOURCES
     from ..tasks.base import tasks
 
     tasks.need(kind.name)

@@ -265,7 +265,7 @@ def score_of(report: Report, name: str) -> float:
 
 def named_data(config: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a run's configuration that name data, with what they name."""
-    from ..data.naming import SOURCES
+    from ..data.sources import SOURCES
 
     return {key: config[key] for key in SOURCES if config.get(key) is not None}
 
@@ -301,7 +301,7 @@ def hash_of(config: Mapping[str, Any]) -> str:
 
 def files_of(name: str) -> list[Path]:
     """The files of a source: parallel ones as in train.{de,en}, a file, those of a pattern or a folder."""
-    from ..data.records import beside
+    from ..data.sources import beside
     from ..data.sources import files_of as all_of
 
     parallel = [Path(file) for file in beside(name).values()]

@@ -121,7 +121,7 @@ def begin_run(
 
 def _resume(path: str | Path, model: Any, given: dict[str, Any], use: Sequence[str], quiet: bool) -> Run:
     """Go on with the run of a folder."""
-    from ..data.naming import SOURCES, gone
+    from ..data.sources import SOURCES, gone
     from ..runs.folder import RunFolder
 
     folder = RunFolder.open(path_of(path, "resume"))
@@ -166,7 +166,7 @@ def _run(
     start: Start | None = None,
 ) -> Run:
     checked = check_model(text, use=use)  # first, before torch is loaded: a mistake in the formula is said at once
-    from ..data.naming import recorded
+    from ..data.sources import recorded
     from ..tasks.base import tasks
     from ..tasks.pair_limits import channels_of
     from ..training import train as run_training

@@ -36,7 +36,7 @@ class Start:
     @property
     def plain(self) -> dict[str, str]:
         """What a run's configuration records of it; found from every folder."""
-        from ..data.naming import absolute
+        from ..data.sources import absolute
 
         stack = {} if self.init_stack is None else {"init_stack": self.init_stack}
         return {"init_from": absolute(self.named), **stack}

@@ -91,9 +91,9 @@ def check(given: Given, thing: str) -> None:
     if given["column"] is not None and (given["input"] is None or is_lines(Path(given["input"]))):
         raise InputError("--column: names a column of --input FILE with rows (.jsonl, .tsv, .csv, .parquet)")
     if given["input"] is not None:
-        from ..data.needs import need_rows
+        from ..data.sources import need_sources
 
-        need_rows(given["input"])
+        need_sources(given["input"])
     if "ensemble" in given.arguments and not given["others"]:
         raise InputError("--ensemble: says how several models write together; name a second one: --with RUN")
     if given["json"] and (given["format"] != "text" or given["scores"]) and given["output"] is None:
@@ -151,10 +151,9 @@ def of_file(path: Path, column: str | None, thing: str) -> list[str]:
 
 def is_lines(path: Path) -> bool:
     """Whether a file is read line by line: its name says no format with columns."""
-    from ..data.format import extension
-    from ..data.record_format import record_formats
+    from ..data.format import has_columns
 
-    return extension(path) not in record_formats
+    return not has_columns(path)
 
 
 def rows(number: int, source: str, best: Sequence[Written], given: Given, thing: str, several: bool) -> Iterator[str]:

@@ -1,32 +1,106 @@
-"""What a format of files is: a function from the bytes of a file to its documents.
+"""A format of files: a reader that yields the rows of a file, each with its line. Adding one is one file in `formats/`
+or, from outside, in a package that `--use` names:
 
-Adding one is one file in `formats/`:
+    @formats.register("parallel")
+    def read_parallel(path, options):
+        for line, text in lines_of(path):
+            german, english = text.split(" ||| ")
+            yield line, {"de": german, "en": english}
 
-    @formats.register("log")
-    def read_log(path: Path, content: bytes, column: str | None) -> list[str]:
-        return as_text(path, content).split("\\n---\\n")
-
-It is found by the extension, with or without `.gz` after it. The function raises DataError with the line.
+It is found by the extension, with or without `.gz` after it, and serves every task: a document is a row of one
+column.
 """
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ..errors import DataError, InputError, MissingExtra, did_you_mean, nearest, setting
+from ..errors import DataError
 from ..registry import Registry
-from ..tokenizers.texts import PIECE, Content, Texts
+from ..tokenizers.texts import PIECE, Content
 from .files import whole_file
 from .lines import check_mark
 
-Reader = Callable[[Path, bytes, str | None], Iterable[str | Content]]
-"""(path, content, column) -> documents: strings, or UTF-8 that is known to be valid. They may be given out one by one,
-so that no second copy of a large file is held."""
+Row = tuple[int | str, Mapping[str, Any]]
+"""Where it stands in its file, a line or in words ("entry 3"), and its values by column: texts, numbers, lists, None; a
+whole document also as UTF-8 that is known to be valid."""
 
-formats: Registry[Reader] = Registry("data format", "transformula.data.formats")
-"""Readers by extension, without its dot."""
+
+@dataclass(frozen=True)
+class Options:
+    """How rows are read. None: the default of the format.
+
+    columns   those that are asked for, by name or number; none: all
+    form      the format of a file, by its extension: "tsv"; by default what the file's name ends in
+    header    the first row of a table names its columns; the default unless columns are asked for by number
+    quoted    fields of a table may stand in quotes; the default in csv, not in tsv
+    join      what a list of texts is joined by, for all fields or by field; by default a list is refused
+    channels  of pictures, 1 or 3; by default as many as a picture has
+    """
+
+    columns: tuple[str | int, ...] = ()
+    form: str | None = None
+    header: bool | None = None
+    quoted: bool | None = None
+    join: str | Mapping[str, str] | None = None
+    channels: int | None = None
+
+
+Reader = Callable[[Path, Options], Iterator[Row]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A reader, and which of `Options` mean something to it.
+
+    columns  whether rows have columns; else each is one text
+    """
+
+    read: Reader
+    takes: tuple[str, ...] = ()
+    columns: bool = True
+
+    @property
+    def table(self) -> bool:
+        """Whether the first row may name the columns."""
+        return "header" in self.takes
+
+
+class Formats(Registry[Format]):
+    """Readers by extension, without its dot."""
+
+    def register(  # type: ignore[override]
+        self, name: str, needs: Sequence[str] = (), takes: Sequence[str] = (), columns: bool = True
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorator that registers a reader for an extension; see `Format` and `Registry.register`.
+
+        A function of three arguments, (path, content, column) -> texts, is a reader of documents.
+        """
+
+        def decorate(read: Callable[..., Any]) -> Callable[..., Any]:
+            of_documents = len(inspect.signature(read).parameters) == 3
+            made = Format(_documents(read), (), False) if of_documents else Format(read, tuple(takes), columns)
+            super(Formats, self).register(name, needs)(made)
+            return read
+
+        return decorate
+
+
+formats = Formats("data format", "transformula.data.formats")
+
+
+def _documents(read: Callable[..., Any]) -> Reader:
+    def rows(path: Path, options: Options) -> Iterator[Row]:
+        column = str(options.columns[0]) if options.columns else None
+        for number, text in enumerate(read(path, whole_file(path), column), 1):
+            yield f"document {number}", {"text": text}
+
+    return rows
 
 
 def extension(path: Path) -> str:
@@ -35,28 +109,23 @@ def extension(path: Path) -> str:
     return path.suffix.lower().removeprefix(".")
 
 
-def read_file(path: Path, column: str | None = None) -> Texts:
-    """The documents of one file. An extension that no format claims is read as text.
+def has_columns(path: Path) -> bool:
+    """Whether a file holds rows with columns, by its name."""
+    return extension(path) in formats and formats.get(extension(path)).columns
 
-    Raises DataError for a file that is missing, unreadable, empty or not what its extension says.
-    """
-    content = whole_file(path)
-    if not content.strip():
-        raise DataError("is empty; expected text", path=path)
-    kind = extension(path)
-    try:
-        return Texts.of(formats.get(kind if kind in formats else "txt")(path, content, column))
-    except (DataError, MissingExtra):
-        raise
-    except InputError as error:  # half a character, from a reader that does not look for it
-        raise DataError(str(error), path=path) from None
+
+def place_of(path: Path, at: int | str) -> str:
+    """Where a row stands: 'rows.tsv:12', or 'rows.json, entry 12'."""
+    return f"{path}:{at}" if isinstance(at, int) else f"{path}, {at}"
 
 
 def as_utf8(path: Path, content: bytes) -> Content:
     """The content itself, without a leading byte-order mark, if it is UTF-8.
 
-    Raises DataError with offset and line where the file is binary or in another encoding.
+    Raises DataError with offset and line where the file is empty, binary or in another encoding.
     """
+    if not content.strip():
+        raise DataError("is empty; expected text", path=path)
     check_mark(content[:4], path)
     zero = content.find(b"\0")
     if zero >= 0:
@@ -83,23 +152,8 @@ def as_utf8(path: Path, content: bytes) -> Content:
 
 
 def as_text(path: Path, content: bytes) -> str:
-    """The text of UTF-8 bytes, a leading byte-order mark left out; line ends stay as they are.
-
-    Raises DataError with offset and line where the file is binary or in another encoding.
-    """
+    """The text of UTF-8 bytes, a leading byte-order mark left out; line ends stay as they are. Errors as `as_utf8`."""
     return str(as_utf8(path, content), "utf-8")
-
-
-def lines_in(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
-    """(number, text) of the lines of UTF-8, one by one, with their ends; errors as `as_text`."""
-    text = as_utf8(path, content)
-    start = len(content) - len(text)
-    number = 0
-    while start < len(content):
-        number += 1
-        end = content.find(b"\n", start) + 1 or len(content)
-        yield number, content[start:end].decode()
-        start = end
 
 
 def _line(content: bytes, at: int) -> int:
@@ -119,40 +173,3 @@ MAGIC = {
 def _magic(content: bytes) -> str:
     found = next((what for start, what in MAGIC.items() if content.startswith(start)), "")
     return f" (it looks like {found})" if found else ""
-
-
-def whole_characters(text: str, path: Path, line: int | None = None) -> str:
-    """The text itself. Raises DataError for half a character (a lone surrogate, as JSON's escapes can write it)."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"holds half a character, \\u{ord(text[error.start]):04x} without its other half; take it out",
-            path=path,
-            line=line,
-        ) from None
-    return text
-
-
-def choose_column(columns: Sequence[str], strings: Sequence[str], column: str | None, path: Path) -> str:
-    """Which column holds the text: the one asked for, else "text", else the only one of strings.
-
-    columns  all columns of the file; strings: those of them that hold strings.
-    Raises DataError that lists them.
-    """
-    listed = ", ".join(columns) or "none"
-    if column is not None:
-        if column in columns:
-            return column
-        raise DataError(
-            f"has no column {column!r};{did_you_mean(nearest(column, columns))} its columns: {listed}", path=path
-        )
-    if "text" in columns:
-        return "text"
-    if len(strings) == 1:
-        return strings[0]
-    raise DataError(
-        f"which column is the text? There is none called 'text', and {len(strings)} hold strings"
-        f" (columns: {listed}); name it with: {setting('column', 'NAME')}",
-        path=path,
-    )

@@ -16,9 +16,6 @@ from .record import Record
 from .records import Columns, columns_of, read_records
 from .working import working
 
-APART = "\x1f"
-"""What the texts of a list of references are joined by while they are read."""
-
 
 @dataclass(frozen=True)
 class PairRows:
@@ -81,14 +78,11 @@ def read_rows(given: Rows, settings: PairSettings, images: bool, key: str, notes
     """The rows of one source with the fields `source`, `target` and perhaps `references`; `key` names it in errors."""
     fields, assumed = columns(given, settings)
     notes += [f"{key}: {assumed}"] if assumed else []
-    join: dict[str, str] = {}
-    if settings.join is not None:
-        join = {"source": settings.join, "target": settings.join}
     if settings.references is not None:
         fields["references"] = settings.references
-        join["references"] = APART
     assert given is not None
-    records = read_records(given, fields, images=("source",) if images else (), join=join or None)
+    kinds = {**({"source": "picture"} if images else {}), **({"references": "list"} if "references" in fields else {})}
+    records = read_records(given, fields, kinds=kinds, join=settings.join, quoted=settings.quoted)
     rows = list(records)
     if not rows:
         raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
@@ -104,7 +98,7 @@ def columns(given: Rows, settings: PairSettings) -> tuple[dict[str, str | int], 
     if settings.source is not None and settings.target is not None:
         return {"source": settings.source, "target": settings.target}, ""
     assert given is not None
-    table = columns_of(given)
+    table = columns_of(given, settings.quoted)
     names = table.names
     found: dict[str, str | int] = {}
     for key, place, said in (("source", 0, settings.source), ("target", 1, settings.target)):
@@ -148,7 +142,7 @@ def texts_of(records: Sequence[Record], side: str) -> list[str]:
 def references_of(records: Sequence[Record]) -> list[list[str]]:
     """What a score takes for right: the references of each row, or its target."""
     return [
-        [text for text in str(row["references"]).split(APART) if text.strip()]
+        [text for text in row["references"] if text.strip()]  # type: ignore[union-attr]
         if "references" in row
         else [str(row["target"])]
         for row in records

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from ..errors import ConfigError
 from ..settings import Settings
+from .settings import QUOTED
 
 Rows = str | list[str] | None
 
@@ -32,6 +33,7 @@ class RowSettings(Settings):
         None, description="a column with a list of texts, all of which a score takes for right; by default the target"
     )
     join: str | None = Field(None, description="what the texts of a list in one column are joined by")
+    quoted: bool | None = Field(None, description=QUOTED)
     overlap: Literal["refuse", "drop", "keep"] = Field(
         "refuse", description="rows that measure and are learned from: an error, left out of training, or kept"
     )
@@ -64,10 +66,10 @@ class RowSettings(Settings):
         return value
 
     def need(self) -> None:
-        from .needs import need_rows, need_tokenizer
+        from .sources import need_sources, need_tokenizer
 
         for sources in (self.data, self.validation, self.test):
-            need_rows(sources)
+            need_sources(sources)
         need_tokenizer(self.tokenizer)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..errors import ConfigError, DataError, InputError, setting
 from ..tokenizers.base import Tokenizer
+from .lines import shown
 from .record import Record, Value
 from .spelling import PLAIN, Spelling
 
@@ -181,7 +182,7 @@ def row_digest(record: Mapping[str, Value], compared: Sequence[str] | None = Non
         if isinstance(value, Tensor):
             content = str(tuple(value.shape)).encode() + value.numpy().tobytes()
         else:
-            content = " ".join(value.split()).encode("utf-8", "surrogatepass")
+            content = " ".join(_said(value).split()).encode("utf-8", "surrogatepass")
         parts.append(b"%b %d %b" % (name.encode(), len(content), content))
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
@@ -193,9 +194,13 @@ def _short(record: Record, width: int = 48) -> str:
         if isinstance(value, Tensor):
             parts.append(f"{name}: picture of {' x '.join(map(str, value.shape))}")
         else:
-            said = repr(value[:width])
-            parts.append(f"{name}: {said if len(value) <= width else said[:-1] + '...' + said[-1]}")
+            parts.append(f"{name}: {shown(_said(value), width)}")
     return "  ".join(parts)
+
+
+def _said(value: Value) -> str:
+    """A text, a number or a list of texts as one text."""
+    return value if isinstance(value, str) else " ".join(value) if isinstance(value, list) else str(value)
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
 from .files import check_regular, opened, unpacked
+from .format import Options, formats
 from .lines import lines_of
 from .record import Lazy
-from .record_format import Options, record_formats
 
 CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
 """What a file of captions is called in a folder of pictures."""
@@ -114,15 +114,15 @@ def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tenso
     raise DataError(f"{place}: names no picture here: {value!r}"[:200])
 
 
-def captions_of(folder: Path, columns: Mapping[str, str | int] | None) -> tuple[Path, str]:
+def captions_of(folder: Path) -> tuple[Path, str]:
     """The file of captions in a folder, and the column that names the pictures."""
     found = [folder / name for name in CAPTIONS if (folder / name).is_file()]
     if len(found) != 1:
         held = ", ".join(path.name for path in found) or "none"
         raise DataError(f"expected one file of captions, {' or '.join(CAPTIONS)}; found: {held}", path=folder)
     path = found[0]
-    known = record_formats.get(path.suffix[1:])
-    _, row = next(iter(known.read(path, Options(header=True if "header" in known.takes else None))), (0, {}))
+    reader = formats.get(path.suffix[1:])
+    _, row = next(iter(reader.read(path, Options(header=True if reader.table else None))), (0, {}))
     naming = next((name for name in NAMING if name in row), None)
     if naming is None:
         _, text = next(lines_of(path))

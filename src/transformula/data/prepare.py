@@ -14,8 +14,8 @@ from ..tokenizers.base import Tokenizer, load, tokenizers
 from ..tokenizers.characters import Characters
 from ..tokenizers.texts import Texts, distinct_characters
 from .cache import cached_entry
+from .corpus import Corpus, read_corpus
 from .settings import TextSettings
-from .sources import Corpus, read_corpus
 from .splits import Split, split_alone, split_corpus, split_given
 from .tokens import Tokens, token_store
 from .working import working
@@ -176,12 +176,14 @@ def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None 
 
 def read_split(settings: TextSettings) -> tuple[Corpus, Split]:
     """The texts that the settings name, and their two sides. Without `data` there is nothing to train on."""
-    validation = None if settings.validation is None else read_corpus(settings.validation, settings.column)
+    validation = (
+        None if settings.validation is None else read_corpus(settings.validation, settings.column, settings.quoted)
+    )
     if settings.data is None:
         if validation is None:
             raise ConfigError("data: no text is named")
         return validation, split_alone(validation)
-    corpus = read_corpus(settings.data, settings.column)
+    corpus = read_corpus(settings.data, settings.column, settings.quoted)
     return corpus, split_corpus(corpus, settings.split) if validation is None else split_given(corpus, validation)
 
 

@@ -10,6 +10,9 @@ FRACTION = 0.1
 """Of a text, what is held back where nothing is said."""
 
 
+QUOTED = "whether fields of a table may stand in quotes; by default in .csv, not in .tsv"
+
+
 class TextSettings(Settings):
     """Which text a model learns from."""
 
@@ -20,6 +23,7 @@ class TextSettings(Settings):
     column: str | None = Field(
         None, description="which column holds the text; by default 'text', or the only one of strings"
     )
+    quoted: bool | None = Field(None, description=QUOTED)
     validation: str | list[str] | None = Field(
         None, description="data that measures; by default a part of `data` is held back"
     )
@@ -41,10 +45,10 @@ class TextSettings(Settings):
         return value
 
     def need(self) -> None:
-        from .needs import need_text, need_tokenizer
+        from .sources import need_sources, need_tokenizer
 
-        need_text(self.data)
-        need_text(self.validation)
+        for sources in (self.data, self.validation):
+            need_sources(sources, texts=True)
         need_tokenizer(self.tokenizer)
 
 

@@ -1,94 +1,245 @@
-"""Where text comes from: a file, several, a folder, a glob, or a built-in set by its name."""
+"""What a name of data stands for: a file, several, parallel ones, a folder, a pattern, a data set of the Hugging Face
+hub or a built-in set; and the rows of each.
+
+    texts/, texts/*.md, a.txt, rows.tsv               files, by their extension; see `format`
+    train.{de,en}, {"de": "train.de", ...}            parallel files, line by line: a column each
+    a folder with captions.tsv, where pictures are    pictures, and a file of captions that names them
+      asked for
+    {"image": "train-images-idx3-ubyte.gz", ...}      IDX files, parallel too
+    hub:NAME, hub:NAME:SPLIT, hub:NAME:CONFIG:SPLIT   a data set of the Hugging Face hub, streamed
+    python-docs, cldr-dates:en-de                     built-in sets; see `built_in`
+"""
 
 from __future__ import annotations
 
 import glob
-import hashlib
+import itertools
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ..errors import DataError, did_you_mean, nearest
-from ..tokenizers.texts import Content, Texts, pieces_of
-from .builtin import builtin
+from ..errors import ConfigError, DataError, did_you_mean, nearest
+from ..extras import need
+from ..tokenizers.base import tokenizers
+from .built_in import built_in_names, built_in_sets, is_built_in
 from .files import check_regular, unreadable
-from .format import extension, formats, read_file
+from .format import Options, extension, formats, place_of
+from .lines import lines_of, shown
+from .pictures import CAPTIONS, captions_of, idx_values, is_idx
+
+Source = str | Path | Mapping[str, str | Path]
+Named = str | Sequence[str] | None
+"""A source, several, or none, as a configuration names them."""
+
+SOURCES = ("data", "validation", "test")
+"""Keys of a run's configuration that name data."""
+
+PlacedRow = tuple[str, Mapping[str, Any]]
+"""Where a row stands, "train.de:12", and its values by column."""
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """The text that was asked for.
+class Origin:
+    """One file, set, or group of parallel files that rows come from.
 
-    name       as a person named it
-    documents  texts, none of them empty, in the order of the files
-    files      how many files they come from (0: built in)
-    left_out   empty documents, which are not among them
+    name      as a person named it
+    read      its rows, given how to read them
+    takes     which of `Options` mean something to it; `where` names it in the error about another one
+    folder    from which the names of pictures in it are seen
+    image     the column that names a picture, where a folder's captions do
+    columns   whether rows have columns; else each is one text
+    grouped   places are GROUP:LINE, and a split keeps a group on one side
+    pictures  whether it holds any; None: not known
+    left_out  of a built-in set, once it is read: see `built_in.Rows`
     """
 
     name: str
-    documents: Texts
-    files: int = 0
-    left_out: int = 0
+    read: Callable[[Options], Iterator[PlacedRow]]
+    takes: tuple[str, ...] = ()
+    where: str = ""
+    folder: Path = Path()
+    image: str | None = None
+    columns: bool = True
+    grouped: bool = False
+    pictures: bool | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
 
-    @cached_property
-    def identity(self) -> str:
-        """A hash of the whole content, order included; names of files do not count."""
-        return hashlib.sha256(b"".join(self.documents.digests)).hexdigest()
+    @property
+    def table(self) -> bool:
+        """Whether the first row may name the columns."""
+        return "header" in self.takes
+
+    def check(self, options: Options, images: Sequence[str]) -> None:
+        """Raise ConfigError for an option that would have no effect."""
+        if images and self.pictures is False:
+            raise ConfigError(f"images: {self.name} has none; leave it out")
+        takes = [*self.takes, *(["channels"] if images and not is_built_in(self.name) else [])]
+        for name in ("form", "header", "quoted", "join", "channels"):
+            if getattr(options, name) is not None and name not in takes:
+                where = (self.where or self.name) + (", no images" if name == "channels" and not images else "")
+                raise ConfigError(f"{name}: has no meaning for {where}; leave it out")
 
 
-def read_corpus(data: str | Path | Sequence[str | Path], column: str | None = None) -> Corpus:
-    """The documents of one or several sources.
+def origins(source: Source, form: str | None = None, texts: bool = False) -> list[Origin]:
+    """Where the rows of a source come from, in order. A folder with a file of captions is read as this file, unless
+    documents are wanted.
 
-    data    a built-in set, a file, a folder (all files of known extensions in it, at any depth, hidden ones left out),
-            a pattern with *, ? or **; or a list of such
-    column  for files with columns: which holds the text
+    form   the format of its files, by its extension
+    texts  documents are wanted: a file of an unknown extension is one
 
-    Raises DataError for what is missing, empty or broken, with place and remedy.
+    Raises DataError for what is missing, unreadable, or of no known format.
     """
-    sources = [data] if isinstance(data, (str, Path)) else list(data)
-    if not sources:
-        raise DataError("no data is named; name a file, a folder, a pattern or one of: " + ", ".join(builtin.names()))
-    contents: list[Content] = []
-    files = 0
-    for source in sources:
-        if isinstance(source, str) and source in builtin:
-            contents += Texts.of(builtin.get(source)()).contents
-            continue
-        for path in files_of(source):
-            contents += read_file(path, column).contents
-            files += 1
-    name = ", ".join(map(str, sources))
-    kept = [content for content in contents if not _blank(content)]
-    if not kept:
-        raise DataError("holds no text: every document in it is empty", path=name)
-    return Corpus(name, Texts(kept), files, len(contents) - len(kept))
+    if is_built_in(source):
+        return [_built_in(str(source))]
+    files = source if isinstance(source, Mapping) else beside(source)
+    if files:
+        return [_parallel({name: Path(file).expanduser() for name, file in files.items()})]
+    assert not isinstance(source, Mapping)
+    if is_hub(source):
+        return [_hub(str(source))]
+    path = Path(source).expanduser()
+    if not texts and _is_folder(path) and (not _known_files(path) or any((path / name).is_file() for name in CAPTIONS)):
+        file, image = captions_of(path)
+        return [_file(file, form, texts, image)]
+    return [_file(file, form, texts) for file in files_of(source)]
 
 
-def _blank(content: Content) -> bool:
-    """Whether a document holds nothing but white space."""
-    return all(not piece.strip() for piece in pieces_of(content))
+def _file(path: Path, form: str | None, texts: bool, image: str | None = None) -> Origin:
+    kind = form or extension(path)
+    if kind not in formats or (not texts and not formats.get(kind).columns):
+        if texts and form is None:
+            kind = "txt"
+        else:
+            known = [name for name in formats.names() if texts or formats.get(name).columns]
+            near = did_you_mean([*nearest(kind, known), *nearest(str(path), built_in_sets.names())])
+            raise DataError(
+                f"is of no format with columns, by its name;{near} known: {', '.join(known)};"
+                " name one with form: tsv; parallel files are named together, as in train.{de,en}; built in:"
+                f" {', '.join(built_in_names('pairs', 'pictures'))}",
+                path=path,
+            )
+    reader = formats.get(kind)
+
+    def rows(options: Options) -> Iterator[PlacedRow]:
+        for at, row in reader.read(path, options):
+            yield place_of(path, at), row
+
+    takes = ("form", *reader.takes)
+    return Origin(str(path), rows, takes, f".{kind} files", path.parent, image, reader.columns)
+
+
+def _built_in(name: str) -> Origin:
+    kind, _, variant = name.partition(":")
+    known = built_in_sets.get(kind)
+    left_out: dict[str, int] = {}
+
+    def rows(options: Options) -> Iterator[PlacedRow]:
+        found = known.read(variant)
+        left_out.update(found.left_out)
+        for place, *values in found.rows:
+            yield place, dict(zip(known.columns, values, strict=True))
+
+    where = f"{name}, which is built in"
+    return Origin(name, rows, (), where, grouped=known.grouped, pictures=known.pictures, left_out=left_out)
+
+
+def _parallel(files: Mapping[str, Path]) -> Origin:
+    """Files that lie beside each other: line n of each is row n."""
+    first = next(iter(files.values()))
+
+    def rows(options: Options) -> Iterator[PlacedRow]:
+        def values(path: Path) -> Iterator[tuple[int, Any]]:
+            return idx_values(path, options.channels) if is_idx(path) else lines_of(path)
+
+        columns = {name: values(path) for name, path in files.items()}
+        done = object()
+        for number, row in enumerate(itertools.zip_longest(*columns.values(), fillvalue=(0, done)), 1):
+            if any(value is done for _, value in row):
+                raise _unequal(files, columns, [value is done for _, value in row], row, number)
+            yield f"{first}:{number}", dict(zip(columns, (value for _, value in row), strict=True))
+
+    return Origin(" + ".join(map(str, files.values())), rows, ("channels",))
+
+
+def _unequal(
+    files: Mapping[str, Path], columns: Mapping[str, Iterator[Any]], ended: list[bool], row: Any, number: int
+) -> DataError:
+    """The error that says how many lines each file has, and shows the first one without a partner."""
+    counts = [
+        number - 1 if end else number + sum(1 for _ in rest) for end, rest in zip(ended, columns.values(), strict=True)
+    ]
+    listed = ", ".join(f"{path} has {count:,}" for path, count in zip(files.values(), counts, strict=True))
+    at = ended.index(False)
+    line = shown(row[at][1]) if isinstance(row[at][1], str) else "a picture"
+    return DataError(
+        f"has no partner: {listed} lines (a line ends at \\n only); the files must be equal line by line: {line}",
+        path=list(files.values())[at],
+        line=number,
+    )
+
+
+def is_hub(source: object) -> bool:
+    """Whether a source is the name of a data set of the hub."""
+    return str(source).startswith("hub:")
+
+
+def _hub(name: str) -> Origin:
+    """The rows of hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT; a NAME may be a folder on this machine. Needs the
+    extra `hub`. An error of the library is a DataError."""
+
+    def rows(options: Options) -> Iterator[PlacedRow]:
+        datasets = need("datasets", NEEDS_HUB)
+        parts = name.removeprefix("hub:").split(":")
+        if not 1 <= len(parts) <= 3 or not all(parts):
+            raise DataError("expected hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT", path=name)
+        split, config = parts[-1] if len(parts) > 1 else "train", parts[1] if len(parts) == 3 else None
+        number = 0
+        try:
+            found = datasets.load_dataset(parts[0], config, split=split, streaming=True)
+            for number, row in enumerate(found, 1):
+                yield f"{name}, row {number}", row
+        except Exception as error:  # the library raises errors of its own, of the network and of the files' formats
+            where = f"after row {number}: " if number else ""
+            raise DataError(f"{where}{type(error).__name__}: {str(error)[:300]}", path=name) from None
+
+    return Origin(name, rows, ("join",))
+
+
+NEEDS_HUB = "reading a data set of the hub"
+
+
+# Files.
+
+
+def beside(source: Source) -> dict[str, str]:
+    """The parallel files of a name such as train.{de,en}, by what stands in the braces; none for any other source."""
+    braces = re.fullmatch(r"(.*)\{([^{}]*,[^{}]*)\}(.*)", source) if isinstance(source, str) else None
+    if braces is None or Path(str(source)).exists():
+        return {}
+    start, middle, end = braces.groups()
+    return {name.strip(): f"{start}{name.strip()}{end}" for name in middle.split(",")}
 
 
 def files_of(source: str | Path) -> list[Path]:
-    """The files of one source, sorted."""
+    """The files of one source, sorted: of a folder those of known extensions, at any depth, hidden ones left out; of a
+    pattern with *, ? or ** those that fit. Raises DataError."""
     try:
         return _found(Path(source).expanduser(), str(source))
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a zero in it, the home of an unknown user
-        said = getattr(error, "strerror", None) or error
-        shown = str(source) if len(str(source)) <= 80 else f"{str(source)[:77]}..."
-        raise DataError(
-            f"cannot be looked up ({said}); expected the name of a file, not its text", path=shown
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        name = str(source) if len(str(source)) <= 80 else f"{str(source)[:77]}..."
+        message = f"cannot be looked up ({reason}); expected the name of a file, not its text"
+        raise DataError(message, path=name) from None
 
 
 def _found(path: Path, source: str) -> list[Path]:
     if path.is_dir():
-        inside = [p for p in _inside(path) if p.is_file() and not _hidden(p.relative_to(path))]
-        known = [p for p in inside if extension(p) in formats]
+        known = _known_files(path)
         if not known:
-            others = sorted({p.suffix or p.name for p in inside})
+            others = sorted({p.suffix or p.name for p in _inside(path)})
             held = f"it holds {', '.join(others[:8])}" if others else "it is empty"
             raise DataError(
                 f"the folder has no file of a known format ({held}; known: {', '.join(formats.names())});"
@@ -107,24 +258,107 @@ def _found(path: Path, source: str) -> list[Path]:
     raise DataError(_missing(path), path=source)
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _known_files(folder: Path) -> list[Path]:
+    return [path for path in _inside(folder) if extension(path) in formats]
+
+
 def _inside(folder: Path) -> list[Path]:
-    """All files of a folder, at any depth, sorted. Raises DataError for a folder in it that may not be read."""
+    """All files of a folder that are not hidden, at any depth, sorted. Raises DataError for a folder in it that may not
+    be read."""
 
     def refused(error: OSError) -> None:
         raise unreadable(Path(error.filename or folder), error)
 
-    return sorted(Path(place) / name for place, _, names in os.walk(folder, onerror=refused) for name in names)
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+    found = sorted(Path(place) / name for place, _, names in os.walk(folder, onerror=refused) for name in names)
+    hidden = [any(part.startswith(".") for part in path.relative_to(folder).parts) for path in found]
+    return [path for path, is_hidden in zip(found, hidden, strict=True) if path.is_file() and not is_hidden]
 
 
 def _missing(path: Path) -> str:
     """What to say of a file that is not there: the nearest names in its folder, and the built-in sets."""
     folder = path.parent
-    beside: Iterable[str] = [p.name for p in folder.iterdir()] if folder.is_dir() else []
-    near = [str(folder / name) if str(folder) != "." else name for name in nearest(path.name, beside)]
-    near += nearest(path.name, builtin.names())
+    names: Iterable[str] = [p.name for p in folder.iterdir()] if folder.is_dir() else []
+    near = [str(folder / name) if str(folder) != "." else name for name in nearest(path.name, names)]
+    near += nearest(path.name, built_in_sets.names())
     where = "" if folder.is_dir() else f"; there is no folder {folder} either"
-    return f"there is no such file{where};{did_you_mean(near)} built in: {', '.join(builtin.names())}"
+    return f"there is no such file{where};{did_you_mean(near)} built in: {', '.join(built_in_names())}"
+
+
+# Names of data in a configuration.
+
+
+def each(sources: Named) -> Iterator[str]:
+    """The names of one source, of several, or of none."""
+    yield from [] if sources is None else [sources] if isinstance(sources, str) else map(str, sources)
+
+
+def is_set(source: str) -> bool:
+    """Whether a source is a set by its name rather than files."""
+    return is_built_in(source) or is_hub(source)
+
+
+def is_there(source: str) -> bool:
+    """Whether a source is a set, or files that exist."""
+    if is_set(source):
+        return True
+    try:
+        files = [os.path.expanduser(file) for file in beside(source).values() or [source]]
+        return all(os.path.exists(file) or (glob.has_magic(file) and glob.glob(file, recursive=True)) for file in files)
+    except (OSError, ValueError):
+        return False
+
+
+def gone(sources: Named) -> list[str]:
+    """Those of the sources whose files are not there."""
+    return [source for source in each(sources) if not is_there(source)]
+
+
+def absolute(value: Any) -> Any:
+    """Names of files as they are found from every folder; what names no file that is there stays as it is."""
+    if isinstance(value, list):
+        return [absolute(one) for one in value]
+    if not isinstance(value, str) or is_set(value) or not is_there(value):
+        return value
+    return os.path.abspath(os.path.expanduser(value))
+
+
+def recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of data as a run records them: its files, and the folder of a tokenizer, are found from every folder."""
+    files = {key: absolute(settings[key]) for key in SOURCES if key in settings}
+    tokenizer = settings.get("tokenizer")
+    if tokenizer is not None and tokenizer not in tokenizers:
+        files["tokenizer"] = absolute(tokenizer)
+    return {**settings, **files}
+
+
+# Optional packages, asked for before anything is read.
+
+
+def need_sources(sources: Named, texts: bool = False, pictures: bool = False) -> None:
+    """Raise MissingExtra unless all packages are here that the sources are read by; DataError for files of texts that
+    are not there."""
+    for source in each(sources):
+        if is_built_in(source):
+            built_in_sets.need(source.partition(":")[0])
+            continue
+        if is_hub(source):
+            need("datasets", NEEDS_HUB)
+        elif not beside(source):
+            for path in files_of(source) if texts else [Path(source)]:
+                if extension(path) in formats:
+                    formats.need(extension(path))
+        if pictures:
+            need("PIL", "reading pictures")
+
+
+def need_tokenizer(name: str) -> None:
+    """Raise MissingExtra unless all packages are here by which a tokenizer is trained."""
+    if name in tokenizers:
+        tokenizers.need(name)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from ..errors import DataError
 from ..tokenizers.texts import Content, Texts, characters_of, place_of
+from .corpus import Corpus
 from .settings import FRACTION
-from .sources import Corpus
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from ..data.record import Record
 from ..errors import ConfigError
@@ -75,7 +76,7 @@ def picture_shape(records: Sequence[Record], channels: int | None) -> tuple[int,
     Raises ConfigError for pictures that cannot be made to have so many.
     """
     picture = records[0]["source"]
-    if isinstance(picture, str):
+    if not isinstance(picture, Tensor):
         return None
     own, *size = picture.shape
     if channels not in (None, own) and {own, channels} != {1, 3}:

@@ -22,13 +22,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from torch import Tensor, nn
 
-from ..data.needs import need_rows
+from ..data.built_in import built_in_names
 from ..data.pair_rows import PairRows, described, fitting, read_pairs, references_of
-from ..data.pair_set import pair_set_names
 from ..data.pair_settings import PairSettings, Rows, check_of_texts
 from ..data.pair_tokenizers import pair_tokenizers
 from ..data.pairs import preview_records
 from ..data.record import Record, Value
+from ..data.sources import need_sources
 from ..data.spelling import Spelling
 from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
@@ -129,7 +129,7 @@ class Pairs(Task):
             files = "a folder of pictures with captions" if cls.pictures else "files, as in 'train.{de,en}' or rows.tsv"
             raise InputError(
                 f"no {setting('data')}: {cls.name} learns from rows; name {files}, or a built-in set:"
-                f" {', '.join(pair_set_names(cls.pictures))}"
+                f" {', '.join(built_in_names('pictures' if cls.pictures else 'pairs'))}"
             )
 
     @classmethod
@@ -139,7 +139,7 @@ class Pairs(Task):
         settings.need()
         if cls.pictures:
             for sources in (settings.data, settings.validation, settings.test):
-                need_rows(sources, pictures=True)
+                need_sources(sources, pictures=True)
 
     @classmethod
     def spelling(cls, settings: Any) -> Spelling:

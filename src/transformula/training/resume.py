@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..data.naming import SOURCES
+from ..data.sources import SOURCES
 from ..errors import CheckpointError, ConfigError
 from ..runs.folder import CONFIG, RunFolder
 from ..tasks.base import tasks

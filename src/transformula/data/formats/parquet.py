@@ -1,39 +1,37 @@
-"""Parquet, a document a row; needs the extra `parquet`."""
+"""Parquet, read a few rows at a time and only the columns asked for; needs the extra `parquet`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from ...errors import DataError
 from ...extras import need
-from ..format import choose_column, formats, whole_characters
+from ..files import opened, whole_file
+from ..format import Options, Row, extension, formats
 
 
-@formats.register("parquet", needs=["pyarrow"])
-def read_parquet(path: Path, content: bytes, column: str | None) -> list[str]:
-    """A document for each row; a null is an empty document, a list of texts is joined by spaces. Only the column of the
-    text is read.
-
-    Raises DataError for a file that is not parquet or a column that holds no strings, MissingExtra without pyarrow.
-    """
-    arrow = need("pyarrow", "reading parquet")
-    parquet = need("pyarrow.parquet", "reading parquet")
+@formats.register("parquet", takes=("join",), needs=["pyarrow"])
+def read_parquet(path: Path, options: Options) -> Iterator[Row]:
+    """The rows, numbered in place of lines. Raises DataError for a damaged file, MissingExtra without pyarrow."""
+    arrow, parquet = need("pyarrow", "reading parquet"), need("pyarrow.parquet", "reading parquet")
+    number = 0
+    with opened(path):  # what cannot be opened gives the error that every other file gives
+        pass
     try:
-        table = parquet.ParquetFile(arrow.BufferReader(content))
-        fields = list(table.schema_arrow)
-        strings = [f.name for f in fields if arrow.types.is_string(f.type) or arrow.types.is_large_string(f.type)]
-        chosen = choose_column([f.name for f in fields], strings, column, path)
-        held = next(f.type for f in fields if f.name == chosen)
-        listed = arrow.types.is_list(held) and arrow.types.is_string(held.value_type)
-        if chosen not in strings and not listed:
-            raise DataError(
-                f"the column {chosen!r} holds {held}; expected strings, as in: {', '.join(strings) or 'none here'}",
-                path=path,
-            )
-        values = table.read(columns=[chosen])[chosen].to_pylist()
-    except DataError:
-        raise
-    except Exception as error:  # damaged files raise many kinds
-        raise DataError(f"is not a whole parquet file ({str(error)[:120]}); copy it again", path=path) from None
-    texts = [" ".join(part or "" for part in value) if isinstance(value, list) else value for value in values]
-    return [whole_characters(text or "", path) for text in texts]
+        packed = extension(path) != path.suffix.lower().removeprefix(".")
+        file = parquet.ParquetFile(arrow.BufferReader(whole_file(path)) if packed else path)
+        names = list(file.schema_arrow.names)
+        asked = [str(column) for column in options.columns]
+        heads = {head for name in asked for head in (name, name.split(".")[0])}
+        # A column by number, or one that is not there, needs all of them: to count, and to list them in the error.
+        known = all(name in names or name.split(".")[0] in names for name in asked)
+        wanted = [name for name in names if name in heads] if asked and known else names
+        for batch in file.iter_batches(batch_size=1024, columns=wanted):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except Exception as error:  # damaged files, and values that Python has nothing for, raise many kinds
+        raise DataError(
+            f"is not a whole parquet file ({str(error)[:120]}); copy it again", path=path, line=number + 1
+        ) from None

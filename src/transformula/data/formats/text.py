@@ -1,18 +1,19 @@
-"""Plain text: a file is one document, as it is. Also how a file of any unknown extension is read."""
+"""Plain text: a file is one document, as it is. Also how a language model reads a file of any unknown extension."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from ...tokenizers.texts import Content
-from ..format import as_utf8, formats
+from ..files import whole_file
+from ..format import Options, Row, as_utf8, formats
 
 
-@formats.register("txt")
-@formats.register("text")
-@formats.register("md")
-@formats.register("rst")
-@formats.register("tex")
-def read_text(path: Path, content: bytes, column: str | None) -> list[Content]:
-    """One document. `column` has no meaning for a text and is left to the files that have columns."""
-    return [as_utf8(path, content)]
+@formats.register("txt", columns=False)
+@formats.register("text", columns=False)
+@formats.register("md", columns=False)
+@formats.register("rst", columns=False)
+@formats.register("tex", columns=False)
+def read_text(path: Path, options: Options) -> Iterator[Row]:
+    """One document, in the column `text`, as the bytes of the file: no second copy is made."""
+    yield 1, {"text": as_utf8(path, whole_file(path))}

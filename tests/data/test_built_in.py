@@ -2,20 +2,20 @@
 
 import pytest
 
-from transformula.data.pair_set import Pairs, pair_set, pair_sets
+from transformula.data.built_in import Rows, built_in, built_in_sets
 from transformula.data.records import read_records
 from transformula.errors import ConfigError, DataError
 
 
 @pytest.fixture
 def squares():
-    @pair_set("squares", grouped=True)
-    def read_squares(variant: str) -> Pairs:
+    @built_in("squares", ("source", "target"), grouped=True)
+    def read_squares(variant: str) -> Rows:
         numbers = range(int(variant or 12))
-        return Pairs([(f"tens {n // 10}:{n}", str(n), str(n * n)) for n in numbers], {"negative numbers": 7})
+        return Rows([(f"tens {n // 10}:{n}", str(n), str(n * n)) for n in numbers], {"negative numbers": 7})
 
     yield
-    del pair_sets._known["squares"]
+    del built_in_sets._known["squares"]
 
 
 def test_a_set_is_one_function(squares):
@@ -48,5 +48,7 @@ def test_options_that_mean_nothing_are_refused(squares):
 
 
 def test_a_name_that_is_nearly_one():
-    with pytest.raises(DataError, match=r"did you mean python-summaries\?.*built in: cldr-dates, cldr-numbers, digits"):
+    with pytest.raises(
+        DataError, match=r"did you mean python-summaries or python-docs\?.*built in: cldr-dates:en-de, .*digits"
+    ):
         read_records("python-summary")

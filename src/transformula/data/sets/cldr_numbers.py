@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
-from ..pair_set import Pairs, pair_set
+from ..built_in import Rows, built_in
 from .cldr import Locale, Things, Way, read_cldr
 
 CURRENCIES = (
@@ -50,8 +50,8 @@ class Amounts:
         return (digits + digits // 9 + 1) * Decimal(10) ** (self.low + power)
 
 
-@pair_set("cldr-numbers", variant="en-de", needs=["babel"])
-def read_numbers(variant: str) -> Pairs:
+@built_in("cldr-numbers", ("source", "target"), variant="en-de", needs=["babel"])
+def read_numbers(variant: str) -> Rows:
     """20,000 pairs. Raises DataError for what is no pair of languages, MissingExtra without babel."""
     return read_cldr("cldr-numbers", variant, _things)
 

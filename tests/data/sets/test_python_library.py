@@ -5,8 +5,8 @@ import textwrap
 
 import pytest
 
-from transformula.data import builtin
-from transformula.data.sources import read_corpus
+from transformula.data.corpus import read_corpus
+from transformula.data.sets import python_library
 
 
 def test_docstrings_in_the_order_of_the_source():
@@ -27,8 +27,11 @@ def test_docstrings_in_the_order_of_the_source():
             async def h(): """Handler."""
         x = """no docstring"""
     ''')
-    assert builtin.docstrings(source) == "Module.\n\nClass.\n\nTold:\n    Indented.\n\nMethod.\n\nInner.\n\nHandler."
-    assert builtin.docstrings("def f(:") == "" and builtin.docstrings("x = 1") == ""
+    assert (
+        python_library.docstrings(source)
+        == "Module.\n\nClass.\n\nTold:\n    Indented.\n\nMethod.\n\nInner.\n\nHandler."
+    )
+    assert python_library.docstrings("def f(:") == "" and python_library.docstrings("x = 1") == ""
 
 
 def test_no_tests_nor_tables_among_the_files(tmp_path):
@@ -36,7 +39,7 @@ def test_no_tests_nor_tables_among_the_files(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text("")
-    assert [p.relative_to(tmp_path).as_posix() for p in builtin.library_files(tmp_path)] == ["a.py", "json/b.py"]
+    assert [p.relative_to(tmp_path).as_posix() for p in python_library.library_files(tmp_path)] == ["a.py", "json/b.py"]
 
 
 @pytest.mark.slow
@@ -53,9 +56,9 @@ def test_python_docs(cache):
 def test_made_once(monkeypatch):
     calls = []
     monkeypatch.setattr(
-        builtin, "_sources", lambda: calls.append(1) or iter(['"""b"""', '"""a\\ud800"""', '"""b"""', "x = 1"])
+        python_library, "_sources", lambda: calls.append(1) or iter(['"""b"""', '"""a\\ud800"""', '"""b"""', "x = 1"])
     )
-    monkeypatch.setattr(builtin, "topics", lambda: ["topic"])
+    monkeypatch.setattr(python_library, "topics", lambda: ["topic"])
     for _ in range(2):
-        assert builtin.python_docs() == ["a?", "b", "topic"]
+        assert [text for _, text in python_library.python_docs("").rows] == ["a?", "b", "topic"]
     assert calls == [1]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ..pair_set import Pairs, pair_set
+from ..built_in import Rows, built_in
 from .cldr import Locale, Things, Way, read_cldr
 
 FIRST = datetime(1950, 1, 1)
@@ -35,8 +35,8 @@ MOST = 400
 """How many of a span are gone or to come, at most."""
 
 
-@pair_set("cldr-dates", variant="en-de", needs=["babel"])
-def read_dates(variant: str) -> Pairs:
+@built_in("cldr-dates", ("source", "target"), variant="en-de", needs=["babel"])
+def read_dates(variant: str) -> Rows:
     """20,000 pairs. Raises DataError for what is no pair of languages, MissingExtra without babel."""
     return read_cldr("cldr-dates", variant, _things)
 

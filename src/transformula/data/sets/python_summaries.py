@@ -10,25 +10,13 @@ source is, but for blanks, that of one before. Modules and their functions come 
 from __future__ import annotations
 
 import ast
-import gc
-import hashlib
-import json
-import platform
 import sysconfig
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from ...errors import DataError
-from ..builtin import library_files
-from ..cache import cached_entry
-from ..pair_set import Pair, Pairs, pair_set
-
-NAME = "python-summaries"
-
-VERSION = 1
-"""Raised when what is read, or how, changes: then cached pairs are made again."""
+from ..built_in import Rows, built_in
+from .python_library import from_library, library_files, text_of
 
 EMPTY = "functions with hardly a body"
 SAME = "functions that equal one before"
@@ -36,58 +24,26 @@ SAME = "functions that equal one before"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@pair_set(NAME, grouped=True)
-def read_summaries(variant: str) -> Pairs:
+@built_in("python-summaries", ("source", "target"), grouped=True)
+def read_summaries(variant: str) -> Rows:
     """The pairs of this Python, made once and cached. Raises DataError."""
-    if variant:
-        raise DataError(f"there is one such set; leave out :{variant}", path=NAME)
-    root = Path(sysconfig.get_path("stdlib"))
-    key = f"{NAME} {VERSION} {platform.python_implementation()} {platform.python_version()} {root}"
-
-    def write(folder: Path) -> dict[str, Any]:
-        rows, left_out = _made(root)
-        if not rows:
-            raise DataError(
-                f"{NAME}: this Python carries no standard library as files; name pairs of your own instead", path=root
-            )
-        content = {"rows": rows, "left_out": left_out}
-        (folder / "pairs.json").write_text(json.dumps(content), encoding="utf-8")
-        return {"data": NAME, "pairs": len(rows), "python": platform.python_version()}
-
-    folder = cached_entry("builtin", hashlib.sha256(key.encode()).hexdigest()[:32], write)
-    content = json.loads((folder / "pairs.json").read_text(encoding="utf-8"))
-    return Pairs([(place, source, target) for place, source, target in content["rows"]], content["left_out"])
+    return from_library("python-summaries", variant, lambda: _made(Path(sysconfig.get_path("stdlib"))))
 
 
-def _made(root: Path) -> tuple[list[Pair], dict[str, int]]:
-    rows: list[Pair] = []
+def _made(root: Path) -> Rows:
+    rows: list[tuple[str, str, str]] = []
     left_out = Counter({EMPTY: 0, SAME: 0})
-    met: set[str] = set()
-    # Syntax trees are millions of objects; the collector would walk through them again and again.
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        for path in library_files(root):
-            module = ".".join(path.relative_to(root).with_suffix("").parts)
-            for line, source, target in summaries(_text(path)):
-                words = " ".join(source.split())
-                if not source or words in met:
-                    left_out[SAME if source else EMPTY] += 1
-                    continue
-                met.add(words)
-                rows.append((f"{module}:{line}", source, target))
-    finally:
-        if on:
-            gc.enable()
-    return rows, dict(left_out)
-
-
-def _text(path: Path) -> str:
-    """What a file holds; nothing where it declares an encoding of its own, as a few old ones do."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    seen: set[str] = set()
+    for path in library_files(root):
+        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        for line, source, target in summaries(text_of(path)):
+            words = " ".join(source.split())
+            if not source or words in seen:
+                left_out[SAME if source else EMPTY] += 1
+                continue
+            seen.add(words)
+            rows.append((f"{module}:{line}", source, target))
+    return Rows(rows, left_out)
 
 
 def summaries(module: str) -> Iterator[tuple[int, str, str]]:

@@ -17,8 +17,11 @@ import numpy as np
 
 from ...errors import DataError, did_you_mean, nearest
 from ...extras import need
+from ..built_in import Rows
 from ..order import Permutation
-from ..pair_set import Pair, Pairs
+
+Pair = tuple[str, str, str]
+"""Its place, its source and its target."""
 
 COUNT = 20_000
 """Pairs of a set."""
@@ -93,7 +96,7 @@ class TwoLanguages:
         return (self[index] for index in range(self.count))
 
 
-def read_cldr(name: str, variant: str, things: Callable[[], Sequence[Things]]) -> Pairs:
+def read_cldr(name: str, variant: str, things: Callable[[], Sequence[Things]]) -> Rows:
     """The set NAME:VARIANT, where the variant is two languages, as in "en-de". Raises DataError, MissingExtra."""
     babel = need("babel", f"making {name}")
     parts = variant.split("-")
@@ -103,7 +106,7 @@ def read_cldr(name: str, variant: str, things: Callable[[], Sequence[Things]]) -
     if parts[0] == parts[1]:
         raise DataError("these are the same language; name two", path=full)
     source, target = (_language(babel, part, full) for part in parts)
-    return Pairs(TwoLanguages(full, things(), source, target))
+    return Rows(TwoLanguages(full, things(), source, target))
 
 
 def _language(babel: Any, name: str, where: str) -> Locale:

@@ -1,4 +1,4 @@
-"""Built-in data: text that every Python installation carries, so that a first model trains without a download.
+"""python-docs, python-code: text that every Python carries, so that a first model trains without a download.
 
 The standard library's files are read with `ast`, never imported. What comes out depends on the version of Python; two
 installations of one version give the same. `docs/reference/data.md` states contents and split.
@@ -17,15 +17,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError
-from ..registry import Registry
-from .cache import cached_entry
+from ...errors import DataError
+from ..built_in import Rows, built_in
+from ..cache import cached_entry
 
-builtin: Registry[Callable[[], list[str]]] = Registry("built-in data set")
-"""Built-in sets: a function that returns the documents."""
-
-VERSION = 1
-"""Raised when what is read, or how, changes: then cached documents are made again."""
+VERSION = 2
+"""Raised when what is read, or how, changes: then cached rows are made again."""
 
 LEFT_OUT = frozenset(
     # tests; packages that are not Python's; then what not every installation has; what later versions dropped; tables
@@ -83,53 +80,66 @@ def topics() -> list[str]:
     return []
 
 
-@builtin.register("python-docs")
-def python_docs() -> list[str]:
+@built_in("python-docs", ("text",))
+def python_docs(variant: str) -> Rows:
     """Prose: the help topics, and the docstrings of each module of the standard library, a document each."""
-    return _kept("python-docs", lambda: [*topics(), *map(docstrings, _sources())])
+    return from_library("python-docs", variant, lambda: _documents([*topics(), *map(docstrings, _sources())]))
 
 
-@builtin.register("python-code")
-def python_code() -> list[str]:
+@built_in("python-code", ("text",))
+def python_code(variant: str) -> Rows:
     """Code: the source of each module of the standard library, a document each."""
-    return _kept("python-code", lambda: list(_sources()))
+    return from_library("python-code", variant, lambda: _documents(list(_sources())))
 
 
 def _sources() -> Iterator[str]:
-    for path in library_files():
-        try:
-            yield path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):  # a few old files declare another encoding
-            continue
+    return filter(None, map(text_of, library_files()))
 
 
-def _kept(name: str, make: Callable[[], list[str]]) -> list[str]:
-    """Documents without duplicates and in sorted order, cached: parsing the library takes seconds."""
+def text_of(path: Path) -> str:
+    """The text of a file; nothing where it declares an encoding of its own, as a few old ones do."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _documents(texts: list[str]) -> Rows:
+    """Documents without duplicates and in sorted order; half characters, which a docstring's escapes can write, are
+    replaced."""
+    distinct = sorted({text.encode("utf-8", "replace").decode("utf-8") for text in texts if text.strip()})
+    return Rows([(f"document {number}", text) for number, text in enumerate(distinct, 1)])
+
+
+def from_library(name: str, variant: str, make: Callable[[], Rows]) -> Rows:
+    """The rows of a set that is read from the standard library; cached, as parsing it takes seconds.
+
+    Raises DataError for a variant, and where this Python has no such files.
+    """
+    if variant:
+        raise DataError(f"there is one such set; leave out :{variant}", path=name)
     python = f"{platform.python_implementation()} {platform.python_version()} {sysconfig.get_path('stdlib')}"
-    key = f"{name} {VERSION} {python}"
 
     def write(folder: Path) -> dict[str, Any]:
         # Syntax trees are millions of objects; the collector would walk through them again and again.
-        on = gc.isenabled()
+        collecting = gc.isenabled()
         gc.disable()
         try:
-            texts = {_whole(text) for text in make()}
+            found = make()
         finally:
-            if on:
+            if collecting:
                 gc.enable()
-        documents = sorted(text for text in texts if text.strip())
-        if not documents:
+        rows = list(found.rows)
+        if not rows:
             raise DataError(
-                f"{name}: this Python carries no standard library as files; name a text file of your own instead",
+                f"{name}: this Python carries no standard library as files; name data of your own instead",
                 path=sysconfig.get_path("stdlib"),
             )
-        (folder / "documents.json").write_text(json.dumps(documents), encoding="utf-8")
-        return {"data": name, "documents": len(documents), "python": platform.python_version()}
+        content = {"rows": rows, "left_out": dict(found.left_out)}
+        (folder / "rows.json").write_text(json.dumps(content), encoding="utf-8")
+        return {"data": name, "rows": len(rows), "python": platform.python_version()}
 
-    folder = cached_entry("builtin", hashlib.sha256(key.encode()).hexdigest()[:32], write)
-    return list(json.loads((folder / "documents.json").read_text(encoding="utf-8")))
-
-
-def _whole(text: str) -> str:
-    """The text with half characters, which a docstring's escapes can write, replaced."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    key = hashlib.sha256(f"{name} {VERSION} {python}".encode()).hexdigest()[:32]
+    folder = cached_entry("builtin", key, write)
+    content = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
+    return Rows(content["rows"], content["left_out"])

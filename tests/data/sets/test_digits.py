@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from transformula.data.pair_sets.digits import DOTS, MOST, NAMES, drawn
 from transformula.data.records import read_records
+from transformula.data.sets.digits import DOTS, MOST, NAMES, drawn
 from transformula.errors import DataError
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ...errors import DataError
-from ..pair_set import Pair, Pairs, pair_set
+from ..built_in import Rows, built_in
 
 ROWS = 20_000
 HEIGHT, WIDTH, MOST = 16, 48, 4
@@ -40,18 +40,18 @@ DOTS = tuple(np.array([[int(dot) for dot in row] for row in glyph.split()], dtyp
 class Drawn:
     """The rows, drawn as they are asked for."""
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[tuple[str, torch.Tensor, str]]:
         for number in range(ROWS):
             digits, picture = drawn(number)
             yield f"digits:{number + 1}", torch.from_numpy(picture), " ".join(NAMES[digit] for digit in digits)
 
 
-@pair_set("digits", pictures=True)
-def read_digits(variant: str) -> Pairs:
+@built_in("digits", ("source", "target"), pictures=True)
+def read_digits(variant: str) -> Rows:
     """20,000 pictures with their captions."""
     if variant:
         raise DataError(f"digits:{variant}: there is one such set; name it digits")
-    return Pairs(Drawn())
+    return Rows(Drawn())
 
 
 def drawn(number: int) -> tuple[list[int], np.ndarray]:

@@ -1,0 +1,92 @@
+"""Built-in sets: rows that are made on the spot, without a download.
+
+    python-docs, python-code   the documentation, or the code, of the standard library: a document a module
+    python-summaries           a function of the standard library without its docstring -> the docstring's first line
+    cldr-dates:en-de           a date as one language writes it -> the same in another
+    cldr-numbers:en-de         a number with its unit or currency -> the same in another
+    digits                     a picture of one to four digits -> these in words
+
+They are named like files. Adding a set is one file in `sets/`:
+
+    @built_in("squares", columns=("source", "target"))
+    def read_squares(variant: str) -> Rows:
+        return Rows([(f"square {n}", str(n), str(n * n)) for n in range(100)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..registry import Registry
+
+Kind = Literal["texts", "pairs", "pictures"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a set holds.
+
+    rows      (place, a value for each column); they can be gone through again and again
+    left_out  what was found and is no row, how often, by what it is: {"functions with hardly a body": 12}
+    """
+
+    rows: Iterable[tuple[Any, ...]]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A built-in set.
+
+    read      makes its rows, given what stands after the colon of its name, "" for nothing
+    columns   their names: ("text",), ("source", "target")
+    grouped   its places are GROUP:LINE, and a split keeps a group on one side
+    pictures  the first column holds pictures
+    variant   an example of what stands after the colon of its name; "" for nothing
+    """
+
+    read: Callable[[str], Rows]
+    columns: tuple[str, ...]
+    grouped: bool = False
+    pictures: bool = False
+    variant: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        """What its rows are."""
+        return "texts" if len(self.columns) == 1 else "pictures" if self.pictures else "pairs"
+
+
+built_in_sets: Registry[BuiltIn] = Registry("built-in set", "transformula.data.sets")
+"""Sets by name, without what stands after a colon."""
+
+
+def built_in(
+    name: str,
+    columns: Sequence[str],
+    *,
+    grouped: bool = False,
+    pictures: bool = False,
+    variant: str = "",
+    needs: Sequence[str] = (),
+) -> Callable[[Callable[[str], Rows]], Callable[[str], Rows]]:
+    """Decorator that registers a set; `needs` are optional packages."""
+
+    def decorate(read: Callable[[str], Rows]) -> Callable[[str], Rows]:
+        built_in_sets.register(name, needs)(BuiltIn(read, tuple(columns), grouped, pictures, variant))
+        return read
+
+    return decorate
+
+
+def built_in_names(*kinds: Kind) -> list[str]:
+    """A name of each set of some kinds, or of all, as it can be given: "cldr-dates:en-de"."""
+    known = {name: built_in_sets.get(name) for name in built_in_sets.names()}
+    return [f"{name}:{found.variant}".rstrip(":") for name, found in known.items() if not kinds or found.kind in kinds]
+
+
+def is_built_in(source: object) -> bool:
+    """Whether a source is the name of a built-in set."""
+    return isinstance(source, str) and source.partition(":")[0] in built_in_sets

@@ -1,0 +1,161 @@
+"""Documents: rows of which one column is the text."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, setting
+from ..tokenizers.texts import Content, Texts, pieces_of
+from .built_in import built_in_names
+from .column_names import names_columns
+from .format import Options
+from .record import whole_characters
+from .records import find
+from .sources import Origin, PlacedRow, Source, origins
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The text that was asked for.
+
+    name       as a person named it
+    documents  texts, none of them empty, in the order of the files
+    files      how many files they come from (0: built in)
+    left_out   empty documents, which are not among them
+    """
+
+    name: str
+    documents: Texts
+    files: int = 0
+    left_out: int = 0
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the whole content, order included; names of files do not count."""
+        return hashlib.sha256(b"".join(self.documents.digests)).hexdigest()
+
+
+def read_corpus(data: Source | Sequence[Source], column: str | None = None, quoted: bool | None = None) -> Corpus:
+    """The documents of one or several sources.
+
+    data    what `sources` knows: a built-in set, a file, a folder, a pattern, ...; or a list of such
+    column  which column holds the text
+    quoted  see `Options`
+
+    Raises DataError for what is missing, empty or broken, with place and remedy.
+    """
+    sources: list[Source] = [data] if isinstance(data, (str, Path, Mapping)) else list(data)
+    if not sources:
+        raise DataError(f"no data is named; name a file, a folder, a pattern or one of: {', '.join(built_in_names())}")
+    contents: list[Content] = []
+    files = 0
+    for origin in itertools.chain.from_iterable(origins(source, texts=True) for source in sources):
+        contents += Texts.of(documents_of(origin, column, quoted)).contents
+        files += "form" in origin.takes
+    name = ", ".join(map(str, sources))
+    kept = [content for content in contents if not _blank(content)]
+    if not kept:
+        raise DataError("holds no text: every document in it is empty", path=name)
+    return Corpus(name, Texts(kept), files, len(contents) - len(kept))
+
+
+def _blank(content: Content) -> bool:
+    """Whether a document holds nothing but white space."""
+    return all(not piece.strip() for piece in pieces_of(content))
+
+
+def documents_of(origin: Origin, column: str | None = None, quoted: bool | None = None) -> Iterator[str | Content]:
+    """The texts of rows: one column of each. A list of texts is joined by spaces; null is an empty document.
+
+    They are given out one by one, so that no second copy of a large file is held. Raises DataError with the place.
+    """
+    options = Options(columns=() if column is None else (column,), quoted=quoted if origin.table else None)
+    wanted: str | int = "text"
+    if origin.columns:
+        wanted, header = text_column(origin, column, quoted)
+        options = Options(columns=(wanted,), header=header, quoted=options.quoted)
+    for place, row in origin.read(options):
+        value = row[str(wanted)] if str(wanted) in row else find(row, wanted, place)
+        if isinstance(value, (list, tuple)) and all(isinstance(part, str) or part is None for part in value):
+            value = " ".join(part or "" for part in value)
+        if value is None or isinstance(value, memoryview):
+            yield value or ""
+        elif isinstance(value, str):
+            yield whole_characters(value, str(wanted), place)
+        else:
+            raise DataError(f"{place}: {wanted!r} is {_kind(value)}; expected a string")
+
+
+def _kind(value: Any) -> str:
+    names = {bool: "true or false", list: "a list", dict: "an object"}
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return f"the number {value!r}"[:40] if number else names.get(type(value), type(value).__name__)
+
+
+def text_column(origin: Origin, column: str | None, quoted: bool | None = None) -> tuple[str | int, bool | None]:
+    """Which column holds the text, and, of a table, whether the first row names the columns.
+
+    The column is the one asked for, else "text", else the only one of strings. A table's first row names the columns,
+    unless `column` is a number: then there is no such row. Raises DataError that lists the columns; and where nothing
+    says whether the first row names them.
+    """
+    rows = origin.read(Options(header=False, quoted=quoted if origin.table else None))
+    place, first = next(rows, (origin.name, {}))
+    if not first:
+        raise DataError("is empty; expected rows", path=origin.name)
+    names = list(map(str, first.values() if origin.table else first))
+    if column is not None and column in names:
+        return column, origin.table or None
+    if column is not None:
+        wanted = int(column) if column.isdecimal() else column
+        find(first if isinstance(wanted, int) or not origin.table else dict.fromkeys(names), wanted, place)
+        return wanted, False if origin.table else None
+    if "text" in names:
+        return "text", origin.table or None
+    strings = _strings(rows, first, origin.table)
+    if len(strings) != 1:
+        raise DataError(
+            f"which column is the text? There is none called 'text', and {len(strings)} hold strings"
+            f" (columns: {', '.join(names)}); name it with: {setting('column', 'NAME')}",
+            path=origin.name,
+        )
+    index = strings[0]
+    # A column of numbers under something else has a name.
+    if origin.table and not names_columns(names):
+        if all(number in strings or _is_number(name) for number, name in enumerate(names)):
+            raise DataError(
+                f"{place}: does the first row name the columns? If so: column: {names[index]}; if it is a row like the"
+                f" others: column: {index + 1}"
+            )
+    return names[index], origin.table or None
+
+
+def _strings(rest: Iterator[PlacedRow], first: Mapping[str, Any], table: bool) -> list[int]:
+    """Which columns hold texts: those of which a field of a table, below the first row, is no number; of other rows, by
+    the first one, in which null is looked for further below where no column holds a text."""
+    if table:
+        found: set[int] = set()
+        for _, row in rest:
+            found.update(i for i, field in enumerate(row.values()) if i not in found and not _is_number(field))
+            if len(found) == len(first):
+                break
+        return sorted(found)
+    for row in itertools.chain([first], (row for _, row in itertools.islice(rest, 1000))):
+        texts = [i for i, name in enumerate(first) if isinstance(row.get(name), str)]
+        if texts:
+            return texts
+    return []
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return not field
+    return True

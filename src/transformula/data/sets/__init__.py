@@ -1,0 +1,1 @@
+"""The built-in sets, a file each; see `built_in`."""
