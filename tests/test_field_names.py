@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from transformula import field_names
-from transformula.api.run import data_settings
+from transformula.api.configuration import data_settings
 from transformula.cli import main
 from transformula.cli.options import Parser
 from transformula.errors import ConfigError

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from .configuration import TASK, check_use, read_config
 from .model import Model
 from .reading import import_packages, model_folder, set_threads
-from .run import carried_by
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -49,43 +48,21 @@ def evaluate(
     The result's `repr` is the page that a person reads, `.data` what a program reads, `.written` what the model wrote.
     Raises InputError, DataError.
     """
-    return score(
-        run, settings, data=data, models=models, device=device, threads=threads, use=use, verify=verify,
-        progress=progress,
-    )  # fmt: skip
-
-
-def score(
-    run: str | Path,
-    settings: Mapping[str, Any],
-    *,
-    data: str | Sequence[str] | None = None,
-    models: Sequence[str | Path | Model] = (),
-    device: str = "cpu",
-    threads: int | None = None,
-    use: Sequence[str] = (),
-    verify: bool = True,
-    progress: Callable[[int, int], None] | None = None,
-) -> Report:
-    """What `evaluate` does, with its settings as a mapping: keys of a file reach nothing else."""
     from ..data.sources import gone
     from ..tasks.base import tasks
     from ..tasks.evaluation import Trained
 
     set_threads(threads)
     import_packages(use)
-    folder, config = model_folder(run), Path(run) / "config.yaml"
-    recorded = read_config(config) if config.is_file() else {}
+    folder, recorded, task = recorded_of(run)
     check_use(recorded.get("use"), use)
-    kind = tasks.get(task_of(run) or TASK)
+    kind = tasks.get(task)
     named = None if data is None else data if isinstance(data, str) else list(data)
     lost = gone(recorded.get("data")) if "data" in kind.settings.model_fields else []
     need_to_score(kind, recorded, named, lost)
     model = Model.from_folder(folder, device=device, use=use, verify=verify)
     modules = model.together(models, device=device, use=use, verify=verify) if models else [model.module]
-    stated = model.architecture.numbers
-    numbers = {key: int(stated[key]) for key in ("vocab", "context") if key in stated}
-    numbers |= carried_by(model.architecture)
+    numbers = kind.numbers_of(model.architecture, model.architecture.numbers)
     trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded, lost)
     return kind.report(trained, named, settings, progress)
 
@@ -106,15 +83,23 @@ def need_to_score(kind: type[Task], recorded: Mapping[str, Any], named: Any, los
         kind.settings.read(sources).need()
 
 
-def task_of(run: str | Path) -> str | None:
-    """The task by which a model was trained: its run's, or what its folder says. Raises CheckpointError."""
-    folder, config = model_folder(run), Path(run) / "config.yaml"
-    if config.is_file():
-        stated = read_config(config).get("task")
-        return None if stated is None else str(stated)
-    from ..tasks.writing import task_of as named
+def recorded_of(run: str | Path) -> tuple[Path, dict[str, Any], str]:
+    """The folder of a trained model, the configuration of its run ({} where it is not known), and its task.
 
-    return named(folder)
+    Raises CheckpointError.
+    """
+    folder, config = model_folder(run), Path(run) / "config.yaml"
+    recorded = read_config(config) if config.is_file() else {}
+    if recorded:
+        return folder, recorded, str(recorded.get("task", TASK))
+    from ..tasks.writing import task_of
+
+    return folder, {}, task_of(folder) or TASK
+
+
+def task_of(run: str | Path | None) -> str:
+    """The task by which a model was trained; the default one for None. Raises CheckpointError."""
+    return TASK if run is None else recorded_of(run)[2]
 
 
 def evaluation_settings(task: str) -> type[Settings]:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..analysis.accounting import bytes_in_words, summary
 from ..errors import InputError, RunError, setting
@@ -21,6 +21,7 @@ from .reading import path_of
 if TYPE_CHECKING:
     from ..language.graph import Architecture
     from ..settings import Settings
+    from ..tasks.base import Task
     from ..training.settings import TrainingSettings
 
 FLOAT = 4
@@ -33,7 +34,7 @@ MOST_ADDED = 2
 """Numbers that an optimizer keeps for each parameter, at most."""
 
 
-def check_packages(kind: Any, data: Settings) -> None:
+def check_packages(kind: type[Task], data: Settings) -> None:
     """Raise MissingExtra for a package that training needs and that is not here.
 
     kind  the task's class
@@ -96,8 +97,10 @@ def check_memory(architecture: Architecture, training: TrainingSettings, data: S
 
     Both are lower bounds of what a step takes, so that nothing is refused that could run. On a GPU nothing is said.
     """
+    from ..training.machine import pick_device
+
     memory = machine_memory()
-    if memory is None or training.device.startswith("cuda"):
+    if memory is None or pick_device(training.device).type != "cpu":
         return
     here, parameters = bytes_in_words(memory), parameters_of(architecture)
     weights = FLOAT * parameters * 3

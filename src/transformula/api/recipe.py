@@ -31,9 +31,10 @@ from ..errors import ConfigError, DataError, Interrupted, did_you_mean, nearest,
 from ..recipes import recipe_path
 from ..settings import Settings
 from .configuration import TASK, check_use, read_config
-from .evaluation import score
+from .evaluation import evaluate
+from .plan import plan_resume, plan_run
 from .reading import import_packages, path_of
-from .run import begin_run, train
+from .run import run_of
 
 if TYPE_CHECKING:
     from ..tasks.evaluation import Report
@@ -165,7 +166,7 @@ class Making:
         self.train(path, folder, above, config, changes)
         settings = dict(claimed.evaluate)
         data = placed(settings.pop("data", None), self.root)
-        report = score(folder, settings, data=data, use=self.use)
+        report = evaluate(folder, data=data, use=self.use, **settings)
         return Reproduced(claimed, score_of(report, claimed.score), folder, report)
 
     def train(
@@ -174,14 +175,14 @@ class Making:
         """Train the recipe's run, or go on with it where it was begun. Raises Interrupted."""
         if (folder / "config.yaml").is_file():
             later = {key: value for key, value in changes.items() if key in MAY_CHANGE}
-            run = train(resume=folder, use=self.use, quiet=self.quiet, **later)
+            run = run_of(plan_resume(folder, later, self.use), self.quiet)
         else:
             first = config.get("init_from")
             if isinstance(first, str) and first.endswith((".yaml", ".yml")):
                 too = {"seed": config.get("seed", 1)} | {key: changes[key] for key in HOW if key in changes}
                 config["init_from"] = self.made_first(path, first, folder.parent, (*above, path.resolve()), too)
             config["out"] = str(folder)
-            run = begin_run(config, self.use, self.quiet, source=str(path), beside=changes)
+            run = run_of(plan_run(config, self.use, source=str(path), beside=changes), self.quiet)
         if run.data["interrupted"]:
             raise Interrupted(f"the run was interrupted; the same command resumes it, in {folder}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 
@@ -28,12 +27,11 @@ EXAMPLES = [
 
 
 def make_parser(arguments: Sequence[str]) -> Parser:
-    """Its options, those of the task of the run that is named among them."""
-    from ..api.evaluation import evaluation_settings
+    """Its options; those of the task come once the run is known, which says the task."""
+    from ..api.evaluation import evaluation_settings, task_of
+    from ..api.reading import import_packages
 
-    settings = evaluation_settings(task_asked(arguments))
     parser = Parser("evaluate", WHAT, EXAMPLES, "RUN")
-    parser.add_argument("run", metavar="RUN", help="a run's folder (its best model) or a model's")
     parser.add_argument("--data", action="append", metavar="VALUE", help="other text or rows; may be given again")
     parser.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=WITH)
     parser.add_argument("--output", metavar="FILE", help="what the model wrote, one a line")
@@ -41,6 +39,11 @@ def make_parser(arguments: Sequence[str]) -> Parser:
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
+    import_packages(parser.begin(arguments).use)
+    named = [argument for argument in parser.rest if not argument.startswith("-")]  # RUN, and values of further options
+    run = next(iter([*filter(os.path.isdir, named), *named]), None)
+    parser.add_argument("run", metavar="RUN", help="a run's folder (its best model) or a model's")
+    settings = evaluation_settings(task_of(run))
     parser.add_settings("scoring", settings, without=("data", "validation", "tokenizer", "n_best"))
     return parser
 
@@ -74,28 +77,3 @@ def run(given: Given) -> int:
         write_output(given["output"], [line_of(text) for text in found.written])
     print(as_json(found.data) if given["json"] else found)
     return 0
-
-
-def task_asked(arguments: Sequence[str]) -> str:
-    """The task of the run that is named, whose options are asked for; the usual one where none is named.
-
-    Raises CheckpointError where no argument is a run.
-    """
-    from ..api.configuration import TASK
-
-    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for option in ("--use", "--data", "--with", "--output", "--device", "--threads"):
-        before.add_argument(option, action="append", default=[])
-    try:
-        known, rest = before.parse_known_args([a for a in arguments if a not in ("-h", "--help")])
-    except argparse.ArgumentError:
-        return TASK  # said in full by the parser that knows all options
-    named = [argument for argument in rest if not argument.startswith("-")]  # the run, and values of its task's options
-    if not named:
-        return TASK
-    from ..api.evaluation import task_of
-    from ..api.reading import import_packages
-
-    run = next((argument for argument in named if os.path.isdir(argument)), named[0])
-    import_packages(known.use)
-    return task_of(run) or TASK

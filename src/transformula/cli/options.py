@@ -61,6 +61,8 @@ class Parser(argparse.ArgumentParser):
         )
         self.verb = verb
         self.model_options = False
+        self.begun: argparse.Namespace | None = None
+        self.rest: list[str] = []
         self.settings: list[type[Settings]] = []
         self.add_argument(OPTION, action="store_true", help="for programs: one JSON object on standard output")
 
@@ -92,13 +94,20 @@ class Parser(argparse.ArgumentParser):
             if name in settings.model_fields:
                 self.add_argument(f"--{former}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
+    def begin(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Read the options that were added so far, which say what others there are; `parse` reads the rest."""
+        asked = [argument for argument in arguments if argument in ("-h", "--help")]
+        self.begun, rest = self.parse_known_args([argument for argument in arguments if argument not in asked])
+        self.rest = [*asked, *rest]
+        return self.begun
+
     def parse(self, arguments: Sequence[str]) -> Given:
         """Read the arguments. Options that are not known here are kept for the model, if it takes any."""
-        rest, others = self.set_apart(arguments)
+        rest, others = self.set_apart(arguments if self.begun is None else self.rest)
         if TYPED.get() is not None:  # the door is open: it closes behind the command
             options = [*self._option_string_actions, *(f"--{key.replace('_', '-')}" for key in others)]
             TYPED.set(frozenset(options))
-        space = vars(self.parse_intermixed_args(rest))
+        space = vars(self.parse_intermixed_args(rest, self.begun))
         model = {key: space.pop(key) for key in MODEL_OPTIONS if self.model_options and key in space}
         return Given(space, {**model, **others}, self)
 

@@ -26,14 +26,12 @@ EXAMPLES = [
 
 
 def make_parser(arguments: Sequence[str]) -> Parser:
-    """Its options, those of the task that is named among them."""
+    """Its options; those of the task come once the task is known, which `--use`, a file or a run may say."""
     from ..api.configuration import TASK, data_settings
+    from ..api.plan import task_named
     from ..training.settings import TrainingSettings
 
-    task = task_of(arguments) or TASK
-    of_task = data_settings(task)
     parser = Parser("train", WHAT, EXAMPLES, "[MODEL]")
-    parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
     parser.add_argument(
         "--task",
         metavar="NAME",
@@ -61,6 +59,10 @@ def make_parser(arguments: Sequence[str]) -> Parser:
     )
     parser.add_argument("--quiet", action="store_true", help="say nothing before the end")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    begun = parser.begin(arguments)
+    task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.use)
+    of_task = data_settings(task)
+    parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task)
     parser.add_settings("training", TrainingSettings)
     parser.add_model_options()
@@ -98,29 +100,3 @@ def run(given: Given) -> int:
             print(f"use: {ended.result.usage}")
         print(f"go on: {ended.result.resume}")
     return ended.result.exit_status
-
-
-def task_of(arguments: Sequence[str]) -> str | None:
-    """The task whose options are asked for: that of --task, or of the configuration or the run that is named. Packages
-    of --use are imported first: the task may be one of theirs."""
-    from ..api.configuration import check_use, read_config
-    from ..api.reading import import_packages, path_of
-
-    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for option in ("--task", "--config", "--resume"):
-        before.add_argument(option)
-    before.add_argument("--use", action="append", default=[])
-    try:
-        known, _ = before.parse_known_args([a for a in arguments if a not in ("-h", "--help")])
-    except argparse.ArgumentError:
-        return None  # said in full by the parser that knows all options
-    import_packages(known.use)
-    if known.task is not None:
-        return str(known.task)
-    named = known.config or known.resume
-    path = None if named is None else path_of(named, "config" if known.config else "resume")
-    if path is None or not (path.is_file() or (path / "config.yaml").is_file()):
-        return None
-    stated = read_config(path)
-    check_use(stated.get("use"), known.use)
-    return None if stated.get("task") is None else str(stated["task"])

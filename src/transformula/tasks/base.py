@@ -9,10 +9,10 @@ A new task is one file here with a class under `@task("its-name")`:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import torch
@@ -65,6 +65,13 @@ def sample_of(rows: int, count: int, seed: int) -> np.ndarray:
     return chosen
 
 
+class Page(Protocol):
+    """A page on something: its `repr` is for people, `.data` for programs."""
+
+    @property
+    def data(self) -> Mapping[str, Any]: ...
+
+
 class Scores(dict[str, float]):
     """What an evaluation found, by name. "loss" is always there: nats, lower is better."""
 
@@ -114,6 +121,7 @@ class Task(ABC):
     sequences  how many sequences a batch has where nothing is said; None: its batches are counted otherwise
     measures   the scores that an evaluation finds, by name
     higher     those of them of which more is better
+    reads      numbers of a model's text that its data depends on
     carries    whether its batches go on from step to step for a model that says `carry`
     validated  what of its validation set `evaluate` looks at, in words; "" is all
     numbers    what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
@@ -128,9 +136,16 @@ class Task(ABC):
     sequences: ClassVar[int | None] = 16
     measures: ClassVar[tuple[str, ...]] = ("loss",)
     higher: ClassVar[frozenset[str]] = frozenset()
+    reads: ClassVar[tuple[str, ...]] = ("vocab", "context")
     carries: ClassVar[bool] = False
     validated: str = ""
     numbers: dict[str, int]
+
+    @classmethod
+    def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
+        """What the task reads of a model: of the numbers in `reads` those that are `stated`, and `carry`."""
+        numbers = {key: int(architecture.numbers[key]) for key in cls.reads if key in stated}
+        return {**numbers, "carry": architecture.carry} if cls.carries and architecture.carry else numbers
 
     @property
     def score(self) -> str:
@@ -248,9 +263,13 @@ class Task(ABC):
         cls.check(trained.architecture)
         task = cls.make(settings, trained.numbers, batch=1)
         scores = task.evaluate(trained.alone, progress)
-        shown = getattr(task, "preview", None)
-        validation = "" if shown is None else f"{shown().data['validation_tokens']:,} {task.unit}"
+        shown = task.preview()
+        validation = "" if shown is None else f"{shown.data['validation_tokens']:,} {task.unit}"
         return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation, trained.notes)
+
+    def preview(self) -> Page | None:
+        """What the data holds, printed before training: its `repr` is for people, `.data` for programs."""
+        return None
 
     def carried(self) -> dict[str, Tensor]:
         """What goes from a step to the next, by name, for a checkpoint: nothing, for most."""

@@ -14,7 +14,7 @@ import json
 import math
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -39,7 +39,7 @@ from .evaluation import Trained
 from .label_smoothing import IGNORED, smoothed_cross_entropy
 from .nats import target_scores
 from .pair_batches import Side
-from .pair_limits import Longest, check_context, picture_shape
+from .pair_limits import Longest, channels_of, check_context, picture_shape
 from .pair_preview import PairsPreview
 from .pair_report import PairEvaluation, PairReport, rows_to_score, scored
 from .scores.measured import Measured, References
@@ -74,6 +74,7 @@ class Pairs(Task):
     evaluation = PairEvaluation
     usage = 'translate RUN "..."'
     sequences = None
+    reads = ("vocab", "source_vocab", "context")
     measures: ClassVar[tuple[str, ...]] = ("loss", "perplexity")
     usual: ClassVar[str] = ""
     pictures: ClassVar[bool] = False
@@ -122,6 +123,10 @@ class Pairs(Task):
         task = cls(rows, writing, settings, made, about, accumulate, seed)
         task._limit(numbers.get("context"))
         return task
+
+    @classmethod
+    def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
+        return {**super().numbers_of(architecture, stated), **channels_of(architecture)}
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
