@@ -17,17 +17,17 @@ from typing import Any
 from make_gallery import formulas, sentence
 
 from transformula import gallery
-from transformula.gallery.reader import KINDS, Entry, in_order
-from transformula.inspection import explained
 from transformula.analysis.accounting import summary
 from transformula.analysis.analysis import Analysis
-from transformula.language.check import check
+from transformula.analysis.warning_table import Relative, Warning
 from transformula.diagram.parts import pictures
 from transformula.diagram.pen import DARK, LIGHT, colours
 from transformula.diagram.svg import draw_pictures
+from transformula.gallery.reader import KINDS, Entry, in_order
+from transformula.inspection import explained
+from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.model_file import ModelText
-from transformula.analysis.warning_table import Relative, Warning
 from transformula.words import vocabulary
 
 HERE = Path(__file__).parent

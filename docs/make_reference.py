@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 
 import transformula
+from transformula.analysis import word_reference
 from transformula.api.recipe import read_recipe
 from transformula.cli import door
-from transformula.analysis import word_reference
 from transformula.language.messages import MESSAGES
 from transformula.language.vocabulary import KINDS, WordRecord
 from transformula.recipes import recipe_names, recipe_path

@@ -1,7 +1,7 @@
 """Runs, model folders, a configuration and a recipe of an earlier version open, go on and score as they did.
 
-`data/` holds what that version wrote, and `data/README.md` says how. Where torch's arithmetic is that of the machine
-which wrote it (`recorded/machine.json`), a resume must end with the same bits; elsewhere with nearly the same weights,
+`compatibility/data/` holds what that version wrote; its README says how. Where torch computes as on the machine that
+wrote it (`recorded/machine.json`), a resume must end with the same bits; elsewhere with nearly the same weights,
 since another CPU rounds differently."""
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from safetensors.torch import load_file
 from tests.compatibility.data.make import RUNS, STEPS, fingerprint, numbers, written
 from transformula import evaluate, reproduce, train
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent / "compatibility" / "data"
 RECORDED = DATA / "recorded"
-GOLDEN = DATA.parents[1] / "golden" / "parameter_names.txt"
+GOLDEN = Path(__file__).parent / "golden" / "parameter_names.txt"
 
 
 def recorded(name: str) -> Any:
