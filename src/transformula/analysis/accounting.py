@@ -23,9 +23,9 @@ from functools import lru_cache
 from typing import Any
 
 from ..errors import InputError
-from ..language.calls import sizes_of
 from ..language.graph import Architecture, Call, Section, Stack, Value
 from ..language.numbers import evaluate_text
+from ..language.options import sizes_of
 from ..notebook import page
 from .lines import text_of
 from .receptive_field import back_of

@@ -24,13 +24,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from ..errors import InputError, UnknownName
-from ..language.calls import sizes_of
-from ..language.check import DEFAULT_OUTPUT, Checker, check
+from ..language.check import check
+from ..language.definitions import read_definition
 from ..language.graph import Architecture, Section
 from ..language.messages import FormulaError
 from ..language.model_file import INPUTS, ModelText, StackText
+from ..language.options import sizes_of
 from ..language.parser import parse
 from ..language.source import Source
+from ..language.stacks import default_before
 from ..language.syntax import Index, walk
 from ..language.vocabulary import Vocabulary
 from .cross_attention import BY_HAND, Book, Unfit
@@ -161,18 +163,16 @@ class Original:
 
 def turn(text: ModelText, vocabulary: Vocabulary, what: str, turned: Callable[[Original], ModelText]) -> ModelText:
     """`turned` of a text that is sound in itself; what is not to be had is said with the text's name and a remedy."""
-    checker = Checker(text, vocabulary, DEFAULT_OUTPUT)
-    try:
-        architecture = checker.run()
-    except RecursionError:
-        raise FormulaError("too-deep", None) from None
+    architecture = check(text, vocabulary)
     who = f"{text.name or 'the formula'} cannot be {what}"
     try:
         if not text.single:
             names = ", ".join(stack.name for stack in text.stacks)
             raise Unfit(f"it is made of stacks of its own ({names})", "turn a text of one stack")
         formulas = {name: parse(source) for name, source in text.stacks[0].layers.items()}
-        before = text.stacks[0].before or Source("before", checker.default_before(formulas))
+        definitions = [read_definition(header, body, at) for at, (header, body) in enumerate(text.words.items())]
+        default = default_before(formulas.values(), definitions, vocabulary, {*INPUTS, *text.inputs})
+        before = text.stacks[0].before or default
         return turned(Original(dataclasses.replace(text, about={}), vocabulary, architecture, before))
     except Unfit as unfit:
         raise InputError(f"{who}: {unfit.reason}\n{unfit.remedy}") from None

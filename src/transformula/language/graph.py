@@ -53,6 +53,22 @@ class Value:
     keys: str = ""
 
 
+def describe(value: Any) -> str:
+    """A value, or what stands in the place of one, in words for messages: 'a stream of width 64', 'the number 2'."""
+    if isinstance(value, Value):
+        if value.kind == "stream":
+            return f"a stream of width {value.width}"
+        if value.op in ("number", "input"):
+            return f"the number {value.number:g}" if value.op == "number" else f"the input {value.name!r}"
+        known = {"list": "a list of history", "coefficient": "a coefficient", "scores": "scores"}
+        return known.get(value.kind, value.kind)
+    if isinstance(value, (bool, str)):
+        return repr(value)
+    if isinstance(value, (int, float)):
+        return f"{value:g}"
+    return f"the definition {getattr(value, 'name', value)!r}"
+
+
 @dataclass(eq=False)
 class Frame:
     """One call of a definition: its values stand in the graph like any others, and know their frame.

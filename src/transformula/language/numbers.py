@@ -73,6 +73,16 @@ def fold(operator: str, left: float, right: float, place: Place | None, largest:
         raise FormulaError("number-too-large", place) from None
 
 
+def neutral(operator: str, left: float | None, right: float | None) -> str:
+    """What `left operator right` comes to where one side is a number that leaves only the other, or nothing: "left",
+    "right", "zero"; else "". None stands for what is no number."""
+    if (operator in ("+", "-") and right == 0) or (operator in ("*", "/", "**") and right == 1):
+        return "left"
+    if (operator == "+" and left == 0) or (operator == "*" and left == 1):
+        return "right"
+    return "zero" if operator == "*" and 0 in (left, right) else ""
+
+
 def apply_function(
     name: str, values: list[Any], place: Place | None, largest: float = LARGEST, functions: Functions = FUNCTIONS
 ) -> int | float:

@@ -13,6 +13,7 @@ from typing import Any
 
 from .graph import Architecture, Call, Frame, Section, Value
 from .messages import FormulaError
+from .options import sizes_of
 
 SUM = ("add", "sub")
 
@@ -300,8 +301,6 @@ def check_owner(value: Value, owners: dict[str, Value]) -> None:
 
 def check_weights(value: Value, weights: dict[str, tuple[Call, dict[str, Any]]]) -> None:
     """One path is one module: its parameters have the same sizes wherever it is called."""
-    from .calls import sizes_of
-
     call = value.call
     assert call is not None
     sizes = sizes_of(call, value.place)

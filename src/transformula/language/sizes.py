@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .definitions import Definition
-from .expressions import MOST_ENTRIES
+from .history import MOST_ENTRIES
 from .messages import FormulaError
 from .syntax import Binary, CallNode, Choice, Index, Line, Node, children
 

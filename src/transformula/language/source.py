@@ -27,6 +27,11 @@ class Source:
         lines = self.text.splitlines()
         return lines[number - 1] if 0 < number <= len(lines) else ""
 
+    @property
+    def start(self) -> Place:
+        """Its first line."""
+        return Place(self, 1, 0, 1, max(1, len(self.line(1))))
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -39,6 +44,10 @@ class Place:
     end_column: int
 
     @property
+    def one_line(self) -> bool:
+        return self.line == self.end_line
+
+    @property
     def where(self) -> str:
         """'gpt2.yaml:9, layer' or 'layer, line 2'."""
         if self.source.file:
@@ -49,7 +58,7 @@ class Place:
     def text(self) -> str:
         """The text at the place (of its first line)."""
         row = self.source.line(self.line)
-        return row[self.column : self.end_column if self.end_line == self.line else len(row)]
+        return row[self.column : self.end_column if self.one_line else len(row)]
 
     @property
     def data(self) -> dict[str, Any]:
@@ -64,7 +73,7 @@ class Place:
     def underlined(self, most: int = 100) -> str:
         """The line, and below it the place underlined."""
         row = self.source.line(self.line)
-        end = self.end_column if self.end_line == self.line else len(row)
+        end = self.end_column if self.one_line else len(row)
         start, width = self.column, max(1, min(end, len(row)) - self.column)
         if len(row) > most:
             cut = max(0, min(start - 20, len(row) - most))

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from ..errors import InputError
-from ..language.calls import sizes_of
 from ..language.graph import Architecture, Call, Section, Template, Value
+from ..language.options import sizes_of
 from ..language.score_formula import ScoreFormula
 from ..language.source import Place
 from ..words.word import module_of, word_class

@@ -1,4 +1,4 @@
-"""How names flow between sections, and what of it is needed: the rest is not built."""
+"""How names flow from section to section, and which of their values are needed: the rest is not built."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Setting:
 class Flow:
     """The names of the stack that is being checked.
 
+    stack      its name
+    assigned   the names that any of its lines sets
     now        name -> its present setting
     carried    name -> the value with which it was first carried
     results    stack -> the setting of its final x
@@ -28,35 +30,32 @@ class Flow:
     entered    section -> the settings on entering it
     """
 
+    stack: str = ""
+    assigned: set[str] = field(default_factory=set)
     now: dict[str, Setting] = field(default_factory=dict)
     carried: dict[str, Value] = field(default_factory=dict)
     results: dict[str, Setting] = field(default_factory=dict)
     history: dict[str, list[tuple[Section, dict[str, Setting]]]] = field(default_factory=dict)
     entered: dict[int, dict[str, Setting]] = field(default_factory=dict)
 
-    def begin(self, stack: str) -> None:
+    def begin(self, stack: str, assigned: set[str]) -> None:
+        """Go on to another stack."""
+        self.stack, self.assigned = stack, assigned
         self.now, self.carried = {}, {}
         self.history[stack] = []
 
     def enter(self, section: Section) -> None:
+        """Note the settings on entering a section."""
         self.entered[id(section)] = dict(self.now)
 
-    def set(self, name: str, value: Value, section: Section, place: Place) -> None:
-        self.now[name] = Setting(value, section, place)
-
     def leave(self, section: Section) -> None:
+        """Note the settings on leaving `before` or a layer."""
         self.history[section.stack].append((section, dict(self.now)))
 
-    def finish(self, stack: str, after: Section) -> None:
-        if stack and "x" in self.now:
-            self.results[stack] = self.now["x"]
-
-    def snapshot(self, stack: str, number: int) -> dict[str, Setting]:
-        """All settings on leaving `before` (0) or a layer."""
-        return self.history[stack][number][1]
-
-    def left(self, stack: str, number: int) -> Section:
-        return self.history[stack][number][0]
+    def finish(self) -> None:
+        """Make the present x the stack's result."""
+        if self.stack and "x" in self.now:
+            self.results[self.stack] = self.now["x"]
 
 
 def trim(architecture: Architecture, flow: Flow) -> None:
@@ -76,7 +75,7 @@ def trim(architecture: Architecture, flow: Flow) -> None:
             setting.section.leaves[value.name] = setting.value
             waiting.append((setting.section, setting.value))
         elif value.op == "history":
-            stack = value.stack or _stack_of(section, architecture)
+            stack = value.stack or (architecture.main.name if section.where == "output" else section.stack)
             setting = flow.history[stack][int(value.number)][1][value.name]
             setting.section.leaves[value.name] = setting.value
             if value.name not in setting.section.keeps:
@@ -88,13 +87,9 @@ def trim(architecture: Architecture, flow: Flow) -> None:
                     section.history.append(pair)
     for section in architecture.sections():
         section.values = [v for v in section.values if id(v) in live]
-        section.history.sort(key=lambda pair: (pair[0], pair[1]))
+        section.history.sort()
         section.reads = {k: v for k, v in section.reads.items() if id(v) in live}
         section.lines = [
             (place, name, value if value is not None and (id(value) in live or value.op == "number") else None)
             for place, name, value in section.lines
         ]
-
-
-def _stack_of(section: Section, architecture: Architecture) -> str:
-    return section.stack if section.where != "output" else architecture.main.name

@@ -1,0 +1,125 @@
+"""What is known while a model is checked: its own names, which of them have been read, and where an expression stands.
+
+`Context` is the one thing that all parts of the checker share. `Scope` is where an expression stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .definitions import Definition
+from .flow import Flow
+from .graph import Frame, Section, Stack, Value
+from .model_file import INPUTS, ModelText
+from .source import Place
+from .syntax import CallNode
+from .vocabulary import Vocabulary
+
+OF_TOKENS = ("tokens", "types", "targets", "document", "rank")
+"""Inputs that give something for each position of `tokens`."""
+
+LineKey = tuple[str, int, int]
+"""A line's source, line and column: equal for a layer's line in every layer."""
+
+
+def key_of(place: Place) -> LineKey:
+    return (place.source.name, place.line, place.column)
+
+
+@dataclass
+class Reads:
+    """What has been read so far. Where the check ends, what nothing has read is an error.
+
+    numbers, definitions  by name
+    lines                 lines whose value has been read
+    names                 names that are read where nothing is built, so that no line can be told
+    """
+
+    numbers: set[str] = field(default_factory=set)
+    definitions: set[str] = field(default_factory=set)
+    lines: set[LineKey] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+
+    def line(self, place: Place) -> None:
+        """Note that the value of the line at `place` has been read."""
+        self.lines.add(key_of(place))
+
+
+@dataclass
+class Context:
+    """A model on its way to a graph.
+
+    numbers  the file's, outside any stack
+    stacks   those that are checked already; above the output, all
+    """
+
+    text: ModelText
+    vocabulary: Vocabulary
+    numbers: Mapping[str, int | float] = field(default_factory=dict)
+    definitions: list[Definition] = field(default_factory=list)
+    stacks: list[Stack] = field(default_factory=list)
+    flow: Flow = field(default_factory=Flow)
+    reads: Reads = field(default_factory=Reads)
+    inputs: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.inputs = {*INPUTS, *self.text.inputs}
+
+    def definition(self, name: str, visible: int | None = None) -> Definition | None:
+        """The last definition of that name, among the first `visible`."""
+        return next((d for d in reversed(self.definitions[:visible]) if d.name == name), None)
+
+    def stack_names(self) -> list[str]:
+        """The names of the stacks whose results can be read."""
+        return [stack.name for stack in self.stacks if stack.name]
+
+    def sequence_of(self, name: str) -> str:
+        """The sequence that an input belongs to."""
+        return "tokens" if name in OF_TOKENS else self.text.inputs.get(name) or name
+
+
+@dataclass
+class Scope:
+    """Where an expression stands: a section, or a definition called in it.
+
+    stack    the section's stack; in the output, the last
+    visible  how many of the definitions can be called here
+    labels   label -> what it stands for
+    names    local values (and, in a definition, parameters that are numbers, strings, booleans, definitions)
+    places   local name -> the line that sets it
+    calls    word, or "." and a label -> its calls so far
+    """
+
+    section: Section
+    stack: Stack
+    numbers: Mapping[str, float]
+    visible: int
+    labels: dict[Any, Any]
+    names: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    calls: dict[str, list[Any]] = field(default_factory=dict)
+    frames: tuple[Frame, ...] = ()
+    definition: Definition | None = None
+
+    @property
+    def title(self) -> str:
+        """'layer 3', "the definition 'swiglu'"."""
+        return f"the definition {self.definition.name!r}" if self.definition else self.section.title
+
+    def number(self, value: float, place: Place) -> Value:
+        """A number, standing here."""
+        return Value("number", kind="number", number=value, place=place, frames=self.frames)
+
+    def add(self, value: Value) -> Value:
+        """Evaluate a value here."""
+        value.frames = self.frames
+        self.section.values.append(value)
+        return value
+
+    def called(self, node: CallNode, name: str, thing: Value | Frame) -> None:
+        """Remember a call, for its taps."""
+        self.calls.setdefault(name, []).append(thing)
+        if node.label:
+            self.calls[f".{node.label}"] = [thing]

@@ -1,0 +1,190 @@
+"""A stack, checked: its formulas one after the other, as the model will run them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .calls import Calls
+from .context import Context, Scope, key_of
+from .definitions import Definition, tells_positions
+from .flow import Setting
+from .graph import Section, Stack
+from .messages import FormulaError
+from .model_file import StackText
+from .numbers import as_number, resolve
+from .parser import parse, parse_expression
+from .sizes import check_size
+from .source import Source
+from .syntax import CallNode, Choice, Line, Name, Node, Number, walk
+from .vocabulary import Vocabulary
+
+DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context": 64}
+"""What a model takes where neither its file nor the run says it."""
+
+MOST_LAYERS = 10_000
+
+LARGEST_SHARE = 10 * MOST_LAYERS
+"""The largest number that `share` may give a layer."""
+
+
+class Stacks:
+    """Checks the stacks of a model and its output, in the order in which they run."""
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.flow, self.calls = context, context.flow, Calls(context)
+        self.labels: dict[Any, Any] = {}
+
+    def check(self, text: StackText) -> Stack:
+        """One stack. Raises FormulaError."""
+        own = {key: parse_expression(source) for key, source in text.numbers.items()}
+        numbers = {**self.context.numbers, **resolve(own, self.context.numbers, self.context.reads.numbers)}
+        depth = self.depth(text, numbers)
+        if not text.layers:
+            raise FormulaError("no-layer", text.place, title=f"the stack {text.name!r}" if text.name else "the model")
+        formulas = {name: parse(source) for name, source in text.layers.items()}
+        if text.name and text.before is None:
+            title = f"the stack {text.name!r} (among several, each says its `before`)"
+            raise FormulaError("no-layer", text.place, title=title)
+        before = parse(text.before or self.default_before(formulas.values()))
+        after = parse(text.after) if text.after else []
+        check_size(depth, [before, after, *formulas.values()], self.context.definitions)
+        order = self.order(text, formulas, numbers, depth)
+        first, last = (Section(where, 0, where, text.name) for where in ("before", "after"))
+        stack = Stack(text.name, text.causal, depth, numbers, first, [], last)
+        self.flow.begin(text.name, {line.name for part in (before, after, *formulas.values()) for line in part})
+        self.section(first, stack, before, numbers)
+        self.flow.leave(first)
+        for number, name in enumerate(order, 1):
+            layer = Section("layer", number, name, text.name)
+            self.section(layer, stack, formulas[name], {**numbers, "layer": number})
+            stack.layers.append(layer)
+            self.flow.leave(layer)
+        for name in [name for name in formulas if name not in order]:
+            self.calls.spelling.lines(formulas[name])
+        self.section(last, stack, after, numbers)
+        stack.share = self.share(text, order, numbers)
+        self.flow.finish()
+        return stack
+
+    def output(self, source: Source) -> Section:
+        """The output, which goes with the last stack. Raises FormulaError."""
+        section = Section("output", 0, "output", "")
+        scope = self.section(section, self.context.stacks[-1], parse(source), self.context.numbers)
+        lines = self.context.reads.lines
+        section.leaves = {n: value for n, value in scope.names.items() if key_of(scope.places[n]) not in lines}
+        return section
+
+    def section(self, section: Section, stack: Stack, lines: Sequence[Line], numbers: Mapping[str, float]) -> Scope:
+        """Evaluate a formula's lines into a section. Raises FormulaError."""
+        labels = {} if section.where == "layer" else self.labels
+        scope = Scope(section, stack, numbers, len(self.context.definitions), labels)
+        self.flow.enter(section)
+        for line in lines:
+            self.check_target(line, scope)
+            section.lines.append((line.place, line.name, self.calls.expressions.assign(line, scope)))
+        for name, value in scope.names.items():
+            self.flow.now[name] = Setting(value, section, scope.places[name])
+        return scope
+
+    def check_target(self, line: Line, scope: Scope) -> None:
+        """Raise FormulaError for a line whose name stands for something else."""
+        name, context = line.name, self.context
+        for other, taken in (
+            ("a number", name in ("layer", "pi")),
+            ("a number of the file", name in scope.numbers),
+            ("a word", name in context.vocabulary),
+            ("a definition", context.definition(name) is not None),
+            ("an input of the task", name in context.inputs),
+            ("a stack", name == "memory" or name in context.stack_names()),
+        ):
+            if taken:
+                raise FormulaError("two-things", line.target, name=name, other=other)
+
+    def depth(self, text: StackText, numbers: Mapping[str, float]) -> int:
+        """How many layers a stack has."""
+        depth = numbers.get("depth", DEFAULT_NUMBERS["depth"])
+        if not isinstance(depth, int) or not 1 <= depth <= MOST_LAYERS:
+            source = text.numbers.get("depth") or self.context.text.numbers.get("depth") or Source("depth", str(depth))
+            raise FormulaError("needs-depth", source.start, name="depth", given=f"{depth:g}")
+        return depth
+
+    def default_before(self, formulas: Iterable[Sequence[Line]]) -> Source:
+        """The `before` of a stack whose text has none."""
+        context = self.context
+        return default_before(formulas, context.definitions, context.vocabulary, context.inputs)
+
+    def order(
+        self, text: StackText, formulas: Mapping[str, Any], numbers: Mapping[str, float], depth: int
+    ) -> list[str]:
+        """The name of each layer's formula. Raises FormulaError."""
+        known = ", ".join(formulas)
+        if text.order is None:
+            if len(formulas) > 1:
+                raise FormulaError("order", text.place, detail="several formulas need an order", known=known)
+            return [next(iter(formulas))] * depth
+        if isinstance(text.order, tuple):
+            names = [source.text.strip() for source in text.order]
+            for source, name in zip(text.order, names, strict=True):
+                if name not in formulas:
+                    detail = f"{name!r} is not a formula of `layers`"
+                    raise FormulaError("order", source.start, detail=detail, known=known)
+            if not names:
+                raise FormulaError("order", text.place, detail="the list is empty", known=known)
+            return [names[i % len(names)] for i in range(depth)]
+        tree = parse_expression(text.order)
+        for node in ends(tree):
+            if not isinstance(node, Name) or node.name not in formulas:
+                detail = f"`{node.place.text}` is not a formula of `layers`"
+                raise FormulaError("order", node.place, detail=detail, known=known)
+        found = []
+        for layer in range(1, depth + 1):
+            node = tree
+            while isinstance(node, Choice):
+                test = self.calls.names.evaluate(node.test, {**numbers, "layer": layer})
+                node = node.then if test else node.other
+            found.append(node.place.text)
+        return found
+
+    def share(self, text: StackText, order: Sequence[str], numbers: Mapping[str, float]) -> list[int] | None:
+        """For each layer the number under `share`; layers of one number have one formula. Raises FormulaError."""
+        if text.share is None:
+            return None
+        node, formulas, shares = parse_expression(text.share), dict[int, str](), list[int]()
+        for layer, name in enumerate(order, 1):
+            value = as_number(node, self.calls.names.evaluate(node, {**numbers, "layer": layer}))
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_SHARE:
+                what = f"{value:g} (a whole number from 0 to {LARGEST_SHARE} is expected here; it)"
+                raise FormulaError("not-a-number", node.place, what=what)
+            shares.append(value)
+            if formulas.setdefault(value, name) != name:
+                detail = f"layers that share number {value} have different formulas"
+                raise FormulaError("order", node.place, detail=detail, known=", ".join(text.layers))
+        return shares
+
+
+def ends(node: Node) -> list[Node]:
+    """The expressions that a condition, or a chain of them, can come to."""
+    return [*ends(node.then), *ends(node.other)] if isinstance(node, Choice) else [node]
+
+
+def default_before(
+    formulas: Iterable[Sequence[Line]], definitions: Sequence[Definition], vocabulary: Vocabulary, inputs: set[str]
+) -> Source:
+    """Embedding, with learned positions unless a word of the layers tells positions apart itself."""
+
+    rotary = {record.rotary for record in vocabulary.values() if record.rotary and record.sublayer}
+
+    def tells(call: CallNode) -> bool:
+        record, written = vocabulary.get(call.word), {option.name: option.value for option in call.options}
+        bases, score = [value for name, value in written.items() if name in rotary], written.get("score")
+        if (record and record.ordered) or any(not (isinstance(b, Number) and b.value == 0) for b in bases):
+            return True
+        # a score formula that is not known here may tell positions apart
+        named = [d for d in definitions if isinstance(score, Name) and d.name == score.name]
+        return score is not None and (not named or tells_positions(named[-1], inputs))
+
+    lines = [line for formula in [*formulas, *(d.lines for d in definitions)] for line in formula]
+    calls = (node for line in lines for node in walk(line.value) if isinstance(node, CallNode))
+    positions = "" if any(map(tells, calls)) else " + positions(tokens)"
+    return Source("before", f"x = embed.words(tokens){positions}")
