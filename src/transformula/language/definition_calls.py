@@ -19,7 +19,7 @@ MOST_FRAMES = 50
 """Definitions that may be called one inside the other."""
 
 
-class Call(Protocol):
+class Caller(Protocol):
     """Evaluates a call; see `Calls.call`."""
 
     def __call__(self, node: CallNode, scope: Scope, name: str = "", share: int | None = None) -> Any: ...
@@ -28,7 +28,7 @@ class Call(Protocol):
 class DefinitionCalls:
     """Evaluates calls of definitions."""
 
-    def __init__(self, expressions: Expressions, labels: Labels, call: Call) -> None:
+    def __init__(self, expressions: Expressions, labels: Labels, call: Caller) -> None:
         self.expressions, self.labels, self.pass_on = expressions, labels, call
         self.names, self.context = expressions.names, expressions.names.context
 
