@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ import torch
 from torch import Tensor
 
 from tests.generated.examine import BUILT, examine
-from transformula.words import attention
-from transformula.words.core import Cache
+from transformula.words import attention, dot_attention
+from transformula.words.cache import Cache
 
 TEXT = """
 depth: 2
@@ -24,12 +25,12 @@ layer: x = x + attention(norm(x), rotary=100)
 SEEN = "causal: false\n" + TEXT
 
 
-def attended(change: Callable[[Tensor], Tensor], **others: Any) -> Any:
-    """`attend` whose result is changed, or that is called with other options."""
-    real = attention.attend
+def attended(change: Callable[[Tensor], Tensor], padding: bool = True, **others: Any) -> Any:
+    """`attend` whose result is changed, or that is called with other settings, or is not told of padding."""
+    real = dot_attention.attend
 
-    def wrong(*given: Any, **options: Any) -> Any:
-        y, scores = real(*given, **{**options, **others})
+    def wrong(q: Tensor, k: Tensor, v: Tensor, settings: Any, extras: Any, *given: Any, **options: Any) -> Any:
+        y, scores = real(q, k, v, replace(settings, **others), extras if padding else None, *given, **options)
         return change(y), scores
 
     return wrong
@@ -51,14 +52,14 @@ WRONG = [
     ("has wrong gradients", TEXT, "attend", attended(doubled_behind), "the loss changes by"),
     ("has no gradient", TEXT, "attend", attended(Tensor.detach), "the loss changes by"),
     ("has gradients that are none", TEXT, "attend", attended(lambda y: y + (y - y.detach()).abs().sqrt()), "no number"),
-    ("sees padding", SEEN, "attend", attended(same, more=None), "beside the others"),
+    ("sees padding", SEEN, "attend", attended(same, padding=False), "beside the others"),
 ]
 
 
 @pytest.mark.parametrize(("what", "text", "name", "wrong", "said"), WRONG, ids=[row[0] for row in WRONG])
 def test_it_sees(what: str, text: str, name: str, wrong: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert examine(text) == BUILT
-    monkeypatch.setattr(attention, name, wrong)
+    monkeypatch.setattr(dot_attention, name, wrong)
     with pytest.raises(AssertionError, match=said):
         examine(text)
 
@@ -79,6 +80,6 @@ def test_it_sees_that_rows_are_mixed_up(monkeypatch: pytest.MonkeyPatch) -> None
 def test_it_sees_numbers_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole pass gives numbers, and a row alone none."""
     wrong = attended(lambda y: y if y.shape[0] > 1 else y / 0)
-    monkeypatch.setattr(attention, "attend", wrong)
+    monkeypatch.setattr(dot_attention, "attend", wrong)
     with pytest.raises(AssertionError, match="numbers are none"):
         examine(TEXT)

@@ -23,7 +23,7 @@ from transformula.analysis.analysis import analyse
 from transformula.errors import InputError
 from transformula.language.model_file import read_text
 from transformula.model import build
-from transformula.words import attention, vocabulary
+from transformula.words import attention, dot_attention, vocabulary
 from transformula.words.attention import Attention
 from transformula.words.embed import Positions
 from transformula.words.experts import Experts
@@ -122,28 +122,28 @@ def around(patch: pytest.MonkeyPatch, owner: Any, name: str, change: Callable[..
 
 
 def next_is_seen(patch: pytest.MonkeyPatch) -> None:
-    def masked(old: Any, q: Tensor, k: Tensor, v: Tensor, **given: Any) -> Any:
+    def masked(old: Any, q: Tensor, k: Tensor, v: Tensor, settings: Any, *_: Any, **given: Any) -> Any:
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(1)
-        return F.scaled_dot_product_attention(q, k, v, seen, scale=given["scale"]), None
+        return F.scaled_dot_product_attention(q, k, v, seen, scale=settings.scale), None
 
-    around(patch, attention, "attend", masked)
+    around(patch, dot_attention, "attend", masked)
 
 
 def itself_is_not_seen(patch: pytest.MonkeyPatch) -> None:
-    def masked(old: Any, q: Tensor, k: Tensor, v: Tensor, **given: Any) -> Any:
+    def masked(old: Any, q: Tensor, k: Tensor, v: Tensor, settings: Any, *_: Any, **given: Any) -> Any:
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(-1)
         seen[0, 0] = True
-        return F.scaled_dot_product_attention(q, k, v, seen, scale=given["scale"]), None
+        return F.scaled_dot_product_attention(q, k, v, seen, scale=settings.scale), None
 
-    around(patch, attention, "attend", masked)
+    around(patch, dot_attention, "attend", masked)
 
 
 def heads_share_keys_in_turn(patch: pytest.MonkeyPatch) -> None:
-    def turned(old: Any, q: Tensor, k: Tensor, v: Tensor, **given: Any) -> Any:
+    def turned(old: Any, q: Tensor, k: Tensor, v: Tensor, *settings: Any, **given: Any) -> Any:
         count = q.shape[1] // k.shape[1]
-        return old(q, k.repeat(1, count, 1, 1), v.repeat(1, count, 1, 1), **given)
+        return old(q, k.repeat(1, count, 1, 1), v.repeat(1, count, 1, 1), *settings, **given)
 
-    around(patch, attention, "attend", turned)
+    around(patch, dot_attention, "attend", turned)
 
 
 def rotation_from_zero(patch: pytest.MonkeyPatch) -> None:

@@ -152,9 +152,9 @@ def core(causal: bool = True, **options: Any) -> Any:
 
 def table_of(module: Any) -> Any:
     """The score formula of a word, for `by_hand`."""
-    found = module._modules.get("score", module.formulas[0])
+    found = module._modules.get("score", module.settings.score)
     if found is not None:
-        found.causal = module.causal
+        found.causal = module.settings.causal
     return found
 
 
@@ -174,7 +174,7 @@ NAMES = ["-".join(f"{k}_{v}" for k, v in case.items()) for case in CASES]
 
 def inputs_for(module: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Those that the formulas of a word read."""
-    formulas = [f for f in (table_of(module), *module.formulas) if f is not None]
+    formulas = [f for f in (table_of(module), module.settings.mask) if f is not None]
     return {name: inputs[name] for f in formulas for name in f.names}
 
 
@@ -419,18 +419,18 @@ def test_far_ahead_nothing_overflows(score: str) -> None:
 
 
 def test_tables_of_positions_are_made_once() -> None:
-    machinery._FIXED.clear()
+    machinery._KEPT.clear()
     modules = [core(score="alibi", mask="band") for _ in range(3)]
     q, k, v = streams()
     with torch.inference_mode():
         for module in modules:
             module(q, k, v)
             module(q[:, :7], k[:, :7], v[:, :7])
-    assert len(machinery._FIXED) == 1
+    assert len(machinery._KEPT) == 1
     modules[0](q.requires_grad_(), k, v).sum().backward()  # what was made in inference serves training
-    assert len(machinery._FIXED) == 1
+    assert len(machinery._KEPT) == 1
     core(score="alibi")(q, k, v)
-    assert len(machinery._FIXED) == 2
+    assert len(machinery._KEPT) == 2
     place = at([5, 5])
     for module in modules:
         state = module.start(2, LENGTH, torch.float64, "cpu")
@@ -536,7 +536,8 @@ def test_distances_are_exact_in_bfloat16() -> None:
     """Far along, neighbours differ by one: a position of 8 bits could not tell."""
     module = formula("alibi")
     grid = machinery.Grid(600, 600, True, 0, torch.device("cpu"))
-    made = machinery.made_of(machinery.More(score=module), grid, torch.bfloat16, True).bias
+    settings = machinery.AttentionSettings(1, score=module)
+    made = machinery.seen_by(settings, machinery.NO_EXTRAS, grid, torch.bfloat16, True).bias
     assert made is not None and made.dtype == torch.bfloat16
     i, j = torch.arange(600)[:, None], torch.arange(600)
     wanted = -(2.0 ** (-8 * 1 / HEADS)) * (i - j).clamp(min=0)
@@ -563,7 +564,8 @@ def test_the_plain_path_makes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> N
 
     import transformula.words.core as plain
 
-    monkeypatch.setattr(plain, "attend_more", refuse)
+    monkeypatch.setattr(plain, "_with_bias", refuse)
+    monkeypatch.setattr(plain, "_with_scores", refuse)
     module, _ = make("attention", {"x": 32}, rotary=100, window=3)
     x = torch.randn(2, 9, 32)
     module(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .build import build as build
+    from .builder import build as build
     from .decoding import Decoding as Decoding
     from .transformer import Transformer as Transformer
 
@@ -15,10 +15,7 @@ __all__ = ["Decoding", "Transformer", "build"]
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    homes = {"build": "build", "Decoding": "decoding", "Transformer": "transformer"}
+    homes = {"build": "builder", "Decoding": "decoding", "Transformer": "transformer"}
     if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{homes[name]}", __name__), name)
-    # importing the file `build` has put that module under this name
-    globals()[name] = value
-    return value
+    return getattr(import_module(f".{homes[name]}", __name__), name)

@@ -31,7 +31,7 @@ import torch
 from ..language.graph import Call, Section, Value
 from ..language.source import Place
 from ..words.word import word_class
-from .files import PseudoFile, Span
+from .files import PseudoFile, SourceSpan
 from .sequences import Key, sequence_read, stepped
 
 MOST_NESTED = 20
@@ -55,7 +55,7 @@ class Piece:
     depth: int = 1
 
 
-class Body:
+class FunctionBody:
     """The statements of one function, with its registers and the objects that it uses by name; the last `defaults`
     parameters are None unless given."""
 
@@ -87,7 +87,7 @@ class Body:
         self.objects[name] = thing
         return name
 
-    def assign(self, piece: Piece, uses: Sequence[int], span: Span) -> list[str]:
+    def assign(self, piece: Piece, uses: Sequence[int], span: SourceSpan) -> list[str]:
         """Store a result, or with several uses a tuple of results; the registers.
 
         Registers that are read here for the last time are taken again, or deleted: what they hold is let go."""
@@ -115,7 +115,7 @@ class Body:
 
     def function(self, name: str, file: str) -> FunctionType:
         """Compile."""
-        span: Span = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
+        span: SourceSpan = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
         arguments = ast.arguments(
             posonlyargs=[],
             args=[ast.arg(p, **span) for p in self.parameters],
@@ -143,15 +143,15 @@ _functions: WeakValueDictionary[Any, FunctionType] = WeakValueDictionary()
 """Functions by what they say: equal layers share one."""
 
 
-def attribute(of: ast.expr, name: str, span: Span) -> ast.expr:
+def attribute(of: ast.expr, name: str, span: SourceSpan) -> ast.expr:
     return ast.Attribute(of, name, ast.Load(), **span)
 
 
-def load(name: str, span: Span) -> ast.expr:
+def load(name: str, span: SourceSpan) -> ast.expr:
     return ast.Name(name, ast.Load(), **span)
 
 
-def module_at(path: Sequence[str | int], span: Span) -> ast.expr:
+def module_at(path: Sequence[str | int], span: SourceSpan) -> ast.expr:
     """`self._modules['a']._modules['b']`: PyTorch's own attribute look-up would be slower, and names could collide. A
     number first: what holds a module of another layer, `self.borrowed[n]._modules['c']`."""
     tree = load("self", span)
@@ -190,7 +190,7 @@ class SectionCode:
 
     def __init__(self, section: Section, file: PseudoFile, ways: Ways, step: bool = False) -> None:
         self.section, self.file, self.ways, self.step = section, file, ways, step
-        self.body = Body(["self"])
+        self.body = FunctionBody(["self"])
         self.registers: dict[int, str] = {}
         self.pieces: dict[int, Piece] = {}
         self.pending: list[Value] = []
@@ -270,7 +270,7 @@ class SectionCode:
             )[0]
         self.pending.clear()
 
-    def call(self, value: Value, operands: list[Piece], span: Span, taps: list[Value]) -> Piece:
+    def call(self, value: Value, operands: list[Piece], span: SourceSpan, taps: list[Value]) -> Piece:
         call = value.call
         assert call is not None
         streams, ports = operands[: len(call.streams)], operands[len(call.streams) :]
@@ -313,7 +313,7 @@ class SectionCode:
             keywords.append(ast.keyword("taps", ast.Tuple(names, ast.Load(), **span), **span))
         return joined(ast.Call(tree, arguments, keywords, **span), operands)
 
-    def tensor(self, piece: Piece, span: Span) -> ast.expr:
+    def tensor(self, piece: Piece, span: SourceSpan) -> ast.expr:
         """An argument; a number where a stream is expected becomes a tensor without dimensions."""
         if isinstance(piece.tree, ast.Constant) and isinstance(piece.tree.value, (int, float)):
             return load(self.body.object(_constant(piece.tree.value)), span)
@@ -344,7 +344,7 @@ def through(value: Value) -> Value:
     return value
 
 
-def arithmetic(op: str, operands: list[Piece], span: Span) -> Piece:
+def arithmetic(op: str, operands: list[Piece], span: SourceSpan) -> Piece:
     if op == "neg":
         return joined(ast.UnaryOp(ast.USub(), operands[0].tree, **span), operands)
     return joined(ast.BinOp(operands[0].tree, OPERATORS[op](), operands[1].tree, **span), operands)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..words.memory import Memory
-from ..words.shared import Shared
+from ..words.cache import CrossCache
+from ..words.shared_sequences import SharedSequences
 from ..words.word import At, Word
 
 
@@ -37,7 +37,7 @@ class Decoding:
         self.fixed = fixed
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.start: int | None = 0
-        self.shared: Shared | None = None
+        self.shared: SharedSequences | None = None
         self._sizes = [0] * batch  # `lengths`, where no device need be waited for
         self._longest = 0
         self._sequences = list(range(batch))
@@ -90,7 +90,7 @@ class Decoding:
         kept = self._share(of_row)
         for states, modules in zip(self.states, self._modules, strict=True):
             for place, module in enumerate(modules):
-                if not isinstance(states[place], Memory):
+                if not isinstance(states[place], CrossCache):
                     states[place] = module.reorder(states[place], rows)
                 elif kept is not None:
                     states[place] = module.reorder(states[place], kept)
@@ -104,5 +104,5 @@ class Decoding:
         now = [number[sequence] for sequence in of_row]
         if now != self._sequences:
             self._sequences = now
-            self.shared = None if len(kept) == len(now) else Shared(now, self.lengths.device)
+            self.shared = None if len(kept) == len(now) else SharedSequences(now, self.lengths.device)
         return None if kept == list(range(before)) else torch.tensor(kept, device=self.lengths.device)

@@ -21,7 +21,7 @@ MOST = 2000
 """Texts kept; the oldest are given up first. Their code still runs, its tracebacks only show no text."""
 
 
-class Span(TypedDict):
+class SourceSpan(TypedDict):
     """The attributes of a syntax node that say where it stands."""
 
     lineno: int
@@ -46,7 +46,7 @@ class PseudoFile:
             rows += source.text.splitlines() or [""]
         self.name = register(title, "\n".join(rows) + "\n")
 
-    def span(self, place: Place | None) -> Span:
+    def span(self, place: Place | None) -> SourceSpan:
         """The attributes of a syntax node that stands at a place."""
         if place is None or place.source not in self.first:
             return {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}

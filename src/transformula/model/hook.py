@@ -107,7 +107,7 @@ class Policy(nn.Module):
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedHook:
     """A hook that a model asks for: `asked(*arguments)` calls it with the options that the model's file says."""
 
     key: str
@@ -119,7 +119,7 @@ class Asked:
         return self.function(*arguments, **self.options)
 
 
-def asked(architecture: Architecture | None, key: str) -> Asked | None:
+def asked(architecture: Architecture | None, key: str) -> RequestedHook | None:
     """The hook that a model asks for under `key`, None if it asks for none.
 
     Raises InputError: an unknown name, with the nearest known one; an option that the hook does not have.
@@ -135,7 +135,9 @@ def asked(architecture: Architecture | None, key: str) -> Asked | None:
             near=error.near,
         ) from None
     known = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    return Asked(key, name, function, bound(f"{here(source)}: {name}", [p.name for p in known], items, options, known))
+    return RequestedHook(
+        key, name, function, bound(f"{here(source)}: {name}", [p.name for p in known], items, options, known)
+    )
 
 
 def check_hooks(architecture: Architecture) -> None:

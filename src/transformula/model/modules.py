@@ -15,9 +15,9 @@ from ..language.options import sizes_of
 from ..language.score_formula import ScoreFormula
 from ..language.source import Place
 from ..words.word import module_of, word_class
+from .blueprint import Blueprint, FormulaModule
 from .codegen import SectionCode, Ways, sources_of
 from .files import PseudoFile
-from .formula import Formula, Recipe
 from .hook import check_hooks
 from .second_level import second_level
 from .sequences import across, stack_of
@@ -168,7 +168,13 @@ def sizes(call: Call) -> dict[str, int]:
 
 
 def construct(
-    recipe: Recipe, call: Call, causal: bool, place: Place | None, title: str, full: str = "", shared: bool = False
+    blueprint: Blueprint,
+    call: Call,
+    causal: bool,
+    place: Place | None,
+    title: str,
+    full: str = "",
+    shared: bool = False,
 ) -> nn.Module:
     """The module of a call, its parameters empty. `full` is its path in the model; `shared`: other words use it too."""
     word = call.word
@@ -182,7 +188,7 @@ def construct(
     given |= {name: second_level(value) for name, value in call.options.items()}
     if word.inner:
         given["inner"] = {
-            role: inner_module(recipe, template, full or call.path, role, place, title)
+            role: inner_module(blueprint, template, full or call.path, role, place, title)
             for role, template in call.inner.items()
         }
     if word.reach == "past":
@@ -198,12 +204,12 @@ def construct(
 
 
 def inner_module(
-    recipe: Recipe, template: Template, path: str, role: str, place: Place | None, title: str
+    blueprint: Blueprint, template: Template, path: str, role: str, place: Place | None, title: str
 ) -> nn.Module:
     """What the file's `norm` made for use inside a word: the norm's module itself, or one generated from a template."""
     values = [v for v in template.values if v.call is not None]
     if template.alias and not is_function(values[0].call):  # type: ignore[arg-type]
-        return construct(recipe, values[0].call, True, place, title, f"{path}.{role}")  # type: ignore[arg-type]
+        return construct(blueprint, values[0].call, True, place, title, f"{path}.{role}")  # type: ignore[arg-type]
     section = Section("layer", 0, "", "", template.values, {"x": template.argument}, [], {"x": template.result})
 
     def way(call: Call) -> tuple[str, ...]:
@@ -212,20 +218,20 @@ def inner_module(
     file = PseudoFile(f"{title}, {role}", sources_of(section, place))
     ways = Ways(way, lambda call: word_class(call.word), lambda call: 0, [(("now", "x"), [template.argument])], set())
     forward = SectionCode(section, file, ways).generate("norm")
-    module = recipe.make((path, role), Formula, forward=forward)
+    module = blueprint.make((path, role), FormulaModule, forward=forward)
     for value in values:
         call = value.call
         assert call is not None
         if not is_function(call):
-            inner = construct(recipe, call, True, value.place, title, f"{path}.{call.path}")
+            inner = construct(blueprint, call, True, value.place, title, f"{path}.{call.path}")
             place_module(module, way(call), inner, f"{path}.{call.path}")
     return module
 
 
-def make_face(recipe: Recipe, module: nn.Module, spot: Spot, call: Call) -> nn.Module:
+def make_face(blueprint: Blueprint, module: nn.Module, spot: Spot, call: Call) -> nn.Module:
     """The module with another call's options: it has the module's own tables of parameters and of modules."""
     with torch.device("meta"):
-        other = construct(recipe, call, spot.causal[id(call)], spot.place, spot.title)
+        other = construct(blueprint, call, spot.causal[id(call)], spot.place, spot.title)
     tables = {k: v for k, v in vars(module).items() if k.startswith("_") and isinstance(v, dict)}
     other.__dict__.update(tables)
     return other

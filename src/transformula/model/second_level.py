@@ -3,7 +3,7 @@
     alibi(s, h, i, j): s = s - 2 ** (-8 * h / heads) * (i - j)
 
 `language.score_formula` has checked the text and folded its numbers; here each step is one operation of a closed list.
-Nothing is evaluated as text. Attention calls it; see `words.scores.Formula` for what it asks.
+Nothing is evaluated as text. Attention calls it; see `words.scores.ScoreFunction` for what it asks.
 """
 
 from __future__ import annotations

@@ -13,18 +13,19 @@ from ..errors import InputError, did_you_mean, nearest
 from ..language.graph import Architecture, Section
 from ..language.model_file import ModelText
 from ..words.word import At, Word
+from .blueprint import FormulaModule
 from .decoding import Decoding
 from .evaluating import evaluating
-from .formula import Formula
 from .hook import Policy, asked
 from .length_batching import by_length
-from .model_code import given_to, layer_path, leaving
+from .model_code import layer_path
 from .modules import spots, text_of
+from .plan import given_to, leaving
 from .segment_memory import Carried, put, tensors_of
 from .sequences import DECODED, made_of, named, positions_learned
 
 
-class Layer(Formula):
+class Layer(FormulaModule):
     """One layer: its `forward` is the formula, with the names that it reads as arguments, in order of first reading,
     then the history; it returns the names that it sets and something later needs, alone or as a tuple."""
 
@@ -34,7 +35,7 @@ class Layer(Formula):
     themselves, so that one put in a module's place (an adapter, a quantized layer) is called here too."""
 
 
-class Transformer(Formula):
+class Transformer(FormulaModule):
     """A model: `model(tokens) -> logits`.
 
     tokens (batch, length), whole numbers; logits (batch, length, vocab). A model of several inputs takes them in the
@@ -50,7 +51,7 @@ class Transformer(Formula):
     @property
     def architecture(self) -> Architecture:
         """The checked formula."""
-        return self._recipe.architecture
+        return self._blueprint.architecture
 
     @property
     def text(self) -> ModelText:
@@ -68,7 +69,7 @@ class Transformer(Formula):
     @property
     def inputs(self) -> list[str]:
         """Names of what the model is called with, in order."""
-        return list(self._recipe.inputs)
+        return list(self._blueprint.inputs)
 
     @property
     def context_limit(self) -> int | None:
@@ -77,7 +78,7 @@ class Transformer(Formula):
 
     def positions_of(self, name: str) -> int | None:
         """How many positions of an input the model has learned: no more can be read. None where nothing limits it."""
-        known: dict[str, int | None] = self._recipe.positions  # a search asks each time
+        known: dict[str, int | None] = self._blueprint.positions  # a search asks each time
         if name not in known:
             sequences = made_of(self.architecture, name)
             calls = [value for section in self.architecture.sections() for value in section.calls()]
@@ -93,7 +94,7 @@ class Transformer(Formula):
     @property
     def given_at_start(self) -> list[str]:
         """Names of the inputs that decoding is given once, at the start: those of other sequences than the tokens'."""
-        plan = self._recipe.decoding
+        plan = self._blueprint.decoding
         return [name for name in plan.inputs if name not in plan.growing]
 
     def start(self, batch: int, capacity: int, *, lengths: Any = None, **inputs: Tensor) -> Decoding:
@@ -109,7 +110,7 @@ class Transformer(Formula):
             raise InputError("only a causal stack can be decoded step by step; this one says `causal: false`")
         if batch < 1 or capacity < 1:
             raise InputError(f"decoding needs at least one row and one position; given: {batch} rows, {capacity}")
-        plan = self._recipe.decoding
+        plan = self._blueprint.decoding
         wanted = [name for name in plan.inputs if name not in plan.growing]
         if set(inputs) != set(wanted):
             raise InputError(
@@ -137,11 +138,11 @@ class Transformer(Formula):
         """(fresh states, the modules that they belong to, where they are), for each section and each of its calls that
         look at the past. Raises InputError where there is no decoding step by step."""
         architecture = self.architecture
-        plan = self._recipe.decoding
+        plan = self._blueprint.decoding
         like = next((p for p in self.parameters() if p.is_floating_point()), torch.empty(0))
         modules: list[list[Word]] = []
-        grows = {task.index for task in plan.chosen("step")}
-        for index, (section, calls) in enumerate(zip(architecture.sections(), self._recipe.sites, strict=True)):
+        grows = {run.index for run in plan.chosen("step")}
+        for index, (section, calls) in enumerate(zip(architecture.sections(), self._blueprint.sites, strict=True)):
             for value in section.calls() if index in grows else ():
                 assert value.call is not None
                 if value.call.word.reach == "all":
@@ -160,7 +161,7 @@ class Transformer(Formula):
         """
         if not isinstance(tokens, Tensor) or tokens.dim() != 2:
             raise InputError("a chunk of tokens must be a tensor (batch, length)")
-        names = self._recipe.decoding.growing - {DECODED} if inputs else set()
+        names = self._blueprint.decoding.growing - {DECODED} if inputs else set()
         if inputs and set(inputs) != names:
             raise InputError(f"a step is given tokens and {', '.join(sorted(names)) or 'nothing else'}")
         at = decoding.at(tokens, new)
@@ -194,7 +195,7 @@ class Transformer(Formula):
             put(states, path.split("."), tensor.to(device))
         start = carried.length
         at = At(torch.full((batch,), start, device=device), start, first=carried.first)
-        fixed = self._fixed(None) if self._recipe.decoding.fixed else []
+        fixed = self._fixed(None) if self._blueprint.decoding.fixed else []
         result = self._step(tokens=tokens, **inputs, fixed=fixed, states=states, at=at)
         left = {}
         for section, (words, row) in enumerate(zip(modules, states, strict=True)):
@@ -211,12 +212,6 @@ class Transformer(Formula):
             self._begin(1, 0)
         except InputError as error:
             raise InputError(f"carry: {error.message}", near=error.near) from None
-
-    def layer_modules(self) -> list[Layer]:
-        """The module of every layer, stack by stack; layers that share weights have one."""
-        sections = [s for s in self.architecture.sections() if s.where == "layer"]
-        paths = dict.fromkeys(layer_path(self.architecture, s) for s in sections)
-        return [self.get_submodule(".".join(path)) for path in paths]  # type: ignore[misc]
 
     def run_layers(
         self,
@@ -249,7 +244,7 @@ class Transformer(Formula):
             names = leaving(section)
             if names:
                 given = [now.get(k) for k in keys]
-                code = self._recipe.functions[index]
+                code = self._blueprint.functions[index]
                 made = layer(*given) if type(layer).forward is code else code(layer, *given)
                 values = dict(zip(names, made if len(names) > 1 else (made,), strict=True))
                 now.update({("now", name): value for name, value in values.items()})

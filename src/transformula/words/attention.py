@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .core import Cache, attend, of_one_batch
-from .dot_attention import WithFormulas
-from .memory import Memory, attend_memory, once
+from .cache import CrossCache, of_one_batch, once
+from .core import attend
+from .dot_attention import DotAttention
 from .rotary import rotate, rotation_tables, turned_channels
-from .scores import Formula
+from .scores import AttentionSettings, Extras, ScoreFunction
 from .word import At, GeneratorFor, fill_matrix, matrix, word
 
 
@@ -112,7 +111,7 @@ from .word import At, GeneratorFor, fill_matrix, matrix, word
     equation="y = W_o softmax(scale q k^T) v, with q = W_q x, k = W_k x, v = W_v x, head by head",
     source="Vaswani et al. 2017; kv_heads: Ainslie et al., 2305.13245; qk_norm: 2302.05442; cap: Gemma 2, 2408.00118",
 )
-class Attention(WithFormulas):
+class Attention(DotAttention):
     """y = W_o softmax(scale q k^T) v, head by head, with q = W_q x, k = W_k x, v = W_v x.
 
     x (batch, length, x); or x and memory (batch, keys, memory), another sequence that is the k and the v; or q, k, v
@@ -151,173 +150,101 @@ class Attention(WithFormulas):
         scale: float = 0,
         bias: bool = True,
         dropout: float = 0,
-        score: Formula | None = None,
-        mask: Formula | None = None,
+        score: ScoreFunction | None = None,
+        mask: ScoreFunction | None = None,
         inner: dict[str, nn.Module] | None = None,
         causal: bool = True,
     ) -> None:
-        super().__init__(score, mask)
         width = x or q
         if width is None:
             raise InputError("attention needs the width of x, or those of q, k and v")
-        self.heads, self.kv_heads = heads, kv_heads or heads
-        self.size = size or width // heads
-        self.scale = scale or self.size**-0.5
-        self.window, self.cap, self.dropout, self.causal = window, cap, dropout, causal
+        size = size or width // heads
+        inside, kv_inside = heads * size, (kv_heads or heads) * size
+        super().__init__(
+            inside,
+            kv_inside,
+            kv_inside,
+            heads,
+            scale=scale,
+            window=window,
+            cap=cap,
+            dropout=dropout,
+            score=score,
+            mask=mask,
+            causal=causal,
+        )
         self.rotary, self.rotary_pairs = rotary, rotary_pairs
-        self.turned = turned_channels(self.size, rotary_part) if rotary else 0
-        self.qk_norm = qk_norm
-        self.query = matrix(width, heads * self.size, bias)
-        self.key = matrix(memory or k or width, self.kv_heads * self.size, bias)
-        self.value = matrix(memory or v or width, self.kv_heads * self.size, bias)
-        self.output = matrix(heads * self.size, width, bias)
-        made = inner or {}
-        self.query_norm, self.key_norm = made.get("query_norm"), made.get("key_norm")
-        self.value_norm = made.get("value_norm")
-        self.normed, self.full = bool(made), qk_norm == "full"
+        self.turned = turned_channels(size, rotary_part) if rotary else 0
+        self.query = matrix(width, inside, bias)
+        self.key = matrix(memory or k or width, kv_inside, bias)
+        self.value = matrix(memory or v or width, kv_inside, bias)
+        self.output = matrix(inside, width, bias)
+        norms = inner or {}
+        self.query_norm, self.key_norm = norms.get("query_norm"), norms.get("key_norm")
+        self.value_norm = norms.get("value_norm")
+        self.normed, self.full = bool(norms), qk_norm == "full"
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
         super().initial_values(generator_for)
         for name in ("query", "key", "value", "output"):
             fill_matrix(getattr(self, name), generator_for, name)
 
-    def _normed(self, x: Tensor, heads: int, norm: nn.Module | None) -> Tensor:
-        """(batch, length, heads * size) to (batch, heads, length, size), normed."""
-        if norm is not None and self.full:
-            x, norm = norm(x), None
-        x = x.view(x.shape[0], x.shape[1], heads, self.size)
-        return (x if norm is None else norm(x)).transpose(1, 2)
-
-    def _heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of one sequence by heads, normed and turned."""
-        kv_heads, size = self.kv_heads, self.size
-        batch, length, _ = q.shape
+    def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values through their matrices, by heads, normed and turned."""
         own: dict[str, Any] = self._modules  # PyTorch's look-up by attribute is slower: it shows at length 1
-        q, k, v = own["query"](q), own["key"](k), own["value"](v)
-        if self.normed:
-            q = self._normed(q, self.heads, self.query_norm)
-            k = self._normed(k, kv_heads, self.key_norm)
-            v = self._normed(v, kv_heads, self.value_norm)
-        else:
-            q = q.view(batch, length, self.heads, size).transpose(1, 2)
-            k = k.view(batch, length, kv_heads, size).transpose(1, 2)
-            v = v.view(batch, length, kv_heads, size).transpose(1, 2)
+        length, others = q.shape[1], k.shape[1]
+        q = self.heads_of(own["query"](q), self.heads, "query_norm")
+        k = self.heads_of(own["key"](k), self.kv_heads, "key_norm")
+        v = self.heads_of(own["value"](v), self.kv_heads, "value_norm")
         if self.turned:
-            tables = rotation_tables(q, self.turned, self.rotary, self.rotary_pairs, at)
+            tables = self.rotation(q, at)
             q = rotate(q, tables, self.turned, self.rotary_pairs)
-            k = rotate(k, tables, self.turned, self.rotary_pairs)
-        return q, k, v
+            k = rotate(k, tables if length == others else self.rotation(k, at), self.turned, self.rotary_pairs)
+        return (q, k, v) if self.settings.causal else of_one_batch(q, k, v)
 
-    def _one(self, name: str, x: Tensor, at: At | None, turn: bool = True) -> Tensor:
-        """Queries ("query"), keys or values alone, by heads, normed and, but for values, turned."""
-        x = self._modules[name](x)  # type: ignore[misc]
-        heads = self.heads if name == "query" else self.kv_heads
-        x = self._normed(x, heads, self._modules.get(f"{name}_norm"))
-        if self.turned and turn:
-            tables = rotation_tables(x, self.turned, self.rotary, self.rotary_pairs, at)
-            x = rotate(x, tables, self.turned, self.rotary_pairs)
-        return x
+    def heads_of(self, x: Tensor, heads: int, norm: str) -> Tensor:
+        """(batch, length, heads * size) to (batch, heads, length, size), normed."""
+        module: Any = self._modules.get(norm) if self.normed else None
+        if module is not None and self.full:
+            x, module = module(x), None
+        x = x.view(x.shape[0], x.shape[1], heads, self.size)
+        return (x if module is None else module(x)).transpose(1, 2)
 
-    def forward(
+    def rotation(self, x: Tensor, at: At | None) -> tuple[Tensor, Tensor]:
+        """The tables by which x (batch, heads, length, size) is turned."""
+        return rotation_tables(x, self.turned, self.rotary, self.rotary_pairs, at)
+
+    def joined(self, y: Tensor) -> Tensor:
+        """The heads' results through the last matrix."""
+        result: Tensor = self._modules["output"](y.transpose(1, 2).flatten(2))  # type: ignore[misc]
+        return result
+
+    def step_across(
         self,
-        x: Tensor,
-        k: Tensor | None = None,
-        v: Tensor | None = None,
-        *,
-        scores: Tensor | None = None,
-        real: Tensor | None = None,
-        taps: tuple[str, ...] = (),
-        **inputs: Tensor,
-    ) -> Any:
-        """x, or x and memory, or q, k and v; with `taps` the result is followed by the values they name: (y, q, ...).
-
-        scores (1 or batch, 1 or heads, length, keys); real (batch, keys), bool; inputs, each (batch, length or keys),
-        are those that the formulas read."""
-        if k is None:
-            k = v = x
-        elif v is None:
-            v = k
-        given = self.special or scores is not None or real is not None
-        more = self.more(scores, real, inputs) if given else None
-        if self.causal or (k.shape[1] == x.shape[1] and k.shape[0] == x.shape[0]):
-            q, k, v = self._heads(x, k, v, None)
-        else:
-            q, k, v = self._one("query", x, None), self._one("key", k, None), self._one("value", v, None, False)
-            q, k, v = of_one_batch(q, k, v)
-        y, made = attend(
-            q,
-            k,
-            v,
-            scale=self.scale,
-            cap=self.cap,
-            causal=self.causal,
-            window=self.window,
-            dropout=self.dropout if self.training else 0,
-            keep_scores="scores" in taps,
-            more=more,
-        )
-        result = self.output(y.transpose(1, 2).flatten(2))
-        return (result, *_chosen(taps, q, k, v, made)) if taps else result
-
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache | Memory:
-        """No keys and values yet; room is made as they come."""
-        return Cache(capacity) if self.causal else Memory()
-
-    def carried(self, state: Any, keep: int) -> Cache | Memory:
-        """The keys and values of the last positions; those of another sequence are made anew in each segment."""
-        return state.last(keep) if isinstance(state, Cache) else Memory()
-
-    def step(
-        self,
-        x: Tensor,
-        k: Tensor | None = None,
-        v: Tensor | None = None,
-        *,
-        state: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        state: CrossCache,
         at: At,
-        scores: Tensor | None = None,
-        real: Tensor | None = None,
-        taps: tuple[str, ...] = (),
-        **inputs: Tensor,
+        settings: AttentionSettings,
+        extras: Extras | None,
+        taps: tuple[str, ...],
     ) -> Any:
-        """The chunk's queries over all keys so far, its own included, which `state` keeps; or over all of another
-        sequence, of which `state` keeps the keys and values of the first step."""
-        if k is None:
-            k = v = x
-        elif v is None:
-            v = k
-        dropout = self.dropout if self.training else 0
-        made: Tensor | None = None
-        if self.causal and not (self.special or taps) and scores is None and real is None:
-            q, k, v = self._heads(x, k, v, at)
-            y, _ = state.attend(q, k, v, at, scale=self.scale, cap=self.cap, window=self.window, dropout=dropout)
-            return self.output(y.transpose(1, 2).flatten(2))
-        if not self.causal:
-            q = self._one("query", x, at)
-            if state.keys is None:
-                own_k, own_v = self._one("key", once(k, at), None), self._one("value", once(v, at), None, False)
-                state.keep(own_k, own_v, real, at)
-            if not (self.special or self.cap or self.window or taps or scores is not None):
-                return self.output(state.attend(q, at, self.scale, dropout).transpose(1, 2).flatten(2))
-            k, v = state.of_rows(at)
-            q, k, v = of_one_batch(q, k, v)
-        given = self.special or scores is not None or real is not None
-        more = self.more(scores, real, inputs) if given else None
-        common: dict[str, Any] = {"scale": self.scale, "cap": self.cap, "window": self.window, "more": more}
-        common["dropout"] = dropout
-        if self.causal:
-            q, k, v = self._heads(x, k, v, at)
-            y, made = state.attend(q, k, v, at, keep_scores="scores" in taps, **common)
-        else:
-            y, made = attend_memory(q, k, v, at, keep_scores="scores" in taps, **common)
-        result = self.output(y.transpose(1, 2).flatten(2))
-        return (result, *_chosen(taps, q, k, v, made)) if taps else result
+        """A chunk's queries over another sequence, of which `state` keeps the keys and values of the first step."""
+        q = self.heads_of(self.query(q), self.heads, "query_norm")
+        if self.turned:
+            q = rotate(q, self.rotation(q, at), self.turned, self.rotary_pairs)
+        if state.keys is None:
+            k = self.heads_of(self.key(once(k, at)), self.kv_heads, "key_norm")
+            if self.turned:
+                k = rotate(k, self.rotation(k, None), self.turned, self.rotary_pairs)
+            v = self.heads_of(self.value(once(v, at)), self.kv_heads, "value_norm")
+            state.keep(k, v, None if extras is None else extras.real, at)
+        if settings.plain and not settings.window and not taps and (extras is None or extras.scores is None):
+            return self.joined(state.attend(q, at, settings.scale, settings.dropout if self.training else 0))
+        q, k, v = of_one_batch(q, *state.of_rows(at))
+        made = attend(q, k, v, settings, extras, at, training=self.training, keep_scores="scores" in taps)
+        return self.result(made, taps, q, k, v)
 
     def extra_repr(self) -> str:
-        return f"heads={self.heads}, kv_heads={self.kv_heads}, size={self.size}, causal={self.causal}"
-
-
-def _chosen(taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor, scores: Tensor | None) -> list[Tensor | None]:
-    """The values that taps name, in their order: scores, or streams (batch, length, heads * size)."""
-    made = {"q": q, "k": k, "v": v}
-    return [scores if name == "scores" else made[name].transpose(1, 2).flatten(2) for name in taps]
+        return f"heads={self.heads}, kv_heads={self.kv_heads}, size={self.size}, causal={self.settings.causal}"

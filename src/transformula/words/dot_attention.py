@@ -1,40 +1,17 @@
-"""Attention without weights: `dot_attention`, and what every word with formulas over scores has."""
+"""Attention without weights: `dot_attention`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .core import Cache, attend, of_one_batch
-from .memory import Memory, attend_memory
-from .scores import Formula, More
+from .cache import Cache, CrossCache, of_one_batch
+from .core import attend
+from .scores import AttentionSettings, Extras, ScoreFunction
 from .word import At, GeneratorFor, Word, word
-
-
-class WithFormulas(Word):
-    """A word with a score and a mask formula. Those with tables are modules of it; the others are no part of what is
-    stored, so that faces of one module may differ in them."""
-
-    def __init__(self, score: Formula | None, mask: Formula | None) -> None:
-        super().__init__()
-        self.formulas = (score or None, mask or None)
-        self.special = self.formulas != (None, None)
-        if isinstance(score, nn.Module) and next(score.parameters(), None) is not None:
-            self.add_module("score", score)
-            self.formulas = (None, mask or None)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        tables: Any = self._modules.get("score")
-        if tables is not None:
-            tables.initial_values()
-
-    def more(self, scores: Tensor | None, real: Tensor | None, inputs: dict[str, Tensor]) -> More:
-        """What a call has besides queries, keys and values."""
-        score, mask = self.formulas
-        own: Any = self._modules.get("score", score)
-        return More(scores, own, mask, real, inputs)
 
 
 @word(
@@ -80,13 +57,16 @@ class WithFormulas(Word):
     equation="y = softmax(scale q k^T) v, head by head",
     source="Vaswani et al. 2017",
 )
-class DotAttention(WithFormulas):
+class DotAttention(Word):
     """y = softmax(scale q k^T) v, head by head: attention without weights, for other attentions.
 
     q (batch, length, q), k (batch, keys, k), v (batch, keys, v) to (batch, length, v q / k). Each head of queries has
     q / heads channels, and so has each head of keys; fewer heads of keys are shared (k < q), and a head of values may
     be of another size. `softmax=False`: the scores, 0 where masked, are the weights. The rest is as in `attention`.
     Tap: scores (before masks). Tables of the score formula: score.table (rows, columns), 0.
+
+    A score formula with tables is a submodule, `score`; other formulas are no part of what is stored, so that faces of
+    one module may differ in them.
     """
 
     def __init__(
@@ -100,70 +80,87 @@ class DotAttention(WithFormulas):
         window: int = 0,
         cap: float = 0,
         dropout: float = 0,
-        score: Formula | None = None,
-        mask: Formula | None = None,
+        score: ScoreFunction | None = None,
+        mask: ScoreFunction | None = None,
         causal: bool = True,
     ) -> None:
-        super().__init__(score, mask)
+        super().__init__()
         self.heads, self.size = heads, q // heads
         self.kv_heads = k // self.size
-        self.scale = scale or self.size**-0.5
-        self.softmax, self.window, self.cap, self.dropout, self.causal = softmax, window, cap, dropout, causal
+        if isinstance(score, nn.Module) and next(score.parameters(), None) is not None:
+            self.add_module("score", score)
+            score = None
+        scale = scale or self.size**-0.5
+        self.settings = AttentionSettings(scale, causal, window, cap, dropout, softmax, score or None, mask or None)
 
-    def _split(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-        q = q.view(q.shape[0], q.shape[1], self.heads, self.size).transpose(1, 2)
-        k = k.view(k.shape[0], k.shape[1], self.kv_heads, self.size).transpose(1, 2)
-        v = v.view(v.shape[0], v.shape[1], self.kv_heads, -1).transpose(1, 2)
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        tables: Any = self._modules.get("score")
+        if tables is not None:
+            tables.initial_values()
+
+    def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The streams as queries (batch, heads, length, size), keys and values (batch, kv_heads, keys, ...)."""
+        q = q.view(q.shape[0], q.shape[1], self.heads, self.size)
+        k = k.view(k.shape[0], k.shape[1], self.kv_heads, self.size)
+        v = v.view(v.shape[0], v.shape[1], self.kv_heads, -1)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
         return (q, k, v) if q.shape[0] == k.shape[0] == v.shape[0] else of_one_batch(q, k, v)
 
-    def _result(self, y: Tensor, made: Tensor | None, taps: tuple[str, ...]) -> Any:
-        y = y.transpose(1, 2).flatten(2)
-        return (y, made) if taps else y
+    def joined(self, y: Tensor) -> Tensor:
+        """The heads' results (batch, heads, length, size) as a stream."""
+        return y.transpose(1, 2).flatten(2)
+
+    def call(
+        self, scores: Tensor | None, real: Tensor | None, inputs: dict[str, Tensor]
+    ) -> tuple[AttentionSettings, Extras | None]:
+        """What this call is: the settings with the formula's tables, and what it has besides queries and keys."""
+        tables: Any = self._modules.get("score")
+        settings = self.settings if tables is None else replace(self.settings, score=tables)
+        return settings, Extras(scores, real, inputs) if inputs or scores is not None or real is not None else None
+
+    def result(self, made: tuple[Tensor, Tensor | None], taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor) -> Any:
+        """The result as a stream, followed by the values that `taps` name: scores, or streams."""
+        y = self.joined(made[0])
+        if not taps:
+            return y
+        streams = {"q": q, "k": k, "v": v}
+        return (y, *(made[1] if tap == "scores" else streams[tap].transpose(1, 2).flatten(2) for tap in taps))
 
     def forward(
         self,
         q: Tensor,
-        k: Tensor,
-        v: Tensor,
+        k: Tensor | None = None,
+        v: Tensor | None = None,
         *,
         scores: Tensor | None = None,
         real: Tensor | None = None,
         taps: tuple[str, ...] = (),
         **inputs: Tensor,
     ) -> Any:
-        """scores (1 or batch, 1 or heads, length, keys); real (batch, keys), bool; inputs, each (batch, length or
-        keys), are those that the formulas read."""
-        given = self.special or scores is not None or real is not None
-        more = self.more(scores, real, inputs) if given else None
-        q, k, v = self._split(q, k, v)
-        y, made = attend(
-            q,
-            k,
-            v,
-            scale=self.scale,
-            cap=self.cap,
-            causal=self.causal,
-            window=self.window,
-            dropout=self.dropout if self.training else 0,
-            softmax=self.softmax,
-            keep_scores=bool(taps),
-            more=more,
-        )
-        return self._result(y, made, taps)
+        """q, k and v; or q and k, which is v too; or one stream for all three. With `taps` the result is followed by
+        the values that they name: (y, q, ...).
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache | Memory:
+        scores (1 or batch, 1 or heads, length, keys); real (batch, keys), bool; inputs, each (batch, length or keys),
+        are those that the formulas read."""
+        k, v = (q, q) if k is None else (k, k if v is None else v)
+        settings, extras = self.call(scores, real, inputs)
+        q, k, v = self.by_heads(q, k, v)
+        made = attend(q, k, v, settings, extras, training=self.training, keep_scores="scores" in taps)
+        return self.result(made, taps, q, k, v)
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache | CrossCache:
         """No keys and values yet; room is made as they come."""
-        return Cache(capacity) if self.causal else Memory()
+        return Cache(capacity) if self.settings.causal else CrossCache()
 
-    def carried(self, state: Any, keep: int) -> Cache | Memory:
-        """The keys and values of the last positions; those of another sequence are made anew in each segment."""
-        return state.last(keep) if isinstance(state, Cache) else Memory()
+    def carried(self, state: Any, keep: int) -> Cache | CrossCache:
+        """The keys and values of the last positions; those of another sequence are made again in each segment."""
+        return state.last(keep) if isinstance(state, Cache) else CrossCache()
 
     def step(
         self,
         q: Tensor,
-        k: Tensor,
-        v: Tensor,
+        k: Tensor | None = None,
+        v: Tensor | None = None,
         *,
         state: Any,
         at: At,
@@ -173,30 +170,32 @@ class DotAttention(WithFormulas):
         **inputs: Tensor,
     ) -> Any:
         """The chunk's queries over all keys so far, its own included, which `state` keeps; or over all of another
-        sequence, which is given whole each time."""
-        if self.causal and self.softmax and not (self.special or taps) and scores is None and real is None:
-            q, k, v = self._split(q, k, v)
-            dropout = self.dropout if self.training else 0
-            y, _ = state.attend(q, k, v, at, scale=self.scale, cap=self.cap, window=self.window, dropout=dropout)
-            return y.transpose(1, 2).flatten(2)
-        given = self.special or scores is not None or real is not None
-        more = self.more(scores, real, inputs) if given else None
-        q, k, v = self._split(q, k, v)
-        over = state.attend if self.causal else attend_memory
-        y, made = over(
-            q,
-            k,
-            v,
-            at,
-            scale=self.scale,
-            cap=self.cap,
-            window=self.window,
-            dropout=self.dropout if self.training else 0,
-            softmax=self.softmax,
-            keep_scores=bool(taps),
-            more=more,
-        )
-        return self._result(y, made, taps)
+        sequence."""
+        k, v = (q, q) if k is None else (k, k if v is None else v)
+        settings, extras = self.call(scores, real, inputs)
+        if not settings.causal:
+            return self.step_across(q, k, v, state, at, settings, extras, taps)
+        q, k, v = self.by_heads(q, k, v, at)
+        keep_scores = "scores" in taps
+        made = state.attend(q, k, v, settings, extras, at, training=self.training, keep_scores=keep_scores)
+        return self.result(made, taps, q, k, v)
+
+    def step_across(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        state: CrossCache,
+        at: At,
+        settings: AttentionSettings,
+        extras: Extras | None,
+        taps: tuple[str, ...],
+    ) -> Any:
+        """A chunk's queries over another sequence, which is given whole each time."""
+        q, k, v = self.by_heads(q, k, v, at)
+        made = attend(q, k, v, settings, extras, at, training=self.training, keep_scores="scores" in taps)
+        return self.result(made, taps, q, k, v)
 
     def extra_repr(self) -> str:
-        return f"heads={self.heads}, kv_heads={self.kv_heads}, scale={self.scale:.4g}, causal={self.causal}"
+        causal = self.settings.causal
+        return f"heads={self.heads}, kv_heads={self.kv_heads}, scale={self.settings.scale:.4g}, causal={causal}"

@@ -135,7 +135,7 @@ class Experts(Word):
         self.gate = Matrices(n, x, hidden, bias) if gated else None
         self.up = Matrices(n, x, hidden, bias)
         self.down = Matrices(n, hidden, x, bias)
-        self.shared = Shared(x, shared * hidden, gated, bias) if shared else None
+        self.shared = SharedExperts(x, shared * hidden, gated, bias) if shared else None
         self.n, self.active, self.hidden, self.balance = n, active, hidden, balance
         self.activation, self.renormalise = activation, renormalise
         self._balance: Tensor | None = None
@@ -266,7 +266,7 @@ class Matrices(nn.Module):
         return f"n={n}, {x}, {size}, bias={self.bias is not None}"
 
 
-class Shared(nn.Module):
+class SharedExperts(nn.Module):
     """The experts that all positions use, side by side: one mlp whose hidden width is all of theirs."""
 
     def __init__(self, x: int, hidden: int, gated: bool, bias: bool) -> None:

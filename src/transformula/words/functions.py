@@ -179,7 +179,7 @@ class Exp(Word):
     example="x = x + log(1 + abs(mlp(norm(x))))",
     equation="y = log(x), the natural one",
 )
-class Log(Word):
+class Logarithm(Word):
     """y = log(x), the natural one."""
 
     @staticmethod

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .core import of_one_batch
-from .memory import Memory, once
+from .cache import CrossCache, of_one_batch, once
 from .word import At, GeneratorFor, Word, fill_matrix, matrix, word
 
 
@@ -72,16 +71,16 @@ class Pointer(Word):
         made = weights.new_zeros(weights.shape[0], weights.shape[1], self.rows)
         return made.scatter_add(2, ids[:, None].expand_as(weights), weights)
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Memory:
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> CrossCache:
         """No keys yet."""
-        return Memory()
+        return CrossCache()
 
-    def carried(self, state: Any, keep: int) -> Memory:
+    def carried(self, state: Any, keep: int) -> CrossCache:
         """The keys are made anew in each segment."""
-        return Memory()
+        return CrossCache()
 
     def step(
-        self, x: Tensor, memory: Tensor, ids: Tensor, *, state: Memory, at: At, real: Tensor | None = None
+        self, x: Tensor, memory: Tensor, ids: Tensor, *, state: CrossCache, at: At, real: Tensor | None = None
     ) -> Tensor:
         """The chunk's queries over the keys of the first step."""
         if state.keys is None:

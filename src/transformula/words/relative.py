@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .core import put
+from .cache import put
 from .cpu import tracing
 from .scores import Grid
 from .tables import cached_table
@@ -70,7 +70,7 @@ class Past:
     equation="s_ij = q_i . table[i - j], by key: s_ij = q_j . table[i - j]",
     source="Transformer-XL, 1901.02860; DeBERTa, 2006.03654",
 )
-class Relative(Word):
+class RelativeScores(Word):
     """s_ij = q_i . table[i - j] head by head; `by="key"`: s_ij = q_j . table[i - j], the content being the key's.
 
     q (batch, length, q), table (1 or batch, rows, q); s (batch, heads, length, length), for the port `scores` of

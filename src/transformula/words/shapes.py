@@ -29,7 +29,7 @@ from .word import At, Word, split, word
     example="h = linear(norm(x), 2 * width); x = x + part(h, 1, 2) * sigmoid(part(h, 2, 2))",
     equation="y = channels (i - 1) x / n to i x / n of x",
 )
-class Part(Word):
+class ChannelPart(Word):
     """Part i of n equal parts of the channels, i from 1: (..., x) to (..., x / n)."""
 
     @staticmethod

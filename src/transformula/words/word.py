@@ -74,7 +74,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName
 from ..language.vocabulary import WordRecord, record_from
-from .shared import Shared
+from .shared_sequences import SharedSequences
 
 CLASSES: dict[str, type[Word]] = {}
 """The class of every word whose file was imported, by name."""
@@ -139,7 +139,7 @@ class At:
     start: int | None = None
     new: Tensor | None = None
     first: int = 0
-    shared: Shared | None = None
+    shared: SharedSequences | None = None
 
     @cached_property
     def longest(self) -> int:

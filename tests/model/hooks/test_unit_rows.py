@@ -10,7 +10,7 @@ from transformula import gallery
 from transformula.errors import InputError
 from transformula.language.check import check
 from transformula.model import Transformer, build
-from transformula.model.hook import Asked, asked
+from transformula.model.hook import RequestedHook, asked
 from transformula.words import vocabulary
 
 NORMED = """
@@ -28,7 +28,7 @@ output: logits = unembed(x)
 """
 
 
-def with_hook(text: str, hook: str = "unit_rows") -> tuple[Transformer, Asked]:
+def with_hook(text: str, hook: str = "unit_rows") -> tuple[Transformer, RequestedHook]:
     model = build(checked(text, after_step=hook))
     with torch.no_grad():
         for parameter in model.parameters():

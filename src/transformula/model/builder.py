@@ -9,15 +9,20 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..language.check import check
 from ..language.graph import Architecture, Call, Section
+from ..language.model_file import ModelText
+from ..language.vocabulary import WordRecord
+from ..words import vocabulary
 from ..words.word import word_class
+from .blueprint import Blueprint
 from .codegen import SectionCode, Ways, sources_of
 from .files import PseudoFile
-from .formula import Recipe
 from .hook import asked
 from .init import fill_model
-from .model_code import given_to, layer_path, model_code, policy_path
+from .model_code import layer_path, model_code, policy_path
 from .modules import Spot, construct, is_function, make_face, place_module, refuse, spots
+from .plan import given_to
 from .sequences import decoded, stack_of
 from .transformer import Layer, Transformer
 
@@ -38,12 +43,12 @@ def build(
     Raises InputError for what can be checked and is not built yet, with its place.
     """
     refuse(architecture)
-    recipe = Recipe(architecture)
+    blueprint = Blueprint(architecture, remake)
     found = spots(architecture)
     borrowed: dict[Path, list[str]] = {}
-    model, layers = generate(architecture, recipe, found, borrowed)
+    model, layers = generate(architecture, blueprint, found, borrowed)
     with torch.device(device) if device is not None else contextlib.nullcontext():
-        place_all(architecture, recipe, found, model, layers)
+        place_all(architecture, blueprint, found, model, layers)
         place_policies(architecture, model)
     if architecture.carry:
         model.check_states()
@@ -55,8 +60,15 @@ def build(
     return model
 
 
+def remake(text: ModelText, records: list[WordRecord], output: str) -> Blueprint:
+    """The blueprint of a text, with the classes that belong to it."""
+    known = vocabulary()
+    known = known.with_words([r for r in records if r.name not in known])
+    return build(check(text, known, output=output), device="meta")._blueprint
+
+
 def generate(
-    architecture: Architecture, recipe: Recipe, found: dict[str, Spot], borrowed: dict[Path, list[str]]
+    architecture: Architecture, blueprint: Blueprint, found: dict[str, Spot], borrowed: dict[Path, list[str]]
 ) -> tuple[Transformer, dict[Path, Layer]]:
     """The model and its layers, with their code and without modules. Fills `borrowed`: for each layer the paths of what
     holds modules that it calls and does not have."""
@@ -66,12 +78,12 @@ def generate(
     for index, section in enumerate(architecture.sections()):
         forward[index], _ = function_of(architecture, section, found, borrowed)
         step[index], sites = function_of(architecture, section, found, borrowed, step=True)
-        recipe.sites.append(sites)
-        recipe.functions.append(forward[index])
+        blueprint.sites.append(sites)
+        blueprint.functions.append(forward[index])
         if section.where == "layer":
             path = layer_path(architecture, section)
             if path not in layers:
-                layers[path] = recipe.make(("layer", *path), Layer, forward=forward[index], _step=step[index])
+                layers[path] = blueprint.make(("layer", *path), Layer, forward=forward[index], _step=step[index])
             # layers that share weights have one module, whose own code is that of the first
             made = type(layers[path])
             forward[index] = (path, "") if made.forward is forward[index] else forward[index]
@@ -80,12 +92,12 @@ def generate(
     if architecture.main.causal:
         methods["_fixed"] = model_code(architecture, forward, "fixed")
         methods["_step"] = model_code(architecture, step, "step")
-    return recipe.make(("model",), Transformer, **methods), layers
+    return blueprint.make(("model",), Transformer, **methods), layers
 
 
 def place_all(
     architecture: Architecture,
-    recipe: Recipe,
+    blueprint: Blueprint,
     found: dict[str, Spot],
     model: Transformer,
     layers: dict[Path, Layer],
@@ -109,9 +121,9 @@ def place_all(
                     placed.add(full)
                     spot = found[full]
                     causal = spot.causal[id(spot.call)]
-                    module = construct(recipe, spot.call, causal, spot.place, spot.title, shared=spot.shared)
+                    module = construct(blueprint, spot.call, causal, spot.place, spot.title, shared=spot.shared)
                     if spot.faces:
-                        made = [make_face(recipe, module, spot, call) for call in spot.faces]
+                        made = [make_face(blueprint, module, spot, call) for call in spot.faces]
                         module.faces = made  # type: ignore[assignment]
                     place_module(model, full.split("."), module, full)
 

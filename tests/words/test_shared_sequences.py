@@ -7,13 +7,13 @@ from tests.words.helpers import at, make
 from transformula import gallery, words
 from transformula.language.check import check
 from transformula.model import build
-from transformula.words.shared import Shared
+from transformula.words.shared_sequences import SharedSequences
 from transformula.words.word import At
 
 
 @pytest.mark.parametrize("of_row", [[0, 0, 1, 1], [0, 0, 0, 1, 2, 2], [0, 1, 0, 2, 1], [0], [0, 0, 0]])
 def test_apart_gives_back_what_was_gathered(of_row: list[int]) -> None:
-    shared = Shared(of_row, torch.device("cpu"))
+    shared = SharedSequences(of_row, torch.device("cpu"))
     x = torch.randn(len(of_row), 3, 2, 4)
     gathered = shared.gathered(x)
     assert gathered.shape == (shared.count, 3, shared.most * 2, 4)
@@ -36,7 +36,7 @@ def test_attention_over_a_shared_memory_is_that_over_copies(options: dict[str, f
         copied = None if seen is None else seen[of_row]
         expected = module(x, memory[of_row], real=copied)
         state = module.start(len(of_row), 8, torch.float32, "cpu")
-        place = At(torch.zeros(len(of_row), dtype=torch.long), 0, shared=Shared(of_row, torch.device("cpu")))
+        place = At(torch.zeros(len(of_row), dtype=torch.long), 0, shared=SharedSequences(of_row, torch.device("cpu")))
         with torch.inference_mode():
             for _ in range(2):
                 found = module.step(x, memory[of_row], state=state, at=place, real=copied)

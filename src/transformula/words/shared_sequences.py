@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 
-class Shared:
+class SharedSequences:
     """Which sequence each row stands over.
 
     count   how many sequences there are
