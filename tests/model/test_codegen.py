@@ -52,7 +52,7 @@ def test_equal_layers_share_their_code() -> None:
 def test_layers_that_differ_in_options_only_share_their_code() -> None:
     model = make("x = x + attention(norm(x), window=4 if layer % 2 == 0 else 0)", depth=2)
     assert model.layers["1"].forward.__code__ is model.layers["2"].forward.__code__
-    assert [model.layers[n].attention.window for n in "12"] == [0, 4]
+    assert [model.layers[n].attention.settings.window for n in "12"] == [0, 4]
 
 
 def test_a_traceback_shows_the_line_of_the_formula() -> None:

@@ -92,7 +92,7 @@ def test_constants_of_the_layer_may_differ_between_calls_of_one_module() -> None
     model = made(PAIRS, depth=4)
     assert {n.split(".")[1] for n, _ in model.named_parameters() if n.startswith("layers.")} == {"1", "2"}
     attention = model.get_submodule("layers.1.attention")
-    assert [attention.window, *(f.window for f in attention.faces)] == [2, 4]
+    assert [attention.settings.window, *(f.settings.window for f in attention.faces)] == [2, 4]
     model.train()
     assert all(f.training for f in attention.faces)
     model.float()
@@ -142,7 +142,7 @@ def test_what_is_kept_in_decoding_is_what_the_summary_says() -> None:
     decoding = model.start(2, 6, source=tokens(2, 8))
     model.step(tokens(2, 6), decoding)
     kept = [s for states in decoding.states for s in states]
-    by_kind = {"Cache": 0, "Memory": 0}
+    by_kind = {"Cache": 0, "CrossCache": 0}
     for state in kept:
         by_kind[type(state).__name__] += sum(t.numel() * t.element_size() for t in (state.keys, state.values))
-    assert by_kind == {"Cache": 2 * 6 * totals.cache_bytes, "Memory": 2 * 8 * totals.memory_bytes}
+    assert by_kind == {"Cache": 2 * 6 * totals.cache_bytes, "CrossCache": 2 * 8 * totals.memory_bytes}

@@ -13,7 +13,7 @@ from torch import nn
 from ..language.graph import Architecture, Call
 from ..language.model_file import ModelText
 from ..language.vocabulary import WordRecord
-from .plan import Plan, plan_of
+from .dataflow import Dataflow, dataflow_of
 
 _classes: WeakValueDictionary[Any, type[Any]] = WeakValueDictionary()
 """Classes by their base and functions: equal layers have one class."""
@@ -52,7 +52,7 @@ class Blueprint:
     @cached_property
     def inputs(self) -> list[str]:
         """Names of what the model is called with, in order."""
-        return list(plan_of(self.architecture).inputs)
+        return list(dataflow_of(self.architecture).inputs)
 
     @cached_property
     def positions(self) -> dict[str, int | None]:
@@ -60,9 +60,9 @@ class Blueprint:
         return {}
 
     @cached_property
-    def decoding(self) -> Plan:
+    def decoding(self) -> Dataflow:
         """Who reads what in decoding."""
-        return plan_of(self.architecture, decoding=True)
+        return dataflow_of(self.architecture, decoding=True)
 
     def make(self, key: tuple[Any, ...], base: type[F], **functions: Any) -> F:
         """A module of the class that has these functions as its methods."""

@@ -17,12 +17,12 @@ from ..words import vocabulary
 from ..words.word import word_class
 from .blueprint import Blueprint
 from .codegen import SectionCode, Ways, sources_of
+from .dataflow import given_to
 from .files import PseudoFile
 from .hook import asked
 from .init import fill_model
 from .model_code import layer_path, model_code, policy_path
 from .modules import Spot, construct, is_function, make_face, place_module, refuse, spots
-from .plan import given_to
 from .sequences import decoded, stack_of
 from .transformer import Layer, Transformer
 

@@ -21,8 +21,8 @@ from ..errors import InputError
 from ..language.graph import Architecture, Section, Stack
 from ..language.model_file import INPUTS
 from .codegen import FunctionBody, Piece, load, module_at
+from .dataflow import SectionRun, dataflow_of, given_to, leaving
 from .files import SourceSpan, register
-from .plan import SectionRun, given_to, leaving, plan_of
 from .sequences import check_lengths, description, input_sequences, inputs_of, real_positions, stack_of
 
 IDS = ("tokens", "source", "types", "targets", "document", "rank")
@@ -44,24 +44,24 @@ class _ModelCode:
         self.architecture, self.functions, self.mode = architecture, functions, mode
         self.sections = architecture.sections()
         self.rows = [section.title for section in self.sections]
-        self.plan = plan_of(architecture, mode != "forward")
-        self.results = self.plan.fixed if mode == "fixed" else list(self.plan.outputs.values())
+        self.flow = dataflow_of(architecture, mode != "forward")
+        self.results = self.flow.fixed if mode == "fixed" else list(self.flow.outputs.values())
         self.body = FunctionBody(["self"])
         self.registers: dict[int, str] = {}
         self.uses: dict[int, int] = {}
-        for value in [read for run in self.plan.chosen(mode) for read in run.reads] + self.results:
+        for value in [read for run in self.flow.chosen(mode) for read in run.reads] + self.results:
             self.uses[value] = self.uses.get(value, 0) + 1
 
     def generate(self) -> FunctionType:
         """The function."""
         file = register(self.architecture.name or "model", "\n".join(self.rows) + "\n")
         growing = {"forward": (True, False), "fixed": (False,), "step": (True,)}[self.mode]
-        inputs = {name: v for name, v in self.plan.inputs.items() if (name in self.plan.growing) in growing}
+        inputs = {name: v for name, v in self.flow.inputs.items() if (name in self.flow.growing) in growing}
         self.take(inputs)
         self.check(inputs)
         if self.mode != "step":
             self.find_real(inputs)
-        for run in self.plan.chosen(self.mode):
+        for run in self.flow.chosen(self.mode):
             self.run(run)
         self.leave()
         return self.body.function(self.mode, file)
@@ -83,7 +83,7 @@ class _ModelCode:
             body.defaults = 1
             return
         body.parameters += ["fixed", "states", "at"]
-        for place, value in enumerate(self.plan.fixed):
+        for place, value in enumerate(self.flow.fixed):
             piece = Piece(subscript("fixed", place, start))
             self.registers[value] = body.assign(piece, [self.uses.get(value, 0)], start)[0]
 
@@ -102,7 +102,7 @@ class _ModelCode:
     def find_real(self, inputs: Mapping[str, int]) -> None:
         """Statements that tell which positions of each sequence are real."""
         start = self.span(0)
-        for sequence, value in self.plan.reals.items():
+        for sequence, value in self.flow.reals.items():
             described = description(sequence, self.architecture)
             read = [name for name in dict.fromkeys(inputs_of(described)) if name in inputs]
             arguments = [load("lengths", start), constant(described, start), constant(tuple(read), start)]
@@ -154,7 +154,7 @@ class _ModelCode:
         if self.mode == "fixed":
             tree = ast.List(trees, ast.Load(), **span)
         elif len(trees) > 1:
-            tree = ast.Dict([ast.Constant(name, **span) for name in self.plan.outputs], trees, **span)
+            tree = ast.Dict([ast.Constant(name, **span) for name in self.flow.outputs], trees, **span)
         self.body.statements.append(ast.Return(tree, **span))
 
 

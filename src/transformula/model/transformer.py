@@ -14,13 +14,13 @@ from ..language.graph import Architecture, Section
 from ..language.model_file import ModelText
 from ..words.word import At, Word
 from .blueprint import FormulaModule
+from .dataflow import given_to, leaving
 from .decoding import Decoding
 from .evaluating import evaluating
 from .hook import Policy, asked
 from .length_batching import by_length
 from .model_code import layer_path
 from .modules import spots, text_of
-from .plan import given_to, leaving
 from .segment_memory import Carried, put, tensors_of
 from .sequences import DECODED, made_of, named, positions_learned
 
@@ -94,8 +94,8 @@ class Transformer(FormulaModule):
     @property
     def given_at_start(self) -> list[str]:
         """Names of the inputs that decoding is given once, at the start: those of other sequences than the tokens'."""
-        plan = self._blueprint.decoding
-        return [name for name in plan.inputs if name not in plan.growing]
+        flow = self._blueprint.decoding
+        return [name for name in flow.inputs if name not in flow.growing]
 
     def start(self, batch: int, capacity: int, *, lengths: Any = None, **inputs: Tensor) -> Decoding:
         """Begin to decode `batch` rows step by step, with room for `capacity` positions.
@@ -110,8 +110,8 @@ class Transformer(FormulaModule):
             raise InputError("only a causal stack can be decoded step by step; this one says `causal: false`")
         if batch < 1 or capacity < 1:
             raise InputError(f"decoding needs at least one row and one position; given: {batch} rows, {capacity}")
-        plan = self._blueprint.decoding
-        wanted = [name for name in plan.inputs if name not in plan.growing]
+        flow = self._blueprint.decoding
+        wanted = [name for name in flow.inputs if name not in flow.growing]
         if set(inputs) != set(wanted):
             raise InputError(
                 f"decoding starts with {', '.join(wanted) or 'no inputs'}; given: {', '.join(inputs) or 'none'}"
@@ -120,7 +120,7 @@ class Transformer(FormulaModule):
             if tensor.shape[0] != batch:
                 raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
         states, modules, device = self._begin(batch, capacity)
-        fixed = self._made_once([inputs[name] for name in wanted], wanted, lengths) if plan.fixed else []
+        fixed = self._made_once([inputs[name] for name in wanted], wanted, lengths) if flow.fixed else []
         return Decoding(batch, capacity, states, modules, device, fixed)
 
     def _made_once(self, inputs: list[Tensor], names: list[str], lengths: Any) -> list[Any]:
@@ -138,10 +138,10 @@ class Transformer(FormulaModule):
         """(fresh states, the modules that they belong to, where they are), for each section and each of its calls that
         look at the past. Raises InputError where there is no decoding step by step."""
         architecture = self.architecture
-        plan = self._blueprint.decoding
+        flow = self._blueprint.decoding
         like = next((p for p in self.parameters() if p.is_floating_point()), torch.empty(0))
         modules: list[list[Word]] = []
-        grows = {run.index for run in plan.chosen("step")}
+        grows = {run.index for run in flow.chosen("step")}
         for index, (section, calls) in enumerate(zip(architecture.sections(), self._blueprint.sites, strict=True)):
             for value in section.calls() if index in grows else ():
                 assert value.call is not None

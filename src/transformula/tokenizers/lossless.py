@@ -56,14 +56,7 @@ def losses(state: dict[str, Any], alphabet: list[str]) -> Iterator[str]:
     for part in flat(state.get("normalizer"), "normalizers"):
         yield f"its normalizer {part.get('type')} changes texts"
     cuts = flat(state.get("pre_tokenizer"), "pretokenizers")
-    for part in cuts:
-        kind = part.get("type")
-        if kind == "ByteLevel" and part.get("add_prefix_space", True):
-            yield "its pre-tokenizer ByteLevel adds a space (add_prefix_space)"
-        elif kind in ("Split", "Punctuation") and part.get("behavior") == "Removed":
-            yield f"its pre-tokenizer {kind} removes what it finds"
-        elif kind not in ("ByteLevel", "Split", "Punctuation", "Digits"):
-            yield f"its pre-tokenizer {kind} is not known to keep all"
+    yield from filter(None, map(loss_of_cut, cuts))
     if [part.get("type") for part in cuts].count("ByteLevel") != 1:
         yield "it has no one pre-tokenizer ByteLevel, which makes bytes of a text"
     if model.get("dropout"):
@@ -74,6 +67,17 @@ def losses(state: dict[str, Any], alphabet: list[str]) -> Iterator[str]:
     for token in state.get("added_tokens") or ():
         if not token["special"] and (token["lstrip"] or token["rstrip"]):
             yield f"its token {token['content']!r} takes the blanks beside it (lstrip, rstrip)"
+
+
+def loss_of_cut(part: dict[str, Any]) -> str:
+    """What a pre-tokenizer does not keep, in words; "" where it keeps all."""
+    kind = part.get("type")
+    if kind == "ByteLevel":
+        adds = part.get("add_prefix_space", True)
+        return "its pre-tokenizer ByteLevel adds a space (add_prefix_space)" if adds else ""
+    if kind in ("Split", "Punctuation"):
+        return f"its pre-tokenizer {kind} removes what it finds" if part.get("behavior") == "Removed" else ""
+    return "" if kind == "Digits" else f"its pre-tokenizer {kind} is not known to keep all"
 
 
 def flat(part: Any, inner: str) -> list[dict[str, Any]]:

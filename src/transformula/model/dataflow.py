@@ -1,4 +1,4 @@
-"""Who reads what between the sections of a model: `plan_of` gives a number to every value that travels."""
+"""Who reads what between the sections of a model: `dataflow_of` gives a number to every value that travels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SectionRun:
 
 
 @dataclass
-class Plan:
+class Dataflow:
     """Who reads what. Values between sections are numbers here.
 
     runs      the sections, in order
@@ -50,27 +50,27 @@ class Plan:
         return [run for run in self.runs if mode == "forward" or run.grows == (mode == "step")]
 
 
-def plan_of(architecture: Architecture, decoding: bool = False) -> Plan:
-    """The plan of a model; for decoding that of its two functions. Raises InputError for an output that is a number."""
-    planner = _Planner(architecture, decoding)
-    sections, plan = architecture.sections(), planner.plan
+def dataflow_of(architecture: Architecture, decoding: bool = False) -> Dataflow:
+    """The flow of a model; for decoding that of its two functions. Raises InputError for an output that is a number."""
+    walk = _Walk(architecture, decoding)
+    sections, flow = architecture.sections(), walk.flow
     for index, section in enumerate(sections):
-        planner.add(index, section)
-    plan.outputs = {name: planner.now["now", name] for name in leaving(sections[-1])}
-    if not plan.outputs or len(plan.outputs) < len(sections[-1].leaves):
+        walk.add(index, section)
+    flow.outputs = {name: walk.now["now", name] for name in leaving(sections[-1])}
+    if not flow.outputs or len(flow.outputs) < len(sections[-1].leaves):
         raise InputError("the output is a number: it must be made of what the layers leave")
-    read = {value for run in plan.chosen("step") for value in run.reads}
-    made_once = {value for run in plan.chosen("fixed") for value in run.makes} | set(plan.reals.values())
-    given_once = {value for name, value in plan.inputs.items() if name not in plan.growing}
-    plan.fixed = sorted(read & (made_once | given_once))
-    return plan
+    read = {value for run in flow.chosen("step") for value in run.reads}
+    made_once = {value for run in flow.chosen("fixed") for value in run.makes} | set(flow.reals.values())
+    given_once = {value for name, value in flow.inputs.items() if name not in flow.growing}
+    flow.fixed = sorted(read & (made_once | given_once))
+    return flow
 
 
-class _Planner:
+class _Walk:
     """Walks the sections in order. `now`: the value that each key stands for there; `grown`: the values that grow."""
 
     def __init__(self, architecture: Architecture, decoding: bool) -> None:
-        self.architecture, self.plan = architecture, Plan()
+        self.architecture, self.flow = architecture, Dataflow()
         self.growing = decoded(architecture)
         self.now: dict[Key, int] = {}
         self.grown: set[int] = set()
@@ -83,11 +83,11 @@ class _Planner:
             self.now = {key: value for key, value in self.now.items() if key[0] in ("input", "result", "past", "real")}
         reads = [self.read(key, values) for key, values in self.given[index]]
         names = leaving(section)
-        makes = [self.plan.fresh() for _ in names]
+        makes = [self.flow.fresh() for _ in names]
         # what is made of nothing that grows belongs to what is run once, the output apart
         grows = section.where == "output" or any(value in self.grown for value in reads)
         if names:
-            self.plan.runs.append(SectionRun(index, reads, makes, grows))
+            self.flow.runs.append(SectionRun(index, reads, makes, grows))
         self.grown.update(makes if grows else ())
         self.now.update({("now", name): value for name, value in zip(names, makes, strict=True)})
         self.leave(section)
@@ -99,16 +99,16 @@ class _Planner:
         elif key not in self.now and key[0] == "real":
             sequences = {name: sequence for sequence, name in input_sequences(self.architecture).items()}
             for name in inputs_of(description(key[1], self.architecture)):
-                if name not in self.plan.inputs:
+                if name not in self.flow.inputs:
                     self.input(name, sequences.get(name, ""))
-            self.now[key] = self.plan.reals[key[1]] = self.plan.fresh()
+            self.now[key] = self.flow.reals[key[1]] = self.flow.fresh()
         return self.now[key]
 
     def input(self, name: str, sequence: str) -> None:
         """One more input of the model."""
-        value = self.now["input", name] = self.plan.inputs[name] = self.plan.fresh()
+        value = self.now["input", name] = self.flow.inputs[name] = self.flow.fresh()
         if sequence in self.growing:
-            self.plan.growing.add(name)
+            self.flow.growing.add(name)
             self.grown.add(value)
 
     def leave(self, section: Section) -> None:
