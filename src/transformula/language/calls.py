@@ -15,7 +15,7 @@ from .labels import Labels
 from .messages import FormulaError, unknown
 from .names import Names
 from .numbers import FUNCTIONS, apply_function
-from .spelling import Spelling
+from .spelling import SpellingCheck
 from .syntax import CallNode
 from .word_calls import WordCalls
 
@@ -25,7 +25,7 @@ class Calls:
 
     def __init__(self, context: Context) -> None:
         names, labels = Names(context), Labels()
-        self.context, self.names, self.spelling = context, names, Spelling(context)
+        self.context, self.names, self.spelling = context, names, SpellingCheck(context)
         self.expressions = Expressions(names, self.spelling, self.call)
         self.words = WordCalls(names, labels, self.call)
         self.definitions = DefinitionCalls(self.expressions, labels, self.call)

@@ -16,7 +16,7 @@ One object of each kind works on one `Context`; those to the right are handed th
 
     Names        what a name stands for           WordCalls        a call held against the word's record
     History      x[n] and x[:]                    DefinitionCalls  a definition opened into the graph
-    Spelling     what is not built                Calls            which of these a call is; makes all of them
+    SpellingCheck  what is not built                Calls            which of these a call is; makes all of them
     Expressions  a tree -> values; is handed      Stacks           formulas in their order, section by section
                  the function that calls
 """

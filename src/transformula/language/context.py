@@ -29,7 +29,7 @@ def key_of(place: Place) -> LineKey:
 
 
 @dataclass
-class Reads:
+class ReadSoFar:
     """What has been read so far. Where the check ends, what nothing has read is an error.
 
     numbers, definitions  by name
@@ -61,7 +61,7 @@ class Context:
     definitions: list[Definition] = field(default_factory=list)
     stacks: list[Stack] = field(default_factory=list)
     flow: Flow = field(default_factory=Flow)
-    reads: Reads = field(default_factory=Reads)
+    reads: ReadSoFar = field(default_factory=ReadSoFar)
     inputs: set[str] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from .messages import FormulaError
 from .names import Names
 from .numbers import fold
 from .source import Place
-from .spelling import Spelling
+from .spelling import SpellingCheck
 from .syntax import Binary, CallNode, Choice, Flag, Index, Line, Name, Negative, Node, Number, Tap, Text, spine
 from .taps import tap
 
@@ -25,7 +25,7 @@ class Expressions:
     call  evaluates a call (see `calls.py`)
     """
 
-    def __init__(self, names: Names, spelling: Spelling, call: Callable[[CallNode, Scope], Any]) -> None:
+    def __init__(self, names: Names, spelling: SpellingCheck, call: Callable[[CallNode, Scope], Any]) -> None:
         self.names, self.spelling, self.call = names, spelling, call
         self.history = History(names)
 

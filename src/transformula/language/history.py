@@ -17,7 +17,7 @@ MOST_ENTRIES = 100_000
 
 
 @dataclass(frozen=True)
-class Past:
+class HistoryRead:
     """What an index reads: the layers 0 to `last` of a stack. `other` is that stack's name if it is not the scope's."""
 
     name: str
@@ -43,7 +43,7 @@ class History:
             raise FormulaError("history-range", node.place, name=name, index=index, title=title, last="nothing")
         return self.listed(node, past, scope) if node.index is None else self.single(node, past, scope)
 
-    def past(self, node: Index, scope: Scope) -> Past:
+    def past(self, node: Index, scope: Scope) -> HistoryRead:
         """Whose history is read, and how far it goes. Raises FormulaError for a name without any."""
         name, flow = node.name, self.context.flow
         if scope.definition is not None:
@@ -51,15 +51,15 @@ class History:
             raise FormulaError("unset", node.place, name=name, title=scope.title, remedy=remedy)
         other = name if name in flow.results else self.names.above(scope) if name == "memory" else ""
         if other:
-            return Past("x", other, next(s.depth for s in self.context.stacks if s.name == other), other)
+            return HistoryRead("x", other, next(s.depth for s in self.context.stacks if s.name == other), other)
         stack = scope.stack
         if name not in flow.assigned and all(name not in settings for _, settings in flow.history[stack.name]):
             title, remedy = scope.title, "set it in `before` or in a layer"
             raise unknown("unset", node.place, name, flow.assigned, title=title, remedy=remedy)
         last = {"before": -1, "layer": scope.section.number - 1}.get(scope.section.where, stack.depth)
-        return Past(name, stack.name, last)
+        return HistoryRead(name, stack.name, last)
 
-    def single(self, node: Index, past: Past, scope: Scope) -> Value:
+    def single(self, node: Index, past: HistoryRead, scope: Scope) -> Value:
         """The value of `name[n]`."""
         assert node.index is not None
         number = as_number(node.index, self.names.evaluate(node.index, scope.numbers, scope))
@@ -72,7 +72,7 @@ class History:
             raise FormulaError("history-unset", node.place, name=past.name, place_name=layer)
         return self.entry(node, past, number, setting, scope)
 
-    def listed(self, node: Index, past: Past, scope: Scope) -> Value:
+    def listed(self, node: Index, past: HistoryRead, scope: Scope) -> Value:
         """The value of `name[:]`: what `before` and each layer that set the name left in it, then its present value if
         this layer has set it."""
         self.entries += past.last + 1
@@ -95,7 +95,7 @@ class History:
         args, place = tuple(entries), node.place
         return Value("list", args, "list", first.width, first.sequence, name=past.name, place=place)
 
-    def entry(self, node: Index, past: Past, number: int, setting: Setting, scope: Scope) -> Value:
+    def entry(self, node: Index, past: HistoryRead, number: int, setting: Setting, scope: Scope) -> Value:
         """The value that a name had on leaving layer `number`."""
         self.context.reads.line(setting.place)
         if setting.value.op == "number":

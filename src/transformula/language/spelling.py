@@ -17,7 +17,7 @@ from .syntax import CallNode, Index, Line, Name, Node, walk
 from .vocabulary import WordRecord
 
 
-class Spelling:
+class SpellingCheck:
     """Checks what is not built."""
 
     def __init__(self, context: Context) -> None:
