@@ -32,7 +32,7 @@ from figures import keep
 from torch import Tensor, nn
 
 from transformula.api.reading import check_model
-from transformula.data.pair_settings import PairSettings
+from transformula.data.settings import Seq2SeqSettings
 from transformula.model import build
 from transformula.tasks.pairs import Pairs
 from transformula.tasks.translation import Translation
@@ -144,7 +144,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = Path(given.data)
     torch.manual_seed(1)
-    chosen = PairSettings(
+    chosen = Seq2SeqSettings(
         data=f"{folder}/train.{{de,en}}", validation=f"{folder}/val.{{de,en}}", batch_tokens=BUDGET,
         label_smoothing=SMOOTHING,
     )  # fmt: skip

@@ -33,9 +33,9 @@ assert data.identity and data.preview()
 PAIRS = """
 import json, resource, sys
 
-from transformula.data.pair_settings import PairSettings
+from transformula.data.settings import Seq2SeqSettings
 from transformula.tasks.base import tasks
-task = tasks.get("translation").make(PairSettings.read({"data": sys.argv[1], "tokenizer": sys.argv[2]}), {})
+task = tasks.get("translation").make(Seq2SeqSettings.read({"data": sys.argv[1], "tokenizer": sys.argv[2]}), {})
 assert task.preview() and task.describe()
 """
 

@@ -10,8 +10,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from .errors import ConfigError, shortened
 from .field_names import unknown_key
 
-FORMER_KEYS = {"optimiser": "optimizer"}
+FORMER_KEYS = {"optimiser": "optimizer", "held_out": "split"}
 """Keys of settings as earlier versions spelled them -> as they are spelled now. Both are read."""
+
+FORMER_VALUES = {"lower": {"nothing": "none"}}
+"""The same of values, by key."""
 
 MOST_CHARACTERS = 4096
 """Of a text in settings: names of files are no longer."""
@@ -61,11 +64,15 @@ class Settings(BaseModel):
 
 
 def with_current_keys(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings whose keys are spelled as they are now. Raises ConfigError where a key is given in both spellings."""
+    """Settings whose keys and values are spelled as they are now.
+
+    Raises ConfigError where a key is given in both spellings.
+    """
     twice = [former for former, key in FORMER_KEYS.items() if former in given and key in given]
     if twice:
         raise ConfigError([f"{former}: is spelled {FORMER_KEYS[former]} now; give one of the two" for former in twice])
-    return {FORMER_KEYS.get(key, key): value for key, value in given.items()}
+    former = {key: FORMER_VALUES[key].get(str(value), value) for key, value in given.items() if key in FORMER_VALUES}
+    return {FORMER_KEYS.get(key, key): value for key, value in {**given, **former}.items()}
 
 
 def unfit_text(value: Any) -> str:

@@ -6,9 +6,9 @@ import pytest
 
 from transformula.data.column_names import names_columns
 from transformula.data.corpus import documents_of
-from transformula.data.pair_rows import read_pairs
-from transformula.data.pair_settings import PairSettings
 from transformula.data.records import columns_of
+from transformula.data.settings import Seq2SeqSettings
+from transformula.data.source_target import read_source_target
 from transformula.data.sources import origins
 from transformula.errors import DataError
 from transformula.tokenizers.texts import Texts
@@ -46,15 +46,15 @@ def test_pairs_without_a_header_lose_no_row(tmp_path, ending):
     rows = [f"ein Satz {n}{',' if ending == 'csv' else chr(9)}sentence {n}." for n in range(300)]
     path = tmp_path / f"pairs.{ending}"
     path.write_text("\n".join(rows) + "\n")
-    found = read_pairs(PairSettings(data=str(path)), "")
+    found = read_source_target(Seq2SeqSettings(data=str(path)), "")
     every = [*found.training, *found.validation, *found.test]
     assert len(every) == 300 and {"source": "ein Satz 0", "target": "sentence 0."} in [dict(row) for row in every]
     assert any(note.startswith("data: no header: columns 1 and 2; if") for note in found.notes)
     path.write_text("\n".join(["de,en" if ending == "csv" else "de\ten", *rows]) + "\n")
-    found = read_pairs(PairSettings(data=str(path)), "")
+    found = read_source_target(Seq2SeqSettings(data=str(path)), "")
     assert len([*found.training, *found.validation, *found.test]) == 300
     assert any("the first row names the columns: source 'de', target 'en'" in note for note in found.notes)
-    found = read_pairs(PairSettings(data=str(path), source="1", target="2"), "")
+    found = read_source_target(Seq2SeqSettings(data=str(path), source="1", target="2"), "")
     assert len([*found.training, *found.validation, *found.test]) == 301
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from transformula.data.prepare import choose_tokenizer, prepare
+from transformula.data.prepare import prepare
 from transformula.data.settings import DataSettings
 from transformula.data.splits import Split
+from transformula.data.tokenizing import choose_tokenizer
 from transformula.errors import CheckpointError, ConfigError, DataError, UnknownName
 from transformula.tokenizers.texts import Texts
 

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformula.data.pair_rows import read_pairs
-from transformula.data.pair_settings import PairSettings
 from transformula.data.prepare import prepare
-from transformula.data.settings import TextSettings
+from transformula.data.settings import Seq2SeqSettings, TextSettings
+from transformula.data.source_target import read_source_target
 from transformula.errors import TransformulaError
 from transformula.tasks.pair_batches import Side
 from transformula.tasks.pair_limits import picture_shape
@@ -355,9 +354,9 @@ def run(case: Case) -> None:
             assert sides == [b"".join(bytes(one) for one in side.contents) for side in texts]
             return
         if task == "pairs":
-            rows = read_pairs(PairSettings.read({"data": case.data, "overlap": "drop", **settings}), "")
+            rows = read_source_target(Seq2SeqSettings.read({"data": case.data, "overlap": "drop", **settings}), "")
         else:
-            rows = read_pairs(PairSettings.read({"data": case.data, "overlap": "drop"}), "", images=True)
+            rows = read_source_target(Seq2SeqSettings.read({"data": case.data, "overlap": "drop"}), "", images=True)
         tokenizer = tokenizers.get("bytes")()
         source = None if task == "pictures" else tokenizer
         picture = picture_shape(rows.training, None)

@@ -13,9 +13,9 @@ import torch
 from torch.nn import functional as F
 
 from transformula.api.reading import check_model
-from transformula.data.pair_rows import read_pairs
-from transformula.data.pair_settings import PairSettings
 from transformula.data.sets import digits
+from transformula.data.settings import Seq2SeqSettings
+from transformula.data.source_target import read_source_target
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.generation.settings import SearchSettings
 from transformula.model import build
@@ -62,9 +62,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def settings(folder: Path, **given: Any) -> PairSettings:
+def settings(folder: Path, **given: Any) -> Seq2SeqSettings:
     usual = {"data": f"{folder}/train.{{de,en}}", "validation": f"{folder}/val.{{de,en}}", "batch_tokens": 150}
-    return PairSettings.read({**usual, "tokenizer": "characters", **given})
+    return Seq2SeqSettings.read({**usual, "tokenizer": "characters", **given})
 
 
 def made(
@@ -237,27 +237,27 @@ def test_rows_that_measure_are_not_learned_from(folder: Path) -> None:
     for lang in ("de", "en"):
         text = (folder / f"train.{lang}").read_text(encoding="utf-8").splitlines()
         (folder / f"val.{lang}").write_text("\n".join(text[3:9]) + "\n", encoding="utf-8")
-    with pytest.raises(DataError, match="6 of the 6 rows of the validation rows are training rows too"):
+    with pytest.raises(DataError, match="6 of the 6 rows of the validation rows are also training rows"):
         made(folder)
     dropped = made(folder, overlap="drop")
-    assert len(dropped.training) == 54 and "6 rows that measure were left out of training" in repr(dropped.preview())
+    assert len(dropped.training) == 54 and "6 rows were dropped from training" in repr(dropped.preview())
     assert len(made(folder, overlap="keep").training) == 60
 
 
 def test_rows_are_held_back_where_none_measure(folder: Path) -> None:
     """To choose a model, and others to score it."""
     lines = (folder / "train.de").read_text(encoding="utf-8").splitlines()
-    rows = read_pairs(settings(folder, validation=None, held_out=0.2), "")
+    rows = read_source_target(settings(folder, validation=None, split=0.2), "")
     parts = [{str(row["source"]) for row in part} for part in (rows.training, rows.validation, rows.test)]
     assert parts[0] | parts[1] | parts[2] == set(lines)
     assert len(rows.training) + len(rows.validation) + len(rows.test) == 60
     assert not (parts[0] & parts[1] or parts[0] & parts[2] or parts[1] & parts[2])
     assert all(3 < len(part) < 25 for part in parts[1:])
-    assert [note.split(" held back for ")[1] for note in rows.notes] == ["validation", "test"]
-    named = read_pairs(settings(folder, validation=None, test=f"{folder}/test.{{de,en}}", held_out=0.2), "")
+    assert [note.split(" held out for ")[1] for note in rows.notes] == ["validation", "test"]
+    named = read_source_target(settings(folder, validation=None, test=f"{folder}/test.{{de,en}}", split=0.2), "")
     assert [row["source"] for row in named.validation] == [row["source"] for row in rows.validation]
     assert len(named.training) + len(named.validation) == 60 and len(named.test) == 7
-    alone = read_pairs(settings(folder), "")
+    alone = read_source_target(settings(folder), "")
     assert len(alone.training) == 60 and alone.test is alone.validation
 
 
@@ -287,7 +287,7 @@ def test_several_references(folder: Path) -> None:
     rows = [f'{{"text": ["a b.", "c d {i}."], "tldr": ["e {i}", "f"]}}' for i in range(20)]
     (folder / "rows.jsonl").write_text("\n".join(rows))
     task = made(
-        folder, "summarisation", data=str(folder / "rows.jsonl"), validation=None, held_out=0.3, source="text",
+        folder, "summarisation", data=str(folder / "rows.jsonl"), validation=None, split=0.3, source="text",
         target="tldr.1", join=" ", references="tldr",
     )  # fmt: skip
     record = task.training.records[0]
@@ -304,9 +304,9 @@ def test_pictures_with_captions(folder: Path) -> None:
     (folder / "images-idx3-ubyte.gz").write_bytes(gzip.compress(head + pixels.tobytes()))
     (folder / "captions.txt").write_text("\n".join(NUMBERS[i % 12] for i in range(30)) + "\n")
     both = str(folder / "{images-idx3-ubyte.gz,captions.txt}")
-    task = made(folder, "captioning", inputs=("image", "tokens"), data=both, validation=None, held_out=0.3)
+    task = made(folder, "captioning", inputs=("image", "tokens"), data=both, validation=None, split=0.3)
     for key, value in (("split_names", True), ("joint", False), ("max_source", 9)):
-        with pytest.raises(ConfigError, match=f"{key}: is said of sources that are texts, and those of captioning"):
+        with pytest.raises(ConfigError, match=f"{key}: is for sources that are texts, and those of captioning"):
             made(folder, "captioning", inputs=("image", "tokens"), data=both, validation=None, **{key: value})
     batch = task.batch(0)
     count = len(batch.targets)
@@ -401,9 +401,9 @@ def test_pictures_get_the_channels_that_the_model_reads(folder: Path, monkeypatc
         made(folder, "captioning", inputs=("image", "tokens"), numbers={"channels": 4}, **given)
 
 
-class Traced(PairSettings):
+class Traced(Seq2SeqSettings):
     def __getattribute__(self, name: str) -> Any:
-        if name in PairSettings.model_fields:
+        if name in Seq2SeqSettings.model_fields:
             READ.add(name)
         return super().__getattribute__(name)
 
@@ -418,7 +418,7 @@ def test_every_setting_is_read(folder: Path) -> None:
     task.loss(model_for(task, folder), task.batch(0))
     task.preview()
     assert task.written_rows
-    assert READ == set(PairSettings.model_fields)
+    assert READ == set(Seq2SeqSettings.model_fields)
 
 
 def test_a_side_that_batches_have_not(folder: Path) -> None:

@@ -13,8 +13,7 @@ from torch import nn
 from tests.forked import context
 from tests.training.toy import ToyModel, ToyTask
 from transformula import words
-from transformula.data.pair_settings import PairSettings
-from transformula.data.settings import DataSettings
+from transformula.data.settings import DataSettings, Seq2SeqSettings
 from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import build
@@ -61,7 +60,7 @@ def carry(data: Path) -> tuple[Any, nn.Module]:
 
 def translation(data: Path) -> tuple[Any, nn.Module]:
     names = {name: f"{data}/{name}.{{a,b}}" for name in ("train", "validation")}
-    settings = PairSettings.read(
+    settings = Seq2SeqSettings.read(
         {"data": names["train"], "validation": names["validation"], "tokenizer": "characters", "batch_tokens": 400,
          "overlap": "keep"}
     )  # fmt: skip

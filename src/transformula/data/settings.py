@@ -1,34 +1,36 @@
-"""Settings of data: which text, how it is split, how it becomes tokens."""
+"""Settings of data: the sources, their columns, the split, and how they become tokens and batches."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, field_validator
 
+from ..errors import ConfigError
 from ..settings import Settings
 
+Named = str | list[str] | None
+"""A source, several, or none."""
+
 FRACTION = 0.1
-"""Of a text, what is held back where nothing is said."""
+"""Default fraction of a text that is held out."""
 
 
-QUOTED = "whether fields of a table may stand in quotes; by default in .csv, not in .tsv"
+class SourceSettings(Settings):
+    """What every task on data from files says of it."""
 
-
-class TextSettings(Settings):
-    """Which text a model learns from."""
-
-    data: str | list[str] | None = Field(
-        "python-docs",
-        description="a file, a folder, a pattern such as 'texts/*.md', a list of these, or python-docs or python-code",
-    )
-    column: str | None = Field(
-        None, description="which column holds the text; by default 'text', or the only one of strings"
-    )
-    quoted: bool | None = Field(None, description=QUOTED)
-    validation: str | list[str] | None = Field(
-        None, description="data that measures; by default a part of `data` is held back"
-    )
-    split: float = Field(
-        FRACTION, gt=0, le=0.5, description="the share of `data` that is held back: of documents, or of a single text"
+    data: Named = Field(
+        None, description="a file, a folder, a pattern such as 'texts/*.md', parallel files as 'train.{de,en}',"
+        " hub:NAME, a built-in set, or a list of these",
+    )  # fmt: skip
+    validation: Named = Field(None, description="the validation set; by default a part of `data` is held out")
+    split: float = Field(FRACTION, gt=0, le=0.5, description="fraction of the data held out for validation")
+    overlap: Literal["refuse", "drop", "keep"] = Field(
+        "refuse", description="evaluation examples that are also in the training set: refuse them, drop them from"
+        " training, or keep them",
+    )  # fmt: skip
+    quoted: bool | None = Field(
+        None, description="whether fields of a table may stand in quotes; by default in .csv, not in .tsv"
     )
     tokenizer: str = Field(
         "auto",
@@ -37,23 +39,48 @@ class TextSettings(Settings):
         " text of at most 128 distinct ones and 2 million in all, else bpe",
     )
 
-    @field_validator("data", "validation")
+    @field_validator("data", "validation", "test", check_fields=False)
     @classmethod
-    def _named(cls, value: str | list[str] | None) -> str | list[str] | None:
-        if value is not None and (not value or any(not str(one).strip() for one in value)):
+    def _named(cls, value: Named) -> Named:
+        if value is not None and (not value or any(not str(name).strip() for name in value)):
             raise ValueError("a source without a name; expected a file, a folder, a pattern or a built-in set")
         return value
+
+    @property
+    def sources(self) -> list[Named]:
+        """All data that is named."""
+        return [self.data, self.validation]
 
     def need(self) -> None:
         from .sources import need_sources, need_tokenizer
 
-        for sources in (self.data, self.validation):
-            need_sources(sources, texts=True)
+        for sources in self.sources:
+            need_sources(sources, texts=isinstance(self, TextSettings))
         need_tokenizer(self.tokenizer)
 
 
+class TextSettings(SourceSettings):
+    """Which text a model learns from."""
+
+    data: Named = Field(
+        "python-docs",
+        description="a file, a folder, a pattern such as 'texts/*.md', a list of these, or python-docs or python-code",
+    )
+    column: str | None = Field(
+        None, description="which column holds the text; by default 'text', or the only one of strings"
+    )
+    split: float = Field(
+        FRACTION, gt=0, le=0.5, description="fraction of the data held out for validation: of documents, or of a single"
+        " text",
+    )  # fmt: skip
+    overlap: Literal["refuse", "drop", "keep"] = Field(
+        "drop", description="validation documents that are also in the training set: refuse them, drop them from"
+        " training, or keep them",
+    )  # fmt: skip
+
+
 class DataSettings(TextSettings):
-    """Which text a language model learns from, and how it is measured."""
+    """Which text a language model learns from, and how it is evaluated."""
 
     stride: int = Field(
         0,
@@ -61,3 +88,73 @@ class DataSettings(TextSettings):
         description="in evaluation, how many tokens a window is moved on; 0: `context`, so that windows do not overlap;"
         " less gives each token more context and takes longer",
     )
+
+
+class RowSettings(SourceSettings):
+    """Which rows there are, which of their columns are the source and the target, and how they become tokens."""
+
+    test: Named = Field(
+        None, description="the test set, which `evaluate` scores; by default the validation set if one is named, or"
+        " another part of `data`",
+    )  # fmt: skip
+    split: float = Field(
+        0.05, gt=0, le=0.5, description="fraction of the data held out for validation, and as much again for test"
+    )
+    source: str | None = Field(None, description="the column of the source; by default 'source', or the first of two")
+    target: str | None = Field(None, description="the column of the target; by default 'target', or the second of two")
+    references: str | None = Field(
+        None, description="a column with a list of texts, each of which scores accept as right; by default the target"
+    )
+    join: str | None = Field(None, description="what joins the texts of a list in one column")
+
+    split_names: bool = Field(
+        False, description="split names of programs in the sources, such as read_all or readAll, into their words"
+    )
+    lower: Literal["none", "first", "all"] = Field(
+        "none", description="lowercasing: none, the first word, or all; texts that the model writes then begin with a"
+        " capital",
+    )  # fmt: skip
+    joint: bool = Field(
+        True, description="one tokenizer for source and target; else the source's vocabulary is `source_vocab`"
+    )
+    max_source: int | None = Field(None, ge=1, description="most tokens of a source, its end included")
+    max_target: int | None = Field(None, ge=1, description="most tokens of a target, its end included")
+    too_long: Literal["refuse", "drop", "cut"] = Field(
+        "drop", description="training rows above these limits: refuse, drop or cut them; of evaluation rows, sources"
+        " are cut and targets kept whole",
+    )  # fmt: skip
+
+    @property
+    def sources(self) -> list[Named]:
+        return [self.data, self.validation, self.test]
+
+
+TEXT_ONLY = ("split_names", "joint", "max_source")
+"""Settings of sources that are texts."""
+
+
+def check_pictures(settings: RowSettings, task: str) -> None:
+    """Raise ConfigError where settings of a task whose sources are pictures say something of texts."""
+    for key in TEXT_ONLY:
+        if getattr(settings, key) != RowSettings.model_fields[key].default:
+            raise ConfigError(f"{key}: is for sources that are texts, and those of {task} are pictures; leave it out")
+
+
+class BatchSettings(Settings):
+    """How rows become batches, and how many of the validation rows are generated."""
+
+    batch_tokens: int = Field(4096, ge=1, description="tokens in a batch")
+    batch_side: Literal["longest", "source", "target", "all"] = Field(
+        "longest", description="which tokens count: of the longer side of each row, of one side, or of both"
+    )
+    batch_counted: Literal["padded", "filled"] = Field(
+        "padded", description="padded: rows times the longest; filled: real tokens alone"
+    )
+    label_smoothing: float = Field(0.1, ge=0, lt=1, description="share of each target spread over all tokens")
+    written: int | None = Field(
+        None, ge=0, description="validation rows for which targets are generated (greedily) and scored; by default all"
+    )
+
+
+class Seq2SeqSettings(BatchSettings, RowSettings):
+    """From which rows a model learns to write a target for a source."""

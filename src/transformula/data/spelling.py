@@ -27,12 +27,16 @@ class Spelling:
     """What is done to texts before they become tokens, and undone in what is written.
 
     split_names  names of programs in a source become their words
-    lower        what of a text becomes lower case. Then it begins with a blank, as inside a sentence, and what is
-                 written with a capital
+    lower        lowercasing: none, the first word, or all. A text that is lowercased begins with a blank, as inside a
+                 sentence, and what is written begins with a capital
     """
 
     split_names: bool = False
-    lower: Literal["nothing", "first", "all"] = "nothing"
+    lower: Literal["none", "first", "all"] = "none"
+
+    def __post_init__(self) -> None:
+        if str(self.lower) == "nothing":  # as model folders of earlier versions say it
+            object.__setattr__(self, "lower", "none")
 
     def source(self, text: str) -> str:
         """A source, as its tokenizer is given it."""
@@ -40,13 +44,13 @@ class Spelling:
 
     def target(self, text: str) -> str:
         """A target, or its beginning, as its tokenizer is given it."""
-        if self.lower == "nothing" or not text:
+        if self.lower == "none" or not text:
             return text
         return " " + (first_lowered(text) if self.lower == "first" else text.lower())
 
     def written(self, text: str, prefix: str = "") -> str:
         """A target that a model wrote, as people read it; what it was told to begin with stays as it was typed."""
-        if self.lower == "nothing":
+        if self.lower == "none":
             return text
         text = text.removeprefix(" ")
         if prefix and text[: len(prefix)].lower() == prefix.lower():

@@ -1,17 +1,25 @@
-"""Which text is trained on, and which measures.
+"""The split: what trains, and what is held out.
 
-Many documents are split by document: one whose hash falls into the lowest tenth of all hashes measures. So the side of
-a document depends on its content alone, neither on the others nor on the order of files, and equal documents are on
-one side. A single text is cut: its last tenth measures.
+A hash decides, read as a fraction of 2^64: below `share` a document or a row is held out, the lowest of all in any case
+and the highest never. So its side depends on its content (and a seed) alone, neither on the others nor on the order of
+files, and equal ones are on one side. A single text is cut: its end is held out.
+
+    document   the first 8 bytes of its SHA-256
+    row        BLAKE2b of the seed and of its source (or all its fields, see `row_digest`); of its group, where it has
+               one: so a group is on one side, and nothing is asked in evaluation that was answered in training
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import DataError
-from ..tokenizers.texts import Content, Texts, characters_of, place_of
+from ..tokenizers.texts import Texts, characters_of, place_of
 from .corpus import Corpus
+from .overlap import row_digest
+from .record import Record
 from .settings import FRACTION
 
 
@@ -21,7 +29,7 @@ class Split:
 
     how      one line that says how they were told apart
     whole    the texts are whole documents (not one text cut in two): each is ended by a token
-    removed  documents that were taken out of training because they are in the validation file too
+    removed  documents that were dropped from training because they are in the validation set too
     alone    there is no text for training: it is that for validation
     """
 
@@ -33,11 +41,16 @@ class Split:
     alone: bool = False
 
 
+def is_held_out(hashes: Sequence[int], share: float) -> list[bool]:
+    """Of hashes below 2^64, at least two of them different: which are held out; some are, and some are not."""
+    limit = min(max(int(share * 2**64), min(hashes) + 1), max(hashes))
+    return [number < limit for number in hashes]
+
+
 def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
     """Split a corpus. Raises DataError for a text too short to be cut."""
     documents = corpus.documents
-    distinct = dict.fromkeys(documents.digests)
-    if len(distinct) == 1:
+    if len(set(documents.digests)) == 1:
         text = memoryview(documents.contents[0])
         characters = characters_of(text)
         # Written so that a tenth gives int(0.9 * n), the cut that everyone makes in tiny Shakespeare.
@@ -47,34 +60,37 @@ def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
         at = place_of(text, cut)
         how = f"the last {fraction:.3g} of the text validates"
         return Split(Texts([text[:at]]), Texts([text[at:]]), how, whole=False)
-    below = int(fraction * 2**64)
-    chosen = {digest for digest in distinct if int.from_bytes(digest[:8], "big") < below}
-    if not chosen:
-        chosen = {min(distinct)}
-    elif len(chosen) == len(distinct):
-        chosen.remove(max(chosen))
-    training: list[Content] = []
-    validation: list[Content] = []
-    for digest, content in zip(documents.digests, documents.contents, strict=True):
-        (validation if digest in chosen else training).append(content)
+    held = is_held_out([int.from_bytes(digest[:8], "big") for digest in documents.digests], fraction)
+    training, validation = (
+        Texts([content for content, out in zip(documents.contents, held, strict=True) if out == side])
+        for side in (False, True)
+    )
     how = f"{len(validation)} of {len(documents)} documents validate, chosen by their hash (about {fraction:.3g})"
-    return Split(Texts(training), Texts(validation), how, whole=True)
+    return Split(training, validation, how, whole=True)
 
 
-def split_given(corpus: Corpus, validation: Corpus) -> Split:
-    """Training and validation as given. What is in both is taken out of training.
+def split_given(corpus: Corpus, validation: Corpus, overlap: str = "drop") -> Split:
+    """Training and validation as given.
 
-    Raises DataError if nothing is left to train on.
+    overlap  what is done with documents that are in both: "drop" (from training), "keep" or "refuse"
+
+    Raises DataError for documents in both, or if nothing is left to train on.
     """
-    held = set(validation.documents.digests)
-    pairs = zip(corpus.documents.digests, corpus.documents.contents, strict=True)
-    training = [content for digest, content in pairs if digest not in held]
+    held = set() if overlap == "keep" else set(validation.documents.digests)
+    documents = corpus.documents
+    training = [c for digest, c in zip(documents.digests, documents.contents, strict=True) if digest not in held]
+    removed = len(documents) - len(training)
     if not training:
         raise DataError(
             f"is also the validation data ({validation.name}): nothing is left to train on", path=corpus.name
         )
+    if removed and overlap == "refuse":
+        raise DataError(
+            f"{removed:,} of its documents are also in the validation set ({validation.name}); take them out, or drop"
+            " them from training with overlap: drop",
+            path=corpus.name,
+        )
     whole = len(training) > 1 or len(validation.documents) > 1
-    removed = len(corpus.documents) - len(training)
     return Split(Texts(training), validation.documents, f"validation data given: {validation.name}", whole, removed)
 
 
@@ -82,3 +98,32 @@ def split_alone(validation: Corpus) -> Split:
     """The validation data alone, for a model whose training data is not there."""
     documents = validation.documents
     return Split(documents, documents, f"{validation.name}, all of it", len(documents) > 1, alone=True)
+
+
+def split_records(
+    records: Iterable[Record], share: float = FRACTION, seed: int = 1, together: Sequence[str] | None = None
+) -> tuple[list[Record], list[Record]]:
+    """The records to train on, and about `share` of them that are held out; both in the order in which they came.
+
+    together  the fields that keep records on one side where they are equal; by default `source`, where records have
+              one; else all of them
+
+    At least one group or record is on each side. Raises DataError where all belong together, or there is none.
+    """
+    rows = list(records)
+    hashes = [_hash(record, seed, together) for record in rows]
+    if len(set(hashes)) < 2:
+        what = "are no records" if not rows else "is only one record, or one group of records"
+        raise DataError(f"there {what}: none can be held back to measure; name more, or validation data")
+    held = is_held_out(hashes, share)
+    training, validation = ([row for row, out in zip(rows, held, strict=True) if out == side] for side in (False, True))
+    return training, validation
+
+
+def _hash(record: Record, seed: int, together: Sequence[str] | None) -> int:
+    """A whole number below 2^64 for the group of a record, or for its content."""
+    if record.group:
+        content = b"group " + record.group.encode("utf-8", "surrogatepass")
+    else:
+        content = b"row " + row_digest(record, together or (["source"] if "source" in record else None))
+    return int.from_bytes(hashlib.blake2b(f"{seed} ".encode() + content, digest_size=8).digest(), "big")

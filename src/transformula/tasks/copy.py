@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from ..data.pair_rows import texts_of
 from ..data.record import Record
+from ..data.source_target import texts_of
 from .base import task
 from .generated_pairs import GeneratedPairs, SymbolSettings
 from .scores.baselines import constant

@@ -20,11 +20,11 @@ from pydantic import Field, ValidationInfo, field_validator
 from torch import nn
 
 from ..data.drawn_rows import DrawnRows
-from ..data.pair_rows import PairRows, references_of, texts_of
-from ..data.pair_settings import BatchSettings
-from ..data.pair_tokenizers import pair_tokenizers
 from ..data.record import Record
+from ..data.settings import BatchSettings
+from ..data.source_target import SourceTargetRows, references_of, texts_of
 from ..data.spelling import PLAIN, Spelling
+from ..data.tokenizing import choose_tokenizers
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
 from .base import Progress, Scores, sample_of
@@ -113,7 +113,7 @@ class GeneratedPairs(Pairs):
         )  # fmt: skip
 
     @classmethod
-    def read(cls, settings: Any) -> PairRows:
+    def read(cls, settings: Any) -> SourceTargetRows:
         """Rows to learn from, to validate and to test with. Raises DataError where there are too few different ones."""
         drawn = cls.drawn(settings)
         held = {"validation": settings.validation_rows, "test": settings.test_rows}
@@ -124,7 +124,7 @@ class GeneratedPairs(Pairs):
             if len(found[split]) < count
         ]
         training = drawn.training(settings.rows)
-        return PairRows(cls.name, training, found["validation"], found["test"], tuple(notes))
+        return SourceTargetRows(cls.name, training, found["validation"], found["test"], tuple(notes))
 
     @classmethod
     def spelling(cls, settings: Any) -> Spelling:
@@ -133,14 +133,14 @@ class GeneratedPairs(Pairs):
 
     @classmethod
     def tokenizers(
-        cls, settings: Any, rows: PairRows, reads: str, numbers: Mapping[str, Any]
+        cls, settings: Any, rows: SourceTargetRows, reads: str, numbers: Mapping[str, Any]
     ) -> tuple[dict[str, Tokenizer], str]:
         """A token for each character that a row may have, whether one of these has it or not."""
         kind = "characters" if settings.tokenizer == "auto" else settings.tokenizer
         sides = dict.fromkeys(("source", "target"), [cls.alphabet(settings)])
-        return pair_tokenizers(kind, True, sides, {}, numbers)
+        return choose_tokenizers(kind, True, sides, {}, numbers)
 
-    def __init__(self, rows: PairRows, writing: Writing, settings: Any, *others: Any) -> None:
+    def __init__(self, rows: SourceTargetRows, writing: Writing, settings: Any, *others: Any) -> None:
         super().__init__(rows, writing, settings, *others)
         self.tested = Side.of(self.drawn(settings).beyond(ROWS_BEYOND, FURTHER), writing)
 

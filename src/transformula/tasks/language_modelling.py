@@ -17,7 +17,8 @@ from torch.nn import functional as F
 
 from ..data.cache import ABOUT, cached_entry
 from ..data.continued_windows import Streams
-from ..data.prepare import Preview, TextData, prepare
+from ..data.prepare import TextData, prepare
+from ..data.preview import Preview
 from ..data.settings import DataSettings
 from ..data.windows import Windows
 from ..errors import ConfigError, InputError, setting

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ..data.buckets import BOTH, LONGEST, Buckets
 from ..data.encoded import Encoded, padded
-from ..data.pair_settings import BatchSettings
 from ..data.record import Record
+from ..data.settings import BatchSettings
 from ..errors import ConfigError
 from .base import Batch
 from .label_smoothing import IGNORED

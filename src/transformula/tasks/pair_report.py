@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ..data.pair_rows import PairRows, read_rows, references_of
-from ..data.pair_settings import PairSettings, Rows
-from ..data.pairs import find_overlap
+from ..data.overlap import find_overlap
 from ..data.record import Record, Value
+from ..data.settings import Named, Seq2SeqSettings
+from ..data.source_target import SourceTargetRows, read_rows, references_of
 from ..errors import ConfigError, DataError
 from ..generation.settings import SearchSettings
 from ..settings import Settings
@@ -64,11 +64,11 @@ class PairReport(Report):
 
 
 def rows_to_score(
-    read: Callable[[Any], PairRows],
+    read: Callable[[Any], SourceTargetRows],
     kind: type[Settings],
     pictures: bool,
     trained: Trained,
-    data: Rows,
+    data: Named,
     given: Mapping[str, Any],
 ) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
     """The rows to be scored, those that were learned from, as far as the run is known, and notes on the rows.
@@ -80,7 +80,7 @@ def rows_to_score(
     that were learned from.
     """
     typed = {key: value for key, value in given.items() if key in COLUMNS and value is not None}
-    rows: PairRows | None = None
+    rows: SourceTargetRows | None = None
     if trained.recorded and not trained.lost:
         rows = read(kind.read(trained.settings_of(kind)))
     if data is None:
@@ -96,7 +96,7 @@ def rows_to_score(
         return rows.test, rows.training, notes
     known = {key: trained.recorded[key] for key in COLUMNS if key in trained.recorded}
     notes = trained.notes
-    records = read_rows(data, PairSettings.read({**known, **typed}), pictures, "data", notes)
+    records = read_rows(data, Seq2SeqSettings.read({**known, **typed}), pictures, "data", notes)
     if rows is None:
         return records, [], notes
     overlap = find_overlap(rows.training, records, "--data", ("source", "target"))
@@ -112,7 +112,7 @@ def _held_alone(pictures: bool, trained: Trained) -> list[Record]:
     rows = trained.recorded.get("test") or trained.recorded.get("validation")
     if rows is None:
         raise trained.held_back()
-    return read_rows(rows, PairSettings.read(trained.settings_of(PairSettings)), pictures, "test", [])
+    return read_rows(rows, Seq2SeqSettings.read(trained.settings_of(Seq2SeqSettings)), pictures, "test", [])
 
 
 def scored(

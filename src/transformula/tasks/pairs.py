@@ -23,13 +23,14 @@ import numpy as np
 from torch import Tensor, nn
 
 from ..data.built_in import built_in_names
-from ..data.pair_rows import PairRows, described, fitting, read_pairs, references_of
-from ..data.pair_settings import PairSettings, Rows, check_of_texts
-from ..data.pair_tokenizers import pair_tokenizers
-from ..data.pairs import preview_records
+from ..data.overlap import short_row
+from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.record import Record, Value
+from ..data.settings import Named, Seq2SeqSettings, check_pictures
+from ..data.source_target import SourceTargetRows, fitting, read_source_target, references_of
 from ..data.sources import need_sources
 from ..data.spelling import Spelling
+from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
@@ -40,7 +41,6 @@ from .label_smoothing import IGNORED, smoothed_cross_entropy
 from .nats import target_scores
 from .pair_batches import Side
 from .pair_limits import Longest, channels_of, check_context, picture_shape
-from .pair_preview import PairsPreview
 from .pair_report import PairEvaluation, PairReport, rows_to_score, scored
 from .scores.measured import Measured, References
 from .writing import Writing
@@ -70,7 +70,7 @@ class Pairs(Task):
     """
 
     unit = "target tokens"
-    settings = PairSettings
+    settings = Seq2SeqSettings
     evaluation = PairEvaluation
     usage = 'translate RUN "..."'
     sequences = None
@@ -81,9 +81,9 @@ class Pairs(Task):
 
     def __init__(
         self,
-        rows: PairRows,
+        rows: SourceTargetRows,
         writing: Writing,
-        settings: PairSettings,
+        settings: Seq2SeqSettings,
         numbers: Mapping[str, int],
         about: str,
         accumulate: int = 1,
@@ -99,7 +99,7 @@ class Pairs(Task):
     @classmethod
     def make(
         cls,
-        settings: PairSettings,
+        settings: Seq2SeqSettings,
         numbers: Mapping[str, Any],
         *,
         inputs: Sequence[str] = ("source", "tokens"),
@@ -110,7 +110,7 @@ class Pairs(Task):
         if batch is not None:
             raise ConfigError(f"batch: batches of {cls.name} are counted in tokens; say --batch-tokens instead")
         if cls.pictures:
-            check_of_texts(settings, cls.name)
+            check_pictures(settings, cls.name)
         rows = cls.read(settings)
         reads = "image" if cls.pictures else "source" if "source" in inputs else "tokens"
         found, about = cls.tokenizers(settings, rows, reads, numbers)
@@ -153,7 +153,7 @@ class Pairs(Task):
 
     @classmethod
     def tokenizers(
-        cls, settings: Any, rows: PairRows, reads: str, numbers: Mapping[str, Any]
+        cls, settings: Any, rows: SourceTargetRows, reads: str, numbers: Mapping[str, Any]
     ) -> tuple[dict[str, Tokenizer], str]:
         """The tokenizer of each side that is a text, and a line that says how they came to be."""
         if reads == "tokens" and not settings.joint:
@@ -162,7 +162,7 @@ class Pairs(Task):
         texts = cls.spelling(settings).texts
         sides = {name: texts(rows.training, name) for name in names}
         held = {name: [*texts(rows.validation, name), *texts(rows.test, name)] for name in names}
-        return pair_tokenizers(settings.tokenizer, settings.joint, sides, held, numbers)
+        return choose_tokenizers(settings.tokenizer, settings.joint, sides, held, numbers)
 
     @property
     def sides(self) -> list[Side]:
@@ -197,9 +197,9 @@ class Pairs(Task):
     # Rows.
 
     @classmethod
-    def read(cls, settings: Any) -> PairRows:
+    def read(cls, settings: Any) -> SourceTargetRows:
         """The rows that the settings name."""
-        return read_pairs(settings, cls.usual, cls.pictures)
+        return read_source_target(settings, cls.usual, cls.pictures)
 
     def _learned(self, records: Sequence[Record]) -> Side:
         """Training rows, encoded; those that are too long are left out, cut or refused."""
@@ -363,7 +363,7 @@ class Pairs(Task):
 
     @classmethod
     def report(
-        cls, trained: Trained, data: Rows, given: Mapping[str, Any], progress: Progress | None = None
+        cls, trained: Trained, data: Named, given: Mapping[str, Any], progress: Progress | None = None
     ) -> PairReport:
         """Scores of what the model writes for the test rows of its run, or for those named; see `PairEvaluation`."""
         if "n_best" in given:
@@ -376,24 +376,31 @@ class Pairs(Task):
             cls.measure, cls.baseline_texts, trained.modules, writing, records, learned, search, progress, notes
         )
 
-    def preview(self) -> PairsPreview:
+    def preview(self) -> Preview:
         """What the rows hold: printed before training."""
-        tokenizers = {"target": self.writing.target}
-        if self.writing.source is not None:
-            tokenizers = {"source": self.writing.source, **tokenizers}
-        return PairsPreview(
-            self.rows.name,
-            len(self.training),
-            len(self.validation),
-            self.about,
-            self.chosen,
-            self.buckets.fill(),
-            preview_records(self.rows.training, tokenizers, self.notes, self.writing.spelling, self._known()),
-        )
-
-    def _known(self) -> dict[str, np.ndarray]:
-        """Tokens of all training rows, without their ends."""
-        return {side: lengths - 1 for side, lengths in self.lengths.items()}
+        training, validation, chosen = len(self.training), len(self.validation), self.chosen
+        examples = [short_row(record) for record in self.rows.training[:5]]
+        lengths = {side: lengths_of(each - 1) for side, each in self.lengths.items()}  # without their ends
+        fill = self.buckets.fill()
+        data = {
+            "data": self.rows.name,
+            "training_rows": training,
+            "validation_rows": validation,
+            "tokenizer": self.about,
+            "batches": str(fill),
+            "examples": examples,
+            "lengths": lengths,
+            "notes": list(self.notes),
+        }
+        rows = [
+            ("data", f"{self.rows.name}: {training:,} rows to train, {validation:,} to validate"),
+            ("tokenizer", self.about),
+            ("batches", f"{chosen.batch_tokens:,} {chosen.batch_counted} tokens ({chosen.batch_side}): {fill}"),
+            *under("examples", examples),
+            *((side, lengths_shown(found)) for side, found in lengths.items()),
+            *(("note", note) for note in self.notes),
+        ]
+        return Preview(data, rows)
 
     def save(self, folder: Path) -> None:
         self.limited.save(folder)
@@ -414,7 +421,8 @@ class Pairs(Task):
             "validation_rows": len(self.validation),
             "target_tokens": int(self.training.targets.lengths.sum()),
             "tokenizer": self.writing.target.identity,
-            **described(self.chosen),
+            **{key: getattr(self.chosen, key) for key in ("max_source", "max_target", "too_long", "overlap")},
+            "held_out": self.chosen.split,
             **json.loads(json.dumps(self.numbers)),
         }
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from ..data.pair_rows import texts_of
 from ..data.record import Record
+from ..data.source_target import texts_of
 from .base import task
 from .generated_pairs import FURTHER, SYMBOLS, GeneratedPairs, SymbolSettings
 from .scores.baselines import constant

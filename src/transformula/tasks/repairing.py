@@ -29,7 +29,8 @@ from numpy.random import Generator, default_rng
 from torch import Tensor, nn
 
 from ..data.encoded import padded
-from ..data.prepare import Preview, TextData, prepare
+from ..data.prepare import TextData, prepare
+from ..data.preview import Preview
 from ..data.settings import TextSettings
 from ..data.windows import Windows
 from ..errors import DataError, InputError

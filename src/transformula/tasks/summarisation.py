@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from ..data.pair_rows import texts_of
-from ..data.pair_settings import PairSettings
 from ..data.record import Record
+from ..data.settings import Seq2SeqSettings
+from ..data.source_target import texts_of
 from ..errors import InputError
 from .base import task
 from .pairs import Pairs
@@ -19,7 +19,7 @@ from .scores.measured import Measured, References
 from .scores.report import summarisation
 
 
-class SummarisationSettings(PairSettings):
+class SummarisationSettings(Seq2SeqSettings):
     """Long sources are cut rather than left out: what matters most stands first in most texts."""
 
     max_source: int | None = Field(512, ge=1, description="most tokens of a source, its end included")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..data.pair_rows import texts_of
 from ..data.record import Record
+from ..data.source_target import texts_of
 from .base import task
 from .pairs import Pairs
 from .scores.baselines import copy, word_by_word

@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
-from transformula.data.held_out import split_records
-from transformula.data.pairs import find_overlap
+from transformula.data.overlap import find_overlap
 from transformula.data.records import read_records
 from transformula.data.sets import cldr_dates, cldr_numbers
 from transformula.data.sets.cldr import Things, TwoLanguages
 from transformula.data.sets.cldr_numbers import Amounts
+from transformula.data.splits import split_records
 from transformula.errors import DataError, MissingExtra
 
 SETS = {"cldr-dates": cldr_dates, "cldr-numbers": cldr_numbers}

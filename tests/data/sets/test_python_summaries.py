@@ -5,10 +5,10 @@ import textwrap
 
 import pytest
 
-from transformula.data.held_out import split_records
 from transformula.data.records import read_records
 from transformula.data.sets import python_summaries
 from transformula.data.sets.python_summaries import summaries
+from transformula.data.splits import split_records
 from transformula.errors import DataError
 
 MODULE = textwrap.dedent('''

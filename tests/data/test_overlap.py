@@ -1,23 +1,13 @@
-"""What is said before training: examples, lengths, unknown signs, overlap."""
+"""Evaluation rows that are also training rows; lengths of texts."""
 
 import numpy as np
 import pytest
 import torch
 
-from transformula.data.pairs import (
-    Lengths,
-    Overlap,
-    find_overlap,
-    preview_records,
-    row_digest,
-    unknown_signs,
-    without_overlap,
-)
+from transformula.data.overlap import Overlap, find_overlap, row_digest, without_overlap
+from transformula.data.preview import lengths_of, lengths_shown
 from transformula.data.record import Record
 from transformula.errors import ConfigError, DataError
-from transformula.tokenizers.base import tokenizers
-
-CHARACTERS = tokenizers.get("characters")
 
 
 def pairs(*rows: tuple[str, str], name: str = "train") -> list[Record]:
@@ -25,39 +15,13 @@ def pairs(*rows: tuple[str, str], name: str = "train") -> list[Record]:
 
 
 def test_lengths():
-    lengths = Lengths.of(np.arange(1, 101))
-    assert (lengths.texts, lengths.mean, lengths.longest) == (100, 50.5, 100)
-    for most, share in ((lengths.half, 0.5), (lengths.most, 0.95), (lengths.nearly_all, 0.99)):
-        assert (np.arange(1, 101) <= most).mean() == pytest.approx(share, abs=0.011)
-    assert str(lengths).startswith("50.5 tokens on average") and "the longest 100" in str(lengths)
-    assert Lengths.of(np.array([7])).half == 7
-    with pytest.raises(DataError, match="no texts"):
-        Lengths.of(np.array([]))
-
-
-def test_unknown_signs():
-    tokenizer = CHARACTERS.train(["ab", "c"])
-    found = unknown_signs(["abx", "xyc", "c"], tokenizer)
-    assert (found.unknown, found.characters, found.which) == (3, 7, ("x", "y"))
-    assert "42.9 % of 7 characters unknown ('x', 'y')" in str(found)
-    assert unknown_signs(["anything \u2028 at all"], tokenizers.get("bytes").train(())).rate == 0
-
-
-def test_preview():
-    rows = pairs(*((f"a{'b' * n}", "c" * (60 + n)) for n in range(8)))
-    side = {"source": CHARACTERS.train(["ab", "a"]), "target": CHARACTERS.train(["d", "c"])}
-    preview = preview_records(rows, side, notes=["3 left out"])
-    said = str(preview)
-    assert said.splitlines()[0].startswith("examples  source: 'a'  target: 'ccc") and said.count("source: '") == 5
-    assert "source    4.5 tokens on average" in said and "0 % unknown" in said and said.endswith("note      3 left out")
-    assert preview.data["lengths"]["target"]["longest"] == 67 and preview.data["unknown"] == {
-        "source": 0,
-        "target": 0,
-    }
-    mixed = preview_records(pairs(("ab?", "c"), ("a", "c")), side)
-    assert mixed.unknown["source"].rate == 0.25 and mixed.lengths["source"].longest == 2
-    with pytest.raises(DataError, match="there are no rows"):
-        preview_records([], side)
+    lengths = lengths_of(np.arange(1, 101))
+    assert (lengths["texts"], lengths["mean"], lengths["longest"]) == (100, 50.5, 100)
+    for most, share in (("half", 0.5), ("most", 0.95), ("nearly_all", 0.99)):
+        assert (np.arange(1, 101) <= lengths[most]).mean() == pytest.approx(share, abs=0.011)
+    shown = lengths_shown(lengths)
+    assert shown.startswith("50.5 tokens on average") and "the longest 100" in shown
+    assert lengths_of(np.array([7]))["half"] == 7
 
 
 def test_a_row_is_its_content():
@@ -75,7 +39,7 @@ def test_overlap_is_counted_and_listed():
     found = find_overlap(training, held, "val")
     assert (found.rows, found.of, len(found.listed)) == (15, 16, 10)
     assert found.listed[0][:2] == ("val:1", "train:21") and "source: 's20'" in found.listed[0][2]
-    assert str(found).startswith("15 of the 16 rows of val are training rows too:\n  val:1 = train:21")
+    assert str(found).startswith("15 of the 16 rows of val are also training rows:\n  val:1 = train:21")
     none = find_overlap(training, pairs(("new", "row")))
     assert none.rows == 0 and "none of the 1 rows" in str(none)
 

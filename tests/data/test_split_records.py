@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from transformula.data.held_out import split_records
-from transformula.data.pairs import find_overlap
+from transformula.data.overlap import find_overlap
 from transformula.data.record import Record
 from transformula.data.records import read_records
+from transformula.data.splits import split_records
 from transformula.errors import DataError
 
 

@@ -1,0 +1,44 @@
+"""What is said of data before training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+class Preview:
+    """What data holds: its `repr` is for people, `.data` for programs.
+
+    rows  names and what is said of each; the name of a row that continues the one above is ""
+    """
+
+    def __init__(self, data: dict[str, Any], rows: Sequence[tuple[str, str]]) -> None:
+        self.data, self._rows = data, rows
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name:<12}{text}" for name, text in self._rows)
+
+
+def under(name: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Rows of a preview that share a name."""
+    return [(name if number == 0 else "", text) for number, text in enumerate(texts)]
+
+
+def lengths_of(lengths: np.ndarray) -> dict[str, float]:
+    """Of tokens of texts (texts,), at least one: their mean, how many half, 95 and 99 % of them have at most, and the
+    longest."""
+    half, most, nearly_all = (int(np.quantile(lengths, q, method="higher")) for q in (0.5, 0.95, 0.99))
+    return {
+        "texts": len(lengths), "mean": float(np.mean(lengths)), "half": half, "most": most, "nearly_all": nearly_all,
+        "longest": int(np.max(lengths)),
+    }  # fmt: skip
+
+
+def lengths_shown(found: dict[str, float]) -> str:
+    """The same in words."""
+    return (
+        f"{found['mean']:.1f} tokens on average; half have at most {found['half']}, 95 % {found['most']},"
+        f" 99 % {found['nearly_all']}; the longest {found['longest']}"
+    )

@@ -1,0 +1,174 @@
+"""Rows with a source and a target: read, split, checked for overlap, and limited in length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import ConfigError, DataError, did_you_mean, nearest
+from .overlap import find_overlap, without_overlap
+from .record import Record
+from .records import Columns, columns_of, read_records
+from .settings import Named, RowSettings
+from .splits import split_records
+from .working import working
+
+
+@dataclass(frozen=True)
+class SourceTargetRows:
+    """Records with the fields `source` and `target`, and `references` where there are such.
+
+    name   of the data
+    notes  what a person is told of them
+    """
+
+    name: str
+    training: Sequence[Record]
+    validation: Sequence[Record]
+    test: Sequence[Record]
+    notes: tuple[str, ...]
+
+
+def read_source_target(settings: RowSettings, default: str, images: bool = False) -> SourceTargetRows:
+    """The rows that the settings name.
+
+    default  the built-in set where none is named
+    images   the source is a picture
+
+    Raises DataError at the row that cannot be read, for evaluation rows that are also training rows, and for none at
+    all; ConfigError for columns that are not there.
+    """
+    data = settings.data or default
+    notes: list[str] = []
+    with working("reading the data"):
+        training: Sequence[Record] = read_rows(data, settings, images, "data", notes)
+        given = {"validation": settings.validation, "test": settings.test}
+        held: dict[str, Sequence[Record]] = {
+            name: read_rows(sources, settings, images, name, notes)
+            for name, sources in given.items()
+            if sources is not None
+        }
+        # Rows that choose the best of a run's models are not those that score it, unless they alone were named.
+        for seed, name in enumerate(given if "validation" not in held else (), 1):
+            if name not in held:
+                training, held[name] = split_records(training, settings.split, seed)
+                notes.append(f"{len(held[name]):,} rows ({100 * settings.split:g} %) are held out for {name}")
+    with working("looking for evaluation rows in the training set"):
+        # Of rows that were held out by their sources no source is left, unless groups decided.
+        grouped = any(record.group for record in training)
+        overlaps = [
+            find_overlap(training, rows, f"the {name} rows", ("source", "target"))
+            for name, rows in held.items()
+            if grouped or given[name] is not None
+        ]
+        training, dropped = without_overlap(training, overlaps, settings.overlap)
+    if dropped:
+        notes.append(f"{dropped:,} rows were dropped from training: they are also evaluation rows")
+    elif any(overlap.rows for overlap in overlaps):
+        notes.append("kept in training: " + "; ".join(str(overlap).splitlines()[0] for overlap in overlaps))
+    name = ", ".join(map(str, data)) if isinstance(data, list) else str(data)
+    return SourceTargetRows(name, training, held["validation"], held.get("test", held["validation"]), tuple(notes))
+
+
+def read_rows(sources: Named, settings: RowSettings, images: bool, key: str, notes: list[str]) -> list[Record]:
+    """The rows of some sources with the fields `source`, `target` and perhaps `references`; `key` names them in errors.
+    What a person is told is added to `notes`."""
+    assert sources is not None
+    fields, assumed = columns(sources, settings)
+    notes += [f"{key}: {assumed}"] if assumed else []
+    kinds = {"source": "picture"} if images else {}
+    if settings.references is not None:
+        fields["references"], kinds["references"] = settings.references, "list"
+    records = read_records(sources, fields, kinds=kinds, join=settings.join, quoted=settings.quoted)
+    rows = list(records)
+    if not rows:
+        raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+    notes += [f"{key}: {records.tally}"] if records.tally.empty else []
+    notes += records.notes
+    return rows
+
+
+def columns(sources: Named, settings: RowSettings) -> tuple[dict[str, str | int], str]:
+    """Which columns are the source and the target: those that are named, `source` and `target`, or the only two; and
+    what a person is told of what was assumed."""
+    named = {"source": settings.source, "target": settings.target}
+    if None not in named.values():
+        return {key: str(column) for key, column in named.items()}, ""
+    assert sources is not None
+    table = columns_of(sources, settings.quoted)
+    names = table.names
+    found: dict[str, str | int] = {}
+    for place, (key, column) in enumerate(named.items()):
+        if column is not None:
+            found[key] = column
+        elif key in names:
+            found[key] = key
+        elif len(names) == 2:
+            other = named["target" if key == "source" else "source"]
+            found[key] = names[place] if other is None else next((n for n in names if n != other), names[place])
+        else:
+            near = did_you_mean(nearest(key, names))
+            raise ConfigError(
+                f"{key}: the rows of {sources} have the columns {', '.join(names)}: say which is the {key}, as in"
+                f" --{key} {names[min(place, len(names) - 1)]}{';' + near if near else ''}"
+            )
+    return found, _assumed(table, found)
+
+
+def _assumed(table: Columns, found: Mapping[str, str | int]) -> str:
+    """What is told of the first row of a table."""
+    if table.header is None:
+        return ""
+    if table.header:
+        return (
+            f"the first row names the columns: source {found['source']!r}, target {found['target']!r}; if it is a row"
+            " like the others, say --source 1 --target 2"
+        )
+    return (
+        f"no header: columns {found['source']} and {found['target']}; if the first row names the columns, say these"
+        " names with --source and --target"
+    )
+
+
+def texts_of(records: Sequence[Record], side: str) -> list[str]:
+    """The texts of one side."""
+    return [str(row[side]) for row in records]
+
+
+def references_of(records: Sequence[Record]) -> list[list[str]]:
+    """The texts that a score accepts as right: the references of each row, or its target."""
+    found = [row["references"] if "references" in row else [str(row["target"])] for row in records]
+    return [[text for text in texts if text.strip()] for texts in found if isinstance(texts, list)]
+
+
+def fitting(
+    lengths: Mapping[str, np.ndarray],
+    most: Mapping[str, int | None],
+    too_long: str,
+    records: Sequence[Record],
+    name: str,
+) -> tuple[np.ndarray, str]:
+    """Which rows may be trained on: (rows,) bool; and what is said of the others.
+
+    too_long  "refuse": an error that shows the first such row; "drop": they are left out; "cut": all stay
+    """
+    fits = np.ones(len(records), dtype=bool)
+    for side, limit in most.items():
+        if limit is not None and side in lengths:
+            fits &= lengths[side] <= limit
+    over = int((~fits).sum())
+    if not over:
+        return fits, ""
+    limits = ", ".join(f"{side} {limit}" for side, limit in most.items() if limit is not None)
+    if too_long == "cut":
+        return np.ones_like(fits), f"{over:,} rows of {name} are cut ({limits} tokens)"
+    if too_long == "refuse" or not fits.any():
+        place = int(np.flatnonzero(~fits)[0])
+        said = ", ".join(f"{side} {int(each[place])} tokens" for side, each in lengths.items())
+        raise DataError(
+            f"{records[place].place}: a row of {said} is longer than the limits ({limits}); rows like it: {over:,}."
+            " Raise --max-source or --max-target, or say --too-long drop or cut"
+        )
+    return fits, f"{over:,} rows of {name} are left out: longer than {limits} tokens"
