@@ -39,12 +39,16 @@ def help_of(verb: str) -> str:
 def command_line() -> str:
     """The page of the command line."""
     rows = ["# Command line", "", "Every verb's `--help`, as printed.", ""]
-    rows += ["| verb | |", "| --- | --- |", *(f"| [{verb}](#{verb}) | {what} |" for verb, what in door.VERBS.items())]
+    rows += [
+        "| verb | |",
+        "| --- | --- |",
+        *(f"| [{verb}](#{verb}) | {what} |" for verb, what in door.all_verbs().items()),
+    ]
     rows += ["", "| exit status | |", "| --- | --- |"]
     for code in door.EXIT_CODES.removeprefix("exit status: ").split(", "):
         number, meaning = code.split(" ", 1)
         rows.append(f"| {number} | {meaning} |")
-    for verb in door.VERBS:
+    for verb in door.all_verbs():
         rows += ["", f"## {verb}", "", "```text", help_of(verb), "```"]
     return "\n".join(rows) + "\n"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from transformula.cli.door import VERBS
+from transformula.cli.door import all_verbs
 from transformula.extras import EXTRAS
 from transformula.recipes import recipe_names
 
@@ -96,7 +96,7 @@ USES = [
     ("curves run", "wrote curves.svg"),
     ("completion bash", "pip install 'transformula[completion]'"),
     ("translate run the", "transformula sample run"),
-    ("summarise run the", "transformula sample run"),
+    ("summarize run the", "transformula sample run"),
     ("caption run a.png", "transformula sample run"),
     ("reproduce built-in/cldr-dates --out dates", "pip install 'transformula["),
 ]
@@ -105,7 +105,7 @@ USES = [
 
 @pytest.mark.slow
 def test_the_wheel_works_without_extras(installed: Path, tmp_path: Path) -> None:
-    assert {typed.split()[0] for typed, _ in USES} - {"--version"} == set(VERBS)
+    assert {typed.split()[0] for typed, _ in USES} - {"--version"} == set(all_verbs())
     (tmp_path / "text.txt").write_text("the cat sees the dog. " * 50)
     environment = alone(TRANSFORMULA_CACHE=str(tmp_path / "cache"))
     for typed, said in USES:

@@ -37,7 +37,7 @@ def near(one: Written, other: Written) -> bool:
 
 def by_hand(model: Model, source: str) -> str:
     """The likeliest token after the likeliest token, from whole passes."""
-    writing: Any = model.writing
+    writing: Any = model.predictor
     tokens = [writing.end]
     with torch.no_grad():
         while len(tokens) < 20:
@@ -71,7 +71,7 @@ def test_a_beam_of_one_is_greedy(model: Model) -> None:
 
 @pytest.mark.parametrize(("penalty", "alpha"), [("gnmt", 0.6), ("average", 1.0)])
 def test_scores_are_those_of_a_whole_pass(model: Model, penalty: str, alpha: float) -> None:
-    writing: Any = model.writing
+    writing: Any = model.predictor
     for source in SOURCES:
         found = model.write(source, scores=True, penalty=penalty, alpha=alpha)
         ids = writing.target.encode(found.text)

@@ -13,7 +13,7 @@ import transformula
 from transformula import errors
 from transformula.cli import door, main
 
-HELPERS = {"__init__", "door", "options", "output", "streams", "writing"}
+HELPERS = {"__init__", "door", "options", "output", "streams", "verbs"}
 """Files of the command line that are no verbs."""
 
 
@@ -25,7 +25,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"  {verb} " in shown for verb in door.VERBS)
+    assert all(f"  {verb} " in shown for verb in door.all_verbs())
     assert "exit status" in shown
     for typed in ("--version", "-V"):
         assert main([typed]) == 0
@@ -38,7 +38,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_verb_shows_the_verbs_and_is_a_mistake(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     shown = capsys.readouterr()
-    assert shown.out == "" and all(f"  {verb} " in shown.err for verb in door.VERBS)
+    assert shown.out == "" and all(f"  {verb} " in shown.err for verb in door.all_verbs())
 
 
 def test_help_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +59,7 @@ def test_a_verb_is_a_file() -> None:
     assert files == set(door.VERBS)
 
 
-@pytest.mark.parametrize("verb", door.VERBS)
+@pytest.mark.parametrize("verb", door.all_verbs())
 def test_every_help_has_an_example_and_loads_no_torch(verb: str) -> None:
     program = (
         "import sys\nfrom transformula.cli import main\n"
@@ -83,7 +83,7 @@ def test_a_verb_of_other_programs_names_ours(typed: str, capsys: pytest.CaptureF
     assert main([typed, "runs/first"]) == 2
     said = capsys.readouterr().err
     assert f"unknown verb {typed!r}; did you mean {door.ELSEWHERE[typed][0]}" in said
-    assert set(door.ELSEWHERE[typed]) <= set(door.VERBS) and typed not in door.VERBS
+    assert set(door.ELSEWHERE[typed]) <= set(door.all_verbs()) and typed not in door.all_verbs()
 
 
 def test_what_stands_where_a_verb_is_expected(capsys: pytest.CaptureFixture[str]) -> None:

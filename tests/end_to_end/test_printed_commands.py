@@ -173,6 +173,6 @@ def test_the_limit_that_ended_a_run() -> None:
         resume_command("runs/a", ["p q"], {"minutes": 7.0})
         == "transformula train --resume runs/a --minutes 7 --use 'p q'"
     )
-    assert usage_command('translate RUN "..."', "a b") == "transformula translate 'a b' \"...\""
-    assert usage_command('translate RUN "..."', "a", example="two words") == "transformula translate a 'two words'"
+    assert usage_command("translate", "a b") == "transformula translate 'a b'"
+    assert usage_command("translate", "a", example="two words") == "transformula translate a 'two words'"
     assert command("evaluate", "a") == "transformula evaluate a"

@@ -69,7 +69,7 @@ REFUSED = {
         [*PAIRS, "--task", "summarisation", "--data", "rows.parquet"], "pyarrow", "transformula[parquet]"
     ),
     "evaluate: parquet": (["evaluate", "runs/rows", "--data", "rows.parquet"], "pyarrow", "transformula[parquet]"),
-    "summarise: parquet": (["summarise", "runs/rows", "--input", "rows.parquet"], "pyarrow", "transformula[parquet]"),
+    "summarize: parquet": (["summarise", "runs/rows", "--input", "rows.parquet"], "pyarrow", "transformula[parquet]"),
     "train: unigram": (
         [*TEXT, "--data", "text.txt", "--tokenizer", "unigram"], "sentencepiece", "transformula[unigram]"
     ),
@@ -100,7 +100,7 @@ WORKS = {
     "train rows, ROUGE": [*PAIRS, "--task", "summarisation", "--data", "rows.tsv", "--tokenizer", "characters"],
     "train rows, loss alone": [*TRANSLATE, "--data", "rows.tsv", "--tokenizer", "characters", "--written", "0"],
     "sample": ["sample", "runs/text", "to be", "--max-tokens", "3"],
-    "summarise": ["summarise", "runs/rows", "1 and 1"],
+    "summarize": ["summarise", "runs/rows", "1 and 1"],
     "translate": ["translate", "runs/bleu", "1 and 1"],
     "evaluate text": ["evaluate", "runs/text"],
     "evaluate rows": ["evaluate", "runs/rows"],

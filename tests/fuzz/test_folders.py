@@ -42,7 +42,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
             heads=1, context=8, steps=2, checkpoint_every=1, precision="float32", out=str(folder / "run"), quiet=True,
         )  # fmt: skip
     model = Model("x = x + mlp(norm(x))", depth=1, width=8, heads=1, vocab=257, context=8)
-    model.writing = Writing(
+    model.predictor = Writing(
         "summarisation", tokenizers.get("bytes").train([]), tokenizers.get("bytes").train([]), "tokens"
     )
     model.save(folder / "run/pairs")

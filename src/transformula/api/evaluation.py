@@ -92,9 +92,9 @@ def recorded_of(run: str | Path) -> tuple[Path, dict[str, Any], str]:
     recorded = read_config(config) if config.is_file() else {}
     if recorded:
         return folder, recorded, str(recorded.get("task", TASK))
-    from ..tasks.writing import task_of
+    from ..tasks.folder import load_predictor
 
-    return folder, {}, task_of(folder) or TASK
+    return folder, {}, getattr(load_predictor(folder), "task", TASK)
 
 
 def task_of(run: str | Path | None) -> str:

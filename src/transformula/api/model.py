@@ -8,16 +8,16 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
-from .prompts import begin, check_fits, check_path, check_seed, ids_of, load_tokenizer, texts_of, tokenizer_of
+from .predicting import must_predict, must_write, predict
+from .prompts import check_fits, check_path, check_seed, ids_of, texts_of, tokenizer_of
 from .reading import check_model, import_packages, known_words, model_folder
-from .writing import check_alike, must_write, verb_of, write
 
 if TYPE_CHECKING:
     from torch import nn
 
     from ..generation.settings import SamplingSettings
     from ..language.graph import Architecture
-    from ..tasks.writing import Writing
+    from ..tasks.predictor import Predictor
     from ..tokenizers.base import Tokenizer
 
 
@@ -96,7 +96,7 @@ class Model:
         if own is not None:
             changes.setdefault("vocab", own.vocab)
         self.architecture: Architecture = check_model(text, changes, use)
-        self.writing: Writing | None = None
+        self._predictor: Predictor | None = None
         self.folder: Path | None = None  # that it was read from
         self._seed = check_seed(seed)
         self._module: nn.Module | None = None
@@ -132,16 +132,18 @@ class Model:
     @classmethod
     def _in(cls, folder: Path, architecture: Architecture, module: nn.Module) -> Model:
         """A model with what else lies in its folder."""
+        from ..tasks.folder import load_predictor
+
         made = cls._of(architecture, module)
         made.folder = folder
-        made._tokenizer, made.writing = load_tokenizer(folder), load_writing(folder)
+        made.predictor = load_predictor(folder)
         return made
 
     @classmethod
     def _of(cls, architecture: Architecture, module: nn.Module | None = None, seed: int = 0) -> Model:
         made = cls.__new__(cls)
         made.architecture, made._module, made._seed = architecture, module, seed
-        made._tokenizer = made.writing = made.folder = None
+        made._tokenizer = made._predictor = made.folder = None
         return made
 
     @property
@@ -156,6 +158,22 @@ class Model:
     @tokenizer.setter
     def tokenizer(self, given: Tokenizer | str | Path | None) -> None:
         self._tokenizer = None if given is None else check_fits(tokenizer_of(given), self.architecture)
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """What the model does with an input, as the task says on which it was trained: it goes on with a text, writes a
+        target, tells a class; None for a model that was not trained. It is saved with the model."""
+        if self._predictor is None and self._tokenizer is not None:
+            from ..tasks.generating import TextGenerator
+
+            return TextGenerator(self._tokenizer)
+        return self._predictor
+
+    @predictor.setter
+    def predictor(self, predictor: Predictor | None) -> None:
+        self._tokenizer = None if predictor is None else predictor.tokenizer
+        # What goes on with texts is no more than its tokenizer, which may be set to another.
+        self._predictor = None if predictor is None or predictor.method == "generate" else predictor
 
     @property
     def module(self) -> nn.Module:
@@ -218,10 +236,11 @@ class Model:
         from ..generation import SamplingSettings
 
         settings = SamplingSettings.read(sampling)
-        if self.writing is not None and self.writing.input != "tokens":
+        predictor = self.predictor
+        if predictor is not None and not predictor.continues:
             raise InputError(
-                "this model does not go on with a text, it writes one for a source: use `write` (on the command line:"
-                f" transformula {verb_of(self.writing)})"
+                f"this model does not go on with a text, it answers a source: use `{predictor.method}` (on the command"
+                f" line: transformula {predictor.verb})"
             )
         if tokens is not None:
             if prompt != "" or on_text is not None or settings.stop:
@@ -230,7 +249,14 @@ class Model:
         if on_text is not None and not callable(on_text):
             raise InputError(f"on_text: expected a function of (row, piece of text); this is {on_text!r:.40}")
         prompts, one = texts_of(prompt)
-        texts = self._generate_texts(prompts, settings, on_text)
+        if self.tokenizer is None:
+            raise InputError(
+                "this model has no tokenizer, as it has learned from no text: train it, set `model.tokenizer`, or give"
+                " token ids as tokens="
+            )
+        from ..tasks.generating import TextGenerator
+
+        texts = TextGenerator(self.tokenizer).generate(self._with_weights(), prompts, settings, on_text)
         return texts[0] if one else texts
 
     def _generate_tokens(self, tokens: Any, settings: SamplingSettings) -> Any:
@@ -243,35 +269,6 @@ class Model:
         found = generate(module, rows, settings, finished=lambda _, written: written[-1] == end)
         found = [row[:-1] if row[-1] == end else row for row in found]
         return found[0] if one else found
-
-    def _generate_texts(
-        self, prompts: list[str], settings: SamplingSettings, on_text: Callable[[int, str], None] | None
-    ) -> list[str]:
-        """What `generate` does with texts."""
-        from ..generation import StoppingStream, generate
-
-        tokenizer = self.tokenizer
-        if tokenizer is None:
-            raise InputError(
-                "this model has no tokenizer, as it has learned from no text: train it, set `model.tokenizer`, or give"
-                " token ids as tokens="
-            )
-        end = tokenizer.end_of_document
-        streams = [StoppingStream(tokenizer.stream(), stop=settings.stop, end=end) for _ in prompts]
-
-        def heard(row: int, token: int) -> None:
-            shown = streams[row].push(token)
-            if shown and on_text is not None:
-                on_text(row, shown)
-
-        rows = [begin(tokenizer, text) for text in prompts]
-        module: Any = self._with_weights()
-        generate(module, rows, settings, finished=lambda row, _: streams[row].finished, on_token=heard)
-        for row, stream in enumerate(streams):
-            rest = stream.close()
-            if rest and on_text is not None:
-                on_text(row, rest)
-        return [stream.text for stream in streams]
 
     def _with_weights(self) -> nn.Module:
         """The module. Raises InputError where it was moved to the device without numbers."""
@@ -292,7 +289,7 @@ class Model:
         progress: Callable[[int, int], None] | None = None,
         **search: Any,
     ) -> Any:
-        """Write the target for a source: translate, summarise, caption, whatever the model was trained for.
+        """Write the target for a source: translate, summarize, caption, whatever the model was trained for.
 
             model.write("Zwei Hunde.")                            # a text
             model.write(["Zwei Hunde.", "Eine Katze."])           # a list of texts
@@ -310,23 +307,51 @@ class Model:
 
         A source without a word has an empty target. Raises ConfigError, InputError, DataError.
         """
-        given = {"prefix": prefix, "scores": scores, "progress": progress, **search}
-        return write(must_write(self.writing), self.together(models), source, **given)
+        predictor = must_write(self.predictor)
+        settings, modules = predictor.settings.read(search), self.together(models)
+        return predict(predictor, modules, source, settings, prefix=prefix, scores=scores, progress=progress)
+
+    def predict(
+        self,
+        source: Any,
+        *,
+        scores: bool = False,
+        models: Sequence[str | Path | Model] = (),
+        progress: Callable[[int, int], None] | None = None,
+        **settings: Any,
+    ) -> Any:
+        """Answer an input, or a list of inputs, as the task says on which the model was trained: a text is gone on
+        with, translated, told its class.
+
+            model.predict("Zwei Hunde.")                          # a text
+            model.predict(["Zwei Hunde.", "Eine Katze."])         # a list of texts
+            model.predict("Zwei Hunde.", scores=True).score       # an Answer: text, score, and what else is known
+
+        scores    give an Answer for each input
+        models    others that answer together with it, where that can be
+        progress  called with (done, in all)
+        settings  fields of the class `model.predictor.settings`
+
+        Raises ConfigError, InputError, DataError.
+        """
+        predictor = must_predict(self.predictor)
+        chosen = predictor.settings.read(settings)
+        return predict(predictor, self.together(models), source, chosen, scores=scores, progress=progress)
 
     def together(
         self, others: Sequence[str | Path | Model], *, device: str = "cpu", use: Sequence[str] = (), verify: bool = True
     ) -> list[nn.Module]:
-        """The modules that write together: this model's, and others', which are models or their folders.
+        """The modules that answer together: this model's, and others', which are models or their folders.
 
-        Raises InputError where one was not trained to write targets, or reads or writes by other tokens.
+        Raises InputError where one was trained on another task, or reads or writes by other tokens.
         """
-        first, modules = must_write(self.writing), [self.module]
+        modules = [self._with_weights()]
         for other in others:
             named = str(other) if isinstance(other, (str, Path)) else f"model {len(modules) + 1}"
             loaded = other
             if not isinstance(loaded, Model):
                 loaded = Model.from_folder(loaded, device=device, use=use, verify=verify)
-            check_alike(first, must_write(loaded.writing), named)
+            must_predict(self.predictor).check_alike(must_predict(loaded.predictor), named)
             modules.append(loaded.module)
         return modules
 
@@ -352,8 +377,8 @@ class Model:
                 " only one of the two has), so it could not be loaded again: merge adapters first (`merge_and_unload`"
                 " of peft's model), or save the module by torch.save"
             )
-        kept = self.writing or self.tokenizer
-        return save_model(folder, self.module, None if kept is None else kept.save)
+        predictor = self.predictor
+        return save_model(folder, self.module, None if predictor is None else predictor.save)
 
     def _repr_html_(self) -> str:
         from ..analysis.accounting import parameters_in_words
@@ -366,10 +391,3 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model of {self.architecture.name or 'a formula'}\n{self.text}"
-
-
-def load_writing(folder: Path) -> Writing | None:
-    """How the model in a folder is asked for a target, if it was trained for that."""
-    from ..tasks.writing import FILE, Writing
-
-    return Writing.load(folder) if (folder / FILE).is_file() else None

@@ -63,21 +63,6 @@ def ids_of(tokens: Any, vocab: int) -> tuple[list[list[int]], bool]:
     return [list(row) for row in rows], one
 
 
-def begin(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The tokens of a prompt. An empty one begins as documents do: after the end of another, or after a new line."""
-    if prompt:
-        return tokenizer.encode(prompt)
-    if tokenizer.end_of_document is not None:
-        return [tokenizer.end_of_document]
-    try:
-        return tokenizer.encode("\n")
-    except InputError:
-        raise InputError(
-            "the prompt is empty, and the model's tokenizer has neither an end of documents nor a new line to begin"
-            " after: give a prompt"
-        ) from None
-
-
 def tokenizer_of(given: Any) -> Tokenizer:
     """A tokenizer by what it is called: itself, "bytes", or the folder (of a model or a run) that holds it.
 
@@ -113,13 +98,6 @@ def check_fits(tokenizer: Tokenizer, architecture: Architecture) -> Tokenizer:
             f" vocab={tokenizer.vocab}, which is what Model(..., tokenizer=...) does where vocab is not given"
         )
     return tokenizer
-
-
-def load_tokenizer(folder: Path) -> Tokenizer | None:
-    """The tokenizer in a model's folder, if there is one."""
-    from ..tokenizers.base import FILE, load
-
-    return load(folder) if (folder / FILE).is_file() else None
 
 
 def check_path(given: Any, what: str) -> Path:

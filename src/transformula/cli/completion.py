@@ -6,7 +6,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from types import ModuleType
+from typing import Any
 
 from ..errors import InputError
 from .options import Given, Parser
@@ -42,7 +42,7 @@ def run(given: Given) -> int:
     return 0
 
 
-def complete(verbs: Iterable[str], module_of: Callable[[str], ModuleType]) -> int:
+def complete(verbs: Iterable[str], module_of: Callable[[str], Any]) -> int:
     """Answer a shell that asks how the line that is typed may continue (COMP_LINE, as the script passes it)."""
     from ..extras import need
 
@@ -60,7 +60,7 @@ def complete(verbs: Iterable[str], module_of: Callable[[str], ModuleType]) -> in
     return 0
 
 
-def parser_of(module: ModuleType, arguments: Sequence[str]) -> Parser:
+def parser_of(module: Any, arguments: Sequence[str]) -> Parser:
     """The options of a verb, with what completes their values, of a line that may be half typed."""
     try:
         parser: Parser = module.make_parser(arguments)

@@ -8,17 +8,17 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName
 from .output import EXIT_CODES, OPTION, as_json, print_error
 from .streams import OutputLost, discard_output, open_streams
 
+if TYPE_CHECKING:
+    from .verbs import TaskVerb
+
 VERBS = {
     "train": "train a model on your text",
-    "sample": "write text with a trained model",
-    "translate": "write a text for a text, with a model that was trained on pairs",
-    "summarise": "write a short text for a text",
-    "caption": "write a text for a picture",
     "evaluate": "score a trained model on what its run has held back, or on other data",
     "reproduce": "train and score as a recipe says, and hold its claim against what is found",
     "explain": "what a formula says: what each line reads, skips, gain, warnings",
@@ -29,7 +29,7 @@ VERBS = {
     "cache": "what was prepared from data, and clearing it",
     "completion": "a script by which a shell completes verbs, options and names",
 }
-"""Verb -> what it is for. Each is the file of its name in this folder."""
+"""Verb -> what it is for. Each is the file of its name in this folder. Tasks bring further ones: see `verbs.py`."""
 
 ELSEWHERE = {
     "fit": ["train"],
@@ -49,7 +49,6 @@ ELSEWHERE = {
     "score": ["evaluate"],
     "benchmark": ["evaluate"],
     "run": ["train", "reproduce"],
-    "summarize": ["summarise"],
     "info": ["explain", "summary"],
     "show": ["explain", "gallery"],
     "draw": ["gallery"],
@@ -119,7 +118,7 @@ def dispatch(arguments: list[str]) -> int:
     if "_ARGCOMPLETE" in os.environ:
         from .completion import complete
 
-        return complete(VERBS, module_of)
+        return complete(all_verbs(), module_of)
     if not arguments:
         print(usage(), file=sys.stderr)
         return InputError.exit_status
@@ -131,13 +130,21 @@ def dispatch(arguments: list[str]) -> int:
         return 0
     if verb in ("-V", "--version"):
         return version(rest)
-    module = module_of(verb)
+    module = module_of(verb, rest)
     return int(module.run(module.make_parser(rest).parse(rest)))
+
+
+def all_verbs() -> dict[str, str]:
+    """Verb -> what it is for: those of the tasks after `train`."""
+    from ..tasks.verb import built_in_verbs
+
+    (first, *others), brought = VERBS.items(), {verb.name: verb.help for verb in built_in_verbs().values()}
+    return {first[0]: first[1], **brought, **dict(others)}
 
 
 def usage() -> str:
     """All verbs, on one page."""
-    return HELP.format(verbs="\n".join(f"  {verb:<11} {what}" for verb, what in VERBS.items()), codes=EXIT_CODES)
+    return HELP.format(verbs="\n".join(f"  {verb:<11} {what}" for verb, what in all_verbs().items()), codes=EXIT_CODES)
 
 
 def version(rest: list[str]) -> int:
@@ -150,12 +157,21 @@ def version(rest: list[str]) -> int:
     return 0
 
 
-def module_of(verb: str) -> ModuleType:
-    """The file of a verb. Raises InputError for what is none, with the verb that was meant."""
+def module_of(verb: str, arguments: Sequence[str] = ()) -> ModuleType | TaskVerb:
+    """What makes the options of a verb and runs it: the file of its name, or the verb of a task, which may be of a
+    package that the arguments name by --use.
+
+    Raises InputError for what is none, with the verb that was meant.
+    """
     if verb in VERBS:
         return import_module(f".{verb}", __package__)
     if verb.startswith("-"):
         raise InputError(f"{verb}: options stand after the verb, as in: transformula VERB {verb}; see: transformula -h")
     if "=" in verb:
         raise InputError("a formula stands where a verb is expected; did you mean: transformula explain FORMULA?")
-    raise UnknownName("verb", verb, VERBS, meant=ELSEWHERE.get(verb.lower(), ()))
+    from .verbs import task_verb
+
+    found = task_verb(verb, arguments)
+    if found is None:
+        raise UnknownName("verb", verb, all_verbs(), meant=ELSEWHERE.get(verb.lower(), ()))
+    return found

@@ -9,7 +9,7 @@ from ..errors import InputError
 from .explain import USE
 from .options import NO_VERIFY, Given, Parser
 from .output import as_json
-from .writing import WITH
+from .verbs import WITH
 
 WHAT = """\
 Score a trained model on what its run has held back. A language model: the whole validation split, in nats a token,
@@ -56,7 +56,7 @@ def run(given: Given) -> int:
     from ..api.evaluation import evaluate
     from ..data.working import counting
     from ..generation.settings import SearchSettings
-    from .writing import check_output, line_of, write_output
+    from .output import check_output, line_of, write_output
 
     check_output(given["output"])
     if given["output"] is not None and not issubclass(settings, SearchSettings):

@@ -36,7 +36,7 @@ def make_parser(arguments: Sequence[str]) -> Parser:
         "--task",
         metavar="NAME",
         default=argparse.SUPPRESS,
-        help=f"what the model learns: {TASK} (default), translation, summarisation, captioning, ...; each has data"
+        help=f"what the model learns: {TASK} (default), translation, summarization, captioning, ...; each has data"
         " options of its own: add --help",
     )
     parser.add_argument("--config", metavar="FILE", help="a run's configuration; what is typed beside it wins")

@@ -19,14 +19,10 @@ def command(verb: str, folder: Path | str, *options: str, use: Sequence[str] = (
     return " ".join(["transformula", verb, shlex.quote(str(folder)), *options, *packages])
 
 
-def usage_command(usage: str, folder: Path | str, use: Sequence[str] = (), example: str = "") -> str:
-    """The command that uses a trained model. `usage` is its task's: 'translate RUN "..."', where RUN is the folder, and
-    "..." a text that the model knows, such as the example."""
-    if not usage:
-        return ""
-    verb, _, rest = usage.partition(" RUN")
-    given = rest.strip().replace('"..."', shlex.quote(example) if example else '"..."')
-    return command(verb, folder, *([given] if given else []), use=use)
+def usage_command(verb: str, folder: Path | str, use: Sequence[str] = (), example: str = "") -> str:
+    """The command that uses a trained model, by its task's verb. `example` is an input, such as a text that the model
+    knows; without one the verb reads standard input."""
+    return command(verb, folder, *([shlex.quote(example)] if example else []), use=use)
 
 
 def resume_command(folder: Path | str, use: Sequence[str] = (), longer: Mapping[str, float] | None = None) -> str:

@@ -23,6 +23,8 @@ from ..language.graph import Architecture
 from ..registry import Registry
 from ..settings import Settings
 from .evaluation import Evaluation, Report, Trained
+from .predictor import Predictor
+from .verb import Verb
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
 """Tasks by name."""
@@ -116,8 +118,8 @@ class Task(ABC):
     unit       what is counted: "tokens"
     settings   the settings of its data
     evaluation the settings of `report`: how a trained model is scored
-    usage      the command that uses what was trained: 'sample RUN', where RUN stands for its folder; "" for none
-    example    what stands for "..." in that command: a text that the model knows
+    verb       the verb of the command line that uses what was trained; None for none
+    example    an input for that verb: a text that the model knows; "" for none
     sequences  how many sequences a batch has where nothing is said; None: its batches are counted otherwise
     measures   the scores that an evaluation finds, by name
     higher     those of them of which more is better
@@ -132,7 +134,7 @@ class Task(ABC):
     unit: ClassVar[str] = "examples"
     settings: ClassVar[type[Settings]]
     evaluation: ClassVar[type[Settings]]
-    usage: ClassVar[str] = ""
+    verb: ClassVar[Verb | None] = None
     sequences: ClassVar[int | None] = 16
     measures: ClassVar[tuple[str, ...]] = ("loss",)
     higher: ClassVar[frozenset[str]] = frozenset()
@@ -154,7 +156,7 @@ class Task(ABC):
 
     @property
     def example(self) -> str:
-        """A source for `usage`, "" where there is none."""
+        """An input for `verb`, "" where there is none."""
         return ""
 
     @classmethod
@@ -279,9 +281,15 @@ class Task(ABC):
         """Go on with what `carried` gave."""
         return
 
-    @abstractmethod
+    def predictor(self) -> Predictor | None:
+        """What the model that is trained does; None for a task of which nothing is used but the weights."""
+        return None
+
     def save(self, folder: Path) -> None:
-        """Write what a model's folder needs to be used without this task."""
+        """Write what a model's folder needs to be used without this task: its predictor."""
+        predictor = self.predictor()
+        if predictor is not None:
+            predictor.save(folder)
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

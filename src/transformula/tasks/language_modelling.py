@@ -22,16 +22,34 @@ from ..data.preview import Preview
 from ..data.settings import DataSettings
 from ..data.windows import Windows
 from ..errors import ConfigError, InputError, setting
+from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
 from ..model.evaluating import evaluating
 from ..structured import load_json
 from .base import FORWARD, LEAST, Batch, Progress, Scores, Task, sample_of, task
 from .carried_rows import CarriedRows
+from .generating import TextGenerator
 from .label_smoothing import smoothed_cross_entropy
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
+from .verb import Verb
 
 CONTEXT = 128
 """Tokens of a window where the model's file does not say."""
+
+SAMPLE = Verb(
+    "sample",
+    help="write text with a trained model",
+    about="""\
+Write text with a trained model. Several prompts are gone on from at once, and shown one after the other; without one,
+a text is begun. Filters act in the order in which they are listed here.""",
+    examples=(
+        'transformula sample runs/demo "The with statement" --temperature 0.8 --max-tokens 100',
+        'transformula sample runs/demo "def" "class" --top-k 20 --seed 7 --json',
+    ),
+    settings=SamplingSettings,
+    takes="PROMPT",
+    live=True,
+)
 
 EVALUATED_TOKENS = 8192
 EVALUATED_LOGITS = 2**25
@@ -88,7 +106,7 @@ class LanguageModelling(Task):
     unit = "tokens"
     carries = True
     settings = evaluation = DataSettings
-    usage = "sample RUN"
+    verb = SAMPLE
     measures = ("loss", "bits_per_byte", "perplexity", "tokens", "bytes")
 
     def __init__(
@@ -328,7 +346,7 @@ class LanguageModelling(Task):
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """About 200 tokens from the beginning of a document (or of a line)."""
-        from ..generation import SamplingSettings, generate
+        from ..generation import generate
 
         decoder: Any = model
         tokenizer = self.data.tokenizer
@@ -342,8 +360,8 @@ class LanguageModelling(Task):
         )
         return tokenizer.decode(written[0]).strip("\n")
 
-    def save(self, folder: Path) -> None:
-        self.data.tokenizer.save(folder)
+    def predictor(self) -> TextGenerator:
+        return TextGenerator(self.data.tokenizer)
 
     def preview(self) -> Preview:
         """What the data holds: printed before training."""

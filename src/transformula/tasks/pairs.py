@@ -16,7 +16,6 @@ from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -43,6 +42,7 @@ from .pair_batches import Side
 from .pair_limits import Longest, channels_of, check_context, picture_shape
 from .pair_report import PairEvaluation, PairReport, rows_to_score, scored
 from .scores.measured import Measured, References
+from .verb import Verb
 from .writing import Writing
 
 GREEDY = SearchSettings(beam=1, alpha=0.0)
@@ -56,6 +56,26 @@ MOST_SHOWN = 80
 
 SHOWN = 5
 """Rows that are written to be looked at."""
+
+
+TRANSLATE = Verb(
+    "translate",
+    help="write a text for a text, with a model that was trained on pairs",
+    about="""\
+Translate with a trained model: arguments, the lines of a file, or those of standard input as they come. A line in, a
+line out, in order; an empty line stays one. So it is for every model that writes a text for a text.""",
+    examples=(
+        'transformula translate runs/translator "Zwei Hunde spielen im Schnee."',
+        "transformula translate runs/translator --input test.de --output test.en --beam 5",
+        "cat test.de | transformula translate runs/translator --scores",
+        "transformula translate runs/translator --input rows.jsonl --column de --format jsonl --n-best 3",
+        'transformula translate runs/translator "Zwei Hunde." --prefix "Two" --with runs/second',
+    ),
+    settings=SearchSettings,
+    answers="written",
+    prefix=True,
+    ensemble=True,
+)
 
 
 class Pairs(Task):
@@ -72,7 +92,7 @@ class Pairs(Task):
     unit = "target tokens"
     settings = Seq2SeqSettings
     evaluation = PairEvaluation
-    usage = 'translate RUN "..."'
+    verb = TRANSLATE
     sequences = None
     reads = ("vocab", "source_vocab", "context")
     measures: ClassVar[tuple[str, ...]] = ("loss", "perplexity")
@@ -402,8 +422,8 @@ class Pairs(Task):
         ]
         return Preview(data, rows)
 
-    def save(self, folder: Path) -> None:
-        self.limited.save(folder)
+    def predictor(self) -> Writing:
+        return self.limited
 
     @property
     def identity(self) -> str:

@@ -12,11 +12,13 @@ from ..data.record import Record
 from ..data.settings import Seq2SeqSettings
 from ..data.source_target import texts_of
 from ..errors import InputError
+from ..generation.settings import SearchSettings
 from .base import task
 from .pairs import Pairs
 from .scores.baselines import constant, function_name, lead
 from .scores.measured import Measured, References
 from .scores.report import summarisation
+from .verb import Verb
 
 
 class SummarisationSettings(Seq2SeqSettings):
@@ -31,7 +33,23 @@ class Summarisation(Pairs):
     """A text to a shorter one. ROUGE-1 is the main score; the first sentence and the commonest target are baselines."""
 
     settings = SummarisationSettings
-    usage = 'summarise RUN "..."'
+    verb = Verb(
+        "summarize",
+        help="write a short text for a text",
+        about="""\
+Summarize with a trained model: arguments, a column of a file, or lines as they come. What is longer than the sources
+that the model was trained on is cut, as in training (--max-source).""",
+        examples=(
+            'transformula summarize runs/summarizer "def add(a, b): return a + b"',
+            "transformula summarize runs/summarizer --input texts.jsonl --column text --output summaries.txt",
+            "cat texts.txt | transformula summarize runs/summarizer --block-ngrams 3 --min-length 5",
+        ),
+        settings=SearchSettings,
+        answers="written",
+        prefix=True,
+        ensemble=True,
+        aliases=("summarise",),
+    )
     usual = "python-summaries"
     measures = ("loss", "perplexity", "rouge_1", "rouge_2", "rouge_l")
     higher = frozenset(("rouge_1", "rouge_2", "rouge_l"))

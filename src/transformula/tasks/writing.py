@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.lines import shown
-from ..data.pictures import with_channels
+from ..data.pictures import Picture, with_channels
 from ..data.record import Value
 from ..data.spelling import PLAIN, Spelling
 from ..errors import CheckpointError, InputError
@@ -28,6 +28,7 @@ from ..generation.beam import Hypothesis, search
 from ..generation.settings import SearchSettings
 from ..structured import load_json
 from ..tokenizers.base import Tokenizer, load
+from .predictor import Answer, Predictor, Progress, predictor
 
 FILE = "pairs.json"
 SOURCE = "source"
@@ -38,13 +39,11 @@ AT_ONCE = 512
 
 
 @dataclass(frozen=True)
-class Written:
+class Written(Answer):
     """A text that was written, with its score (see SearchSettings), its log probability, and its number of tokens."""
 
-    text: str
-    score: float
-    log_probability: float
-    tokens: int
+    log_probability: float = 0.0
+    tokens: int = 0
 
     @classmethod
     def of(cls, hypothesis: Hypothesis, tokenizer: Tokenizer, spelling: Spelling, prefix: str = "") -> Written:
@@ -55,12 +54,13 @@ class Written:
         return cls(text, hypothesis.score, hypothesis.log_probability, len(hypothesis.tokens))
 
 
-NOTHING = Written("", 0.0, 0.0, 0)
+NOTHING = Written("")
 """What is written for a source without a word."""
 
 
+@predictor("writing")
 @dataclass(frozen=True)
-class Writing:
+class Writing(Predictor):
     """How a model is asked for a target.
 
     task        by which it was trained
@@ -81,6 +81,66 @@ class Writing:
     longest: int = 100
     picture: tuple[int, ...] | None = None
     spelling: Spelling = PLAIN
+
+    settings = SearchSettings
+    method = "write"
+
+    @property
+    def tokenizer(self) -> Tokenizer:  # type: ignore[override]
+        return self.target
+
+    @property
+    def continues(self) -> bool:
+        return self.input == "tokens"
+
+    @property
+    def verb(self) -> str:
+        from .base import tasks
+
+        verb = tasks.get(self.task).verb if self.task in tasks else None  # the task may be of a package not here
+        return verb.name if verb else "caption" if self.input == "image" else "translate"
+
+    def predict(
+        self,
+        models: Sequence[Any],
+        inputs: Sequence[Any],
+        settings: Any,
+        *,
+        progress: Progress | None = None,
+        prefixes: Sequence[str] | None = None,
+    ) -> list[list[Written]]:
+        return self.write(models, inputs, settings, prefixes=prefixes, progress=progress)
+
+    def opened(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Texts as they are, pictures from their files. Raises InputError for what the model does not read."""
+        return [self._picture(source) for source in inputs] if self.input == "image" else super().opened(inputs)
+
+    def _picture(self, source: Any) -> Value:
+        if isinstance(source, Tensor):
+            return source
+        if not isinstance(source, (str, Path)):
+            raise InputError(f"this model reads pictures: give the name of a file, or a tensor; this is {source!r:.40}")
+        if not str(source).strip():
+            return ""
+        channels = None if self.picture is None else self.picture[0]
+        return Picture(Path(source).expanduser(), "what was given", channels).load()
+
+    def check_alike(self, other: Predictor, named: str) -> None:
+        if not isinstance(other, Writing):
+            raise InputError(f"{named}: was not trained to write a target for a source")
+        for side, one, two in (("writes", self.target, other.target), ("reads", self.source, other.source)):
+            if (one and one.identity) != (two and two.identity):
+                raise InputError(
+                    f"{named} {side} by another tokenizer than the first model: models write together only if they know"
+                    " the same tokens; train them with one: --tokenizer RUN/best of the first"
+                )
+        if self.spelling != other.spelling:
+            raise InputError(
+                f"{named} spells texts otherwise than the first model: train both with the same --split-names and"
+                " --lower"
+            )
+        if self.input != other.input:
+            raise InputError(f"{named} is given `{other.input}`, and the first model `{self.input}`")
 
     @property
     def end(self) -> int:
@@ -126,7 +186,7 @@ class Writing:
         settings: SearchSettings | None = None,
         *,
         prefixes: Sequence[str] | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Written]]:
         """The best targets of each source, best first: at most `settings.n_best`.
 
@@ -199,11 +259,6 @@ class Writing:
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None
-
-
-def task_of(folder: Path) -> str | None:
-    """The task that a model's folder names; None where it writes no targets."""
-    return Writing.load(folder).task if (folder / FILE).is_file() else None
 
 
 def end_of(tokenizer: Tokenizer) -> int:

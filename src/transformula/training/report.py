@@ -59,7 +59,7 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     settings = trainer.settings.plain()
     text = text_of(trainer.weights.master)
     use = run.packages()
-    usage = usage_command(task.usage, run.path, use, task.example)
+    usage = usage_command(task.verb.name, run.path, use, task.example) if task.verb else ""
     resume = resume_command(run.path, use, {} if interrupted else longer(settings, p.step, p.units, stopped))
     result = RunResult(
         folder=run.path, model=trainer.weights.master, scores=p.best_scores, last=p.scores, best_step=p.best_step,

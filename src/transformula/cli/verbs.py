@@ -1,0 +1,250 @@
+"""The verbs of tasks: inputs from arguments, a file or a pipe, answers in order. `sample` goes on with prompts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from .explain import USE
+from .options import NO_VERIFY, Given, Parser
+from .output import Sink, as_json, check_output, line_of
+
+if TYPE_CHECKING:
+    from ..api.model import Model
+    from ..settings import Settings
+    from ..tasks.predictor import Answer
+    from ..tasks.verb import Verb
+
+WITH = "a further model that writes together with this one; may be given again"
+FORMATS = ("text", "jsonl")
+
+
+def task_verb(name: str, arguments: Sequence[str]) -> TaskVerb | None:
+    """The verb of a task: of one here, or of a package that is named by --use. None where no task has it."""
+    from ..tasks.verb import built_in_verbs
+
+    verbs = list(built_in_verbs().values())
+    if all(name not in (verb.name, *verb.aliases) for verb in verbs):
+        verbs = brought_by(arguments)
+    return next((TaskVerb(verb) for verb in verbs if name in (verb.name, *verb.aliases)), None)
+
+
+def brought_by(arguments: Sequence[str]) -> list[Verb]:
+    """The verbs of the tasks of packages that are named by --use."""
+    parser = Parser("", "", [])
+    parser.add_argument("--use", action="append", default=[])
+    packages = parser.begin(arguments).use
+    if not packages:
+        return []
+    from ..api.reading import import_packages
+
+    import_packages(packages)
+    from ..tasks.base import tasks
+
+    verbs = [tasks.get(name).verb for name in tasks.names()]
+    return [verb for verb in verbs if verb is not None]
+
+
+@dataclass(frozen=True)
+class TaskVerb:
+    """A verb as the door runs it."""
+
+    verb: Verb
+
+    def make_parser(self, _: Sequence[str]) -> Parser:
+        """Its options."""
+        verb = self.verb
+        things = f"[{verb.takes} ...]"
+        parser = Parser(verb.name, verb.about, verb.examples, f"RUN {things}")
+        parser.add_argument("run", metavar="RUN", help="a run's folder (its best model) or a model's")
+        if verb.live:
+            parser.add_argument("sources", metavar=verb.takes, nargs="*", help="what the text begins with")
+        else:
+            self.add_files(parser)
+        if verb.prefix:
+            parser.add_argument("--prefix", metavar="TEXT", help="what every target begins with")
+        if verb.ensemble:
+            parser.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=WITH)
+        device = "cpu" if verb.live else "auto"
+        parser.add_argument(
+            "--device", metavar="TEXT", default=device, help=f"cpu, cuda, cuda:1, ... (default: {device})"
+        )
+        parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
+        parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+        parser.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
+        parser.add_settings(
+            {"PROMPT": "sampling"}.get(verb.takes, "search" if verb.prefix else "answers"), verb.options
+        )
+        return parser
+
+    def add_files(self, parser: Parser) -> None:
+        """Options that say where inputs come from and answers go to."""
+        thing = self.verb.takes
+        lines = "one per line" if thing == "TEXT" else "names of pictures, one per line"
+        parser.add_argument("sources", metavar=thing, nargs="*", help=f"default: standard input, {lines}")
+        parser.add_argument("--input", metavar="FILE", help=f"inputs: {lines}, or .jsonl, .tsv, .csv, .parquet")
+        parser.add_argument("--column", metavar="NAME", help="the column of FILE (default: source, or the only one)")
+        parser.add_argument("--output", metavar="FILE", help="write there, all of it or, on failure, nothing")
+        parser.add_argument("--format", choices=FORMATS, default="text", help="a line for each input, or an object")
+        parser.add_argument("--scores", action="store_true", help="the score before each text, with a tab between")
+
+    def run(self, given: Given) -> int:
+        """Answer every input."""
+        settings = given.read(self.verb.options)
+        if not self.verb.live:
+            self.check(given)
+
+        from ..api.model import Model
+        from ..api.reading import set_threads
+
+        set_threads(given["threads"])
+        opening = {"device": given["device"], "use": given["use"], "verify": given["verify"]}
+        model = Model.from_folder(given["run"], **opening)
+        self.refuse_others(given["run"], model)
+        if self.verb.live:
+            return go_on(model, given, settings)
+        modules = model.together(given["others"], **opening) if self.verb.ensemble else [model.module]
+        return self.answer(model, modules, given, settings)
+
+    def refuse_others(self, run: str, model: Model) -> None:
+        """Raise InputError for a model of another verb, with the right one."""
+        predictor = model.predictor
+        if predictor is None or predictor.verb == self.verb.name or (self.verb.live and predictor.continues):
+            return
+        said = getattr(predictor, "task", "")
+        said = f"was trained for {said}" if said else f"is used by `{predictor.method}`"
+        raise InputError(f"{run}: {said}: transformula {predictor.verb} {run}")
+
+    def answer(self, model: Model, modules: Sequence[Any], given: Given, settings: Settings) -> int:
+        """Print the answers to inputs as these come."""
+        from ..api.predicting import must_predict, stream
+        from ..data.working import counting
+
+        pieces, count = self.arriving(given)
+        show = count is not None and (given["output"] is not None or not sys.stdout.isatty())
+        sink = Sink(given["output"], shown=not given["json"])
+        several = getattr(settings, "n_best", 1) > 1
+        prefix = given["prefix"] if self.verb.prefix else None
+        texts: list[dict[str, Any]] = []
+        number = 0
+        with counting(f"{self.verb.name}: inputs", show) as progress:
+            for answers in stream(must_predict(model.predictor), modules, pieces, settings, prefix=prefix):
+                for source, best in answers:
+                    number += 1
+                    sink.add(self.rows(number, source, best, given, several))
+                    if given["json"]:
+                        texts.append({self.key: source, self.verb.answers: [asdict(answer) for answer in best]})
+                sink.flush()
+                progress(number, count or number)
+        sink.close()
+        if given["json"]:
+            print(as_json({"texts": texts, "settings": settings.plain(), "output": given["output"]}))
+        return 0
+
+    @property
+    def key(self) -> str:
+        """The key of an input in an object."""
+        return "picture" if self.verb.takes == "PICTURE" else "source"
+
+    def check(self, given: Given) -> None:
+        """Raise InputError for arguments that contradict each other."""
+        if given["sources"] and given["input"] is not None:
+            raise InputError(f"{self.verb.takes} and --input are both given: leave one out")
+        if given["column"] is not None and (given["input"] is None or is_lines(Path(given["input"]))):
+            raise InputError("--column: names a column of --input FILE with rows (.jsonl, .tsv, .csv, .parquet)")
+        if given["input"] is not None:
+            from ..data.sources import need_sources
+
+            need_sources(given["input"])
+        if "ensemble" in given.arguments and not given["others"]:
+            raise InputError("--ensemble: says how several models write together; name a second one: --with RUN")
+        if given["json"] and (given["format"] != "text" or given["scores"]) and given["output"] is None:
+            raise InputError("--json is one object that has the scores: leave --format and --scores out")
+        check_output(given["output"])
+
+    def arriving(self, given: Given) -> tuple[Iterable[list[str]], int | None]:
+        """The inputs in pieces, as they come; and how many they are, where that is known."""
+        from ..data.lines import arriving_lines
+
+        if given["sources"]:
+            return [given["sources"]], None
+        if given["input"] is None:
+            if sys.stdin.isatty():
+                print("one input per line; Ctrl-D ends", file=sys.stderr)
+            return arriving_lines(sys.stdin.buffer, Path("standard input")), None
+        inputs = self.of_file(Path(given["input"]).expanduser(), given["column"])
+        return [inputs], len(inputs)
+
+    def of_file(self, path: Path, column: str | None) -> list[str]:
+        """The inputs in a file: its lines, or one column of its rows. Read whole: a mistake is seen at once."""
+        from ..data.files import opened
+        from ..data.lines import arriving_lines
+        from ..data.records import columns_of, read_records
+
+        if is_lines(path):
+            with opened(path, once=True) as file:
+                return [line for piece in arriving_lines(file, path) for line in piece]
+        if column is None:
+            names = columns_of(path).names
+            column = "source" if "source" in names else names[0]
+            if column != "source" and len(names) > 1:
+                raise InputError(f"{path} has the columns {', '.join(names)}: say which is the source: --column NAME")
+        inputs = [str(row["source"]) for row in read_records(path, {"source": column}, empty="keep")]
+        if self.verb.takes != "PICTURE":
+            return inputs
+        return [
+            str(path.parent / name) if name.strip() else "" for name in inputs
+        ]  # as the file that names them sees them
+
+    def rows(self, number: int, source: str, best: Sequence[Answer], given: Given, several: bool) -> Iterator[str]:
+        """The lines of one input: several lines of text for several answers, else one.
+
+        text   [number of the input, where it has several answers] [score, with --scores] text, with tabs between
+        jsonl  {"source": ..., "text": ...}, or {"source": ..., "written": [{"text": ...}, ...]}; with --scores all that
+               is known of an answer beside its text
+        """
+        if given["format"] == "jsonl":
+            each = [asdict(answer) if given["scores"] else {"text": answer.text} for answer in best]
+            answers: dict[str, Any] = {self.verb.answers: each} if several else each[0]
+            yield json.dumps({self.key: source, **answers}, ensure_ascii=False)
+            return
+        for answer in best:
+            cells = [str(number)] if several else []
+            cells += [f"{answer.score:.5f}"] if given["scores"] else []
+            yield "\t".join([*cells, line_of(answer.text)])
+
+
+def is_lines(path: Path) -> bool:
+    """Whether a file is read line by line: its name says no format with columns."""
+    from ..data.format import has_columns
+
+    return not has_columns(path)
+
+
+def go_on(model: Model, given: Given, settings: Settings) -> int:
+    """Go on with prompts: the text of a single one is shown while it is written."""
+    prompts = given["sources"] or [""]
+    live = len(prompts) == 1 and not given["json"]
+    before = prompts[0]
+
+    def show(_: int, piece: str) -> None:
+        nonlocal before  # the prompt waits for the first piece: a refusal prints nothing else
+        sys.stdout.write(before + piece)
+        sys.stdout.flush()
+        before = ""
+
+    texts = model.generate(prompts, on_text=show if live else None, **settings.plain())
+    if given["json"]:
+        rows = [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)]
+        print(as_json({"texts": rows, "settings": settings.plain()}))
+    elif live:
+        print(before)
+    else:
+        for number, (prompt, text) in enumerate(zip(prompts, texts, strict=True), 1):
+            print(f"--- {number}\n{prompt}{text}")
+    return 0

@@ -1,0 +1,121 @@
+"""What a trained model of a task does: answers to inputs, by what its folder holds and nothing else.
+
+    @predictor("classes")
+    @dataclass(frozen=True)
+    class Classifier(Predictor):
+        tokenizer: Tokenizer
+        labels: list[str]
+
+        def predict(self, models, inputs, settings, *, progress=None): ...
+
+A task makes its predictor, which is saved beside the weights; `Model` loads and calls it, and so does the task's verb.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from ..errors import InputError
+from ..registry import Registry
+from ..settings import Settings
+from ..structured import load_json
+from ..tokenizers.base import FILE as TOKENIZER
+from ..tokenizers.base import Tokenizer, load
+
+FILE = "predictor.json"
+
+predictors: Registry[type[Predictor]] = Registry("predictor", "transformula.tasks")
+"""Predictors by name."""
+
+Progress = Callable[[int, int], None]
+"""Called with (inputs done, inputs in all)."""
+
+
+def predictor(name: str) -> Callable[[type[Predictor]], type[Predictor]]:
+    """Decorator that registers a predictor under `name`, by which a model's folder knows it."""
+
+    def decorate(kind: type[Predictor]) -> type[Predictor]:
+        kind.name = name
+        return predictors.register(name)(kind)
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer to an input, and its score: higher is better. What a subclass adds is shown to programs."""
+
+    text: str
+    score: float = 0.0
+
+
+class Predictor(ABC):
+    """What a trained model does with an input. A frozen dataclass whose fields are a tokenizer and plain data can be
+    saved and loaded as it is.
+
+    name       by which it is registered
+    settings   of a call: keywords of `Model.predict`, options of the task's verb
+    method     the method of `Model` that calls it
+    continues  whether it goes on with a text, as `Model.generate` does
+    tokenizer  of what it reads, or of what it writes where that is another; None where it has none
+    """
+
+    name: ClassVar[str]
+    settings: ClassVar[type[Settings]] = Settings
+    method: ClassVar[str] = "predict"
+    tokenizer: Tokenizer | None
+
+    @property
+    def continues(self) -> bool:
+        return False
+
+    @property
+    def verb(self) -> str:
+        """The verb of the command line that calls it; "" for none."""
+        return ""
+
+    @abstractmethod
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
+    ) -> Sequence[Sequence[Answer]]:
+        """The answers to each input, best first.
+
+        models    modules in evaluation mode; several answer together
+        settings  an object of the class `settings`
+
+        Raises InputError.
+        """
+
+    def opened(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Inputs as a person gives them, made ready for `predict`: texts as they are. Raises InputError, DataError."""
+        for number, source in enumerate(inputs, 1):
+            if not isinstance(source, str):
+                raise InputError(f"source {number}: this model reads texts; given: {type(source).__name__}")
+        return inputs
+
+    def check_alike(self, other: Predictor, named: str) -> None:
+        """Raise InputError unless a model `named` so, with another predictor, can answer together with this one."""
+        raise InputError(f"{named}: models of this kind answer one by one; leave it out")
+
+    def save(self, folder: Path) -> None:
+        """Write what a model's folder needs, so that the folder alone can be used."""
+        plain = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "tokenizer"}  # type: ignore[arg-type]
+        package = type(self).__module__.partition(".")[0]
+        about = {"predictor": self.name, "package": package, **plain}
+        (folder / FILE).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        if self.tokenizer is not None:
+            self.tokenizer.save(folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote. Raises CheckpointError where a file is damaged."""
+        about = dict(load_json(folder / FILE))
+        plain = {key: value for key, value in about.items() if key not in ("predictor", "package")}
+        if (folder / TOKENIZER).is_file():
+            plain["tokenizer"] = load(folder)
+        return cls(**plain)
