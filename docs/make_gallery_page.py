@@ -19,7 +19,7 @@ from make_gallery import formulas, sentence
 from transformula import gallery
 from transformula.analysis.accounting import summary
 from transformula.analysis.analysis import Analysis
-from transformula.analysis.warning_table import Relative, Warning
+from transformula.analysis.warning_table import Remedy, Warning
 from transformula.diagram.parts import pictures
 from transformula.diagram.pen import DARK, LIGHT, colours
 from transformula.diagram.svg import draw_pictures
@@ -164,7 +164,7 @@ def costs(architecture: Architecture) -> tuple[dict[str, float], str]:
 
 def norming_of(analysis: Analysis) -> str:
     """The kind of all layers, or "several"."""
-    kinds = {group.norming.kind for stack in analysis.stacks for group in stack.layers}
+    kinds = {group.norms.kind for stack in analysis.stacks for group in stack.layers}
     return kinds.pop() if len(kinds) == 1 else "several"
 
 
@@ -185,11 +185,11 @@ def norm_words(analysis: Analysis) -> str:
     """pre-norm, post-norm or neither, of each group of layers that read alike."""
     rows = []
     for stack in analysis.stacks:
-        groups = stack.layers if len({group.norming for group in stack.layers}) > 1 else stack.layers[:1]
+        groups = stack.layers if len({group.norms for group in stack.layers}) > 1 else stack.layers[:1]
         for group in groups:
             where = ", ".join(filter(None, [stack.title, group.title if len(groups) > 1 else ""]))
             head = f"{where}: " if where else ""
-            rows.append(f"{escape(head)}<strong>{group.norming.kind}</strong>, {prose(group.norming.words)}")
+            rows.append(f"{escape(head)}<strong>{group.norms.kind}</strong>, {prose(group.norms.words)}")
     return "<br>".join(rows)
 
 
@@ -197,8 +197,8 @@ def gain_words(analysis: Analysis) -> str:
     """The gain of every stream."""
     rows = []
     for stack in analysis.stacks:
-        many = len(stack.gains) > 1
-        for gain in stack.gains:
+        many = len(stack.stream_scales) > 1
+        for gain in stack.stream_scales:
             where = ", ".join(filter(None, [stack.title, gain.stream if many else ""]))
             rows.append(prose(f"{where}: {gain}" if where else str(gain)))
     return "<br>".join(rows) or "not predicted: no stream is carried on, layers read history"
@@ -215,7 +215,7 @@ def cost_table(architecture: Architecture, about: dict[str, str]) -> str:
     return tag("table", tag("caption", f"compared with {BASELINE} of {size}") + rows) + said
 
 
-def relative(offered: Relative) -> str:
+def relative(offered: Remedy) -> str:
     """A relative that a warning offers."""
     rows = "".join(
         tag("div", f"{escape(key)}: {code('; '.join(text.strip().splitlines()))}")
@@ -235,7 +235,7 @@ def warning(found: Warning) -> str:
     if found.line:
         rows.append(tag("p", f"{escape(found.where)}: {code(found.line)}"))
     rows.append(tag("p", prose(f"{found.why} {found.more}".strip())))
-    rows += [relative(offered) for offered in found.relatives]
+    rows += [relative(offered) for offered in found.remedies]
     if found.entries:
         rows.append(tag("p", f"in the gallery: {links(found.entries)}"))
     return tag("div", "".join(rows), cls="note" if found.note else "warning", role="note")
@@ -292,8 +292,8 @@ def article(entry: Entry) -> str:
         f"{links([n.name])}{escape(' (' + ', '.join(n.differs) + ')') if n.differs else ''}" for n in said.relatives
     ]
     near = [f"{links([n.name])} ({n.distance:.3g} edits in a layer)" for n in said.nearest]
-    order = [f"{s.title + ': ' if s.title else ''}{'; '.join(map(str, s.order)) or 'nothing'}" for s in analysis.stacks]
-    sees = [f"{s.title + ': ' if s.title else ''}{s.reach}" for s in analysis.stacks]
+    order = [f"{s.title + ': ' if s.title else ''}{'; '.join(map(str, s.positional_encodings)) or 'nothing'}" for s in analysis.stacks]
+    sees = [f"{s.title + ': ' if s.title else ''}{s.receptive_field}" for s in analysis.stacks]
     facts = terms(
         [
             ("Norms", norm_words(analysis)),

@@ -9,8 +9,8 @@ import pytest
 
 from tests.language.test_models import DOCUMENTS, read
 from transformula import gallery
-from transformula.analysis.analysis import WIDTH, Analysis, analyse
-from transformula.analysis.reading import StackReading
+from transformula.analysis.analysis import WIDTH, Analysis, analyze
+from transformula.analysis.stack_analysis import StackAnalysis
 from transformula.language.check import check
 from transformula.language.model_file import from_formula, read_text
 from transformula.words import vocabulary
@@ -18,22 +18,22 @@ from transformula.words import vocabulary
 PRE = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 
 
-def analysed(text: str, **changes: Any) -> Analysis:
+def analyzed(text: str, **changes: Any) -> Analysis:
     """The analysis of a formula, or of a whole file where a line starts with a key; `after` is a norm unless given."""
     words = vocabulary()
     whole = ":" in text.split("=")[0]
     if not whole:
         changes = {"after": "x = norm(x)", "depth": 12} | changes
-    return analyse(check(read_text(text) if whole else from_formula(text), words, changes), words)
+    return analyze(check(read_text(text) if whole else from_formula(text), words, changes), words)
 
 
-def reading(text: str, **changes: Any) -> StackReading:
-    return analysed(text, **changes).stacks[-1]
+def reading(text: str, **changes: Any) -> StackAnalysis:
+    return analyzed(text, **changes).stacks[-1]
 
 
-def entry(name: str) -> StackReading:
+def entry(name: str) -> StackAnalysis:
     words = vocabulary()
-    return analyse(check(gallery.load(name), words), words).stacks[-1]
+    return analyze(check(gallery.load(name), words), words).stacks[-1]
 
 
 def test_lines_skips_and_branches() -> None:
@@ -102,9 +102,9 @@ def test_norming(name: str, kinds: list[str]) -> None:
 
 
 def test_norming_says_why() -> None:
-    assert "attention (line 1) reads no norm" in entry("rezero").layers[0].norming.words
-    assert "res-post" in entry("olmo2").layers[0].norming.words
-    assert "r passes without one" in entry("residual").layers[0].norming.words
+    assert "attention (line 1) reads no norm" in entry("rezero").layers[0].norms.words
+    assert "res-post" in entry("olmo2").layers[0].norms.words
+    assert "r passes without one" in entry("residual").layers[0].norms.words
 
 
 def test_layers_that_read_alike_stand_together() -> None:
@@ -130,26 +130,26 @@ def test_streams_history_and_what_is_alive() -> None:
 
 
 def test_reach() -> None:
-    assert reading("x = x + mlp(norm(x))").reach.reach == "token"
-    assert reading(PRE).reach.back is None and reading(PRE).reach.reach == "past"
+    assert reading("x = x + mlp(norm(x))").receptive_field.reach == "token"
+    assert reading(PRE).receptive_field.back is None and reading(PRE).receptive_field.reach == "past"
     windowed = reading("x = x + attention(norm(x), window=16)")
-    assert (windowed.reach.back, windowed.reach.layer) == (12 * 15, 15)
+    assert (windowed.receptive_field.back, windowed.receptive_field.layer) == (12 * 15, 15)
     twice = reading("x = x + attention(norm(x), window=16); x = x + attention(norm(x), window=4)", depth=2)
-    assert twice.reach.back == 2 * (15 + 3)
+    assert twice.receptive_field.back == 2 * (15 + 3)
     parallel = reading("u = norm(x); x = x + attention(u, window=16) + attention(u, window=4)", depth=2)
-    assert parallel.reach.back == 2 * 15
+    assert parallel.receptive_field.back == 2 * 15
     one_sees_all = reading("x = x + attention(norm(x), window=0 if layer == 3 else 16)")
-    assert one_sees_all.reach.back is None
-    assert reading("x = x + shift(norm(x), 2)", depth=3).reach.back == 6
-    assert reading(PRE, causal=False).reach.reach == "all"
-    assert reading("x = x + attention(norm(x), window=16)", causal=False).reach.reach == "past"
+    assert one_sees_all.receptive_field.back is None
+    assert reading("x = x + shift(norm(x), 2)", depth=3).receptive_field.back == 6
+    assert reading(PRE, causal=False).receptive_field.reach == "all"
+    assert reading("x = x + attention(norm(x), window=16)", causal=False).receptive_field.reach == "past"
 
 
 def test_other_sequences_are_named() -> None:
     text, words = read(next(d for d in DOCUMENTS if "name: vaswani" in d))
-    encoder, decoder = analyse(check(text, words), words).stacks
-    assert encoder.reach.reach == "all" and encoder.reach.others == ()
-    assert decoder.reach.reach == "past" and decoder.reach.others == ("source",)
+    encoder, decoder = analyze(check(text, words), words).stacks
+    assert encoder.receptive_field.reach == "all" and encoder.receptive_field.others == ()
+    assert decoder.receptive_field.reach == "past" and decoder.receptive_field.others == ("source",)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_other_sequences_are_named() -> None:
 )
 def test_order(formula: str, kinds: list[str]) -> None:
     """Without `before`, learned positions are added unless a word of the layers tells positions apart itself."""
-    assert [order.kind for order in reading(formula).order] == kinds
+    assert [order.kind for order in reading(formula).positional_encodings] == kinds
 
 
 def test_order_of_tables_and_steps() -> None:
@@ -171,7 +171,7 @@ def test_order_of_tables_and_steps() -> None:
     for document in DOCUMENTS:
         text, words = read(document)
         if text.name in ("xl", "deberta3", "universal", "mpt", "t5"):
-            found[text.name] = [o.kind for o in analyse(check(text, words), words).stacks[-1].order]
+            found[text.name] = [o.kind for o in analyze(check(text, words), words).stacks[-1].positional_encodings]
     assert found == {
         "xl": ["scores"],  # its sinusoids are a table of distances
         "deberta3": ["scores"],
@@ -184,7 +184,7 @@ def test_order_of_tables_and_steps() -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.split("name: ")[1].split()[0])
 def test_every_model_of_the_page(document: str) -> None:
     text, words = read(document)
-    found = analyse(check(text, words), words)
+    found = analyze(check(text, words), words)
     json.dumps(found.data, allow_nan=False)
     assert all(len(row) <= WIDTH for row in repr(found).splitlines())
     for stack in found.stacks:
@@ -194,5 +194,5 @@ def test_every_model_of_the_page(document: str) -> None:
 
 def test_without_a_vocabulary() -> None:
     """The words in use are enough; relatives that need more are left out, never shown unchecked."""
-    found = analyse(check(from_formula("x = attention(x); x = mlp(x)"), vocabulary()))
+    found = analyze(check(from_formula("x = attention(x); x = mlp(x)"), vocabulary()))
     assert [w.code for w in found.warnings if not w.note] == ["no-skip"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from transformula import explain, gallery, nearest
-from transformula.analysis.analysis import analyse
+from transformula.analysis.analysis import analyze
 from transformula.analysis.budget import LIMITS, Budget
 from transformula.cli import main
 from transformula.errors import InputError
@@ -49,9 +49,9 @@ def test_the_largest_of_the_gallery_are_within_the_limits(name: str) -> None:
 def test_layers_that_are_not_read_stand_with_the_first_of_their_formula() -> None:
     text = from_formula("x = x + layer * mlp(norm(x)); x = x + (layer % 7) * attention(norm(x))")
     model = check(text.override({"depth": 40, "width": 16, "heads": 2}), vocabulary())
-    whole, budget = analyse(model, vocabulary()), Budget()
+    whole, budget = analyze(model, vocabulary()), Budget()
     budget.left["read"] = 20
-    part = analyse(model, vocabulary(), budget)
+    part = analyze(model, vocabulary(), budget)
     assert sorted(n for group in part.stacks[0].layers for n in group.numbers) == list(range(1, 41))
     assert len(part.stacks[0].layers) <= len(whole.stacks[0].layers) and budget.left_out
 

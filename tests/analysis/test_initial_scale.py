@@ -7,11 +7,11 @@ import math
 import pytest
 
 from tests.analysis.test_analysis import PRE, entry, reading
-from transformula.analysis.stream_scale import Gain
+from transformula.analysis.initial_scale import StreamScale
 
 
-def gain(formula: str, stream: str = "x", **changes: object) -> Gain:
-    return next(g for g in reading(formula, **changes).gains if g.stream == stream)
+def gain(formula: str, stream: str = "x", **changes: object) -> StreamScale:
+    return next(g for g in reading(formula, **changes).stream_scales if g.stream == stream)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_what_is_not_known_says_why(formula: str, why: str) -> None:
 
 
 def test_history_and_several_streams() -> None:
-    assert {g.stream: g.factor for g in entry("denseformer").gains} == {"x": 1, "h": 1}
-    kinds = {g.stream: (g.kind, g.size) for g in entry("residual").gains}
+    assert {g.stream: g.factor for g in entry("denseformer").stream_scales} == {"x": 1, "h": 1}
+    kinds = {g.stream: (g.kind, g.size) for g in entry("residual").stream_scales}
     assert kinds == {"x": ("normed", 1), "r": ("compounds", 1)}
     assert gain("x = x + x[0] + mlp(norm(x))").size == 13
     assert gain("x = x + x[layer - 1] + mlp(norm(x))").factor == 4096
     mean = gain("x = attend(x[:]) + mlp(norm(x))", depth=3)
     assert mean.factor == pytest.approx(1)
-    assert entry("attention-residuals").gains == []
+    assert entry("attention-residuals").stream_scales == []
 
 
 def test_partly_normed_is_neither_a_factor_nor_a_size() -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from tests.docs.blocks import ROOT
 from transformula import gallery
-from transformula.analysis.analysis import Analysis, analyse
+from transformula.analysis.analysis import Analysis, analyze
 from transformula.gallery.reader import KNOWN
 from transformula.language.check import check
 from transformula.words import vocabulary
@@ -79,7 +79,7 @@ def page(entries: list[gallery.Entry]) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def analyses(entries: list[gallery.Entry]) -> dict[str, Analysis]:
     """What `explain` finds of each entry, made once for all widths."""
-    return {entry.name: analyse(check(entry.text, vocabulary()), vocabulary()) for entry in entries}
+    return {entry.name: analyze(check(entry.text, vocabulary()), vocabulary()) for entry in entries}
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_entries_are_found_by_the_names_of_the_field(page: str, entries: list[ga
 
 def test_the_unsound_is_named_with_its_sound_relative(page: str) -> None:
     article = page[page.index('id="skip-2-pre"') :].split("</article>")[0]
-    assert "gain-compounds" in article and "0.5 * (x + y) + mlp(norm(y))" in article
+    assert "scale-compounds" in article and "0.5 * (x + y) + mlp(norm(y))" in article
     assert 'href="#skip-2-half"' in article and 'data-verdict="warned"' in article
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from transformula.analysis.accounting import summary
-from transformula.analysis.analysis import analyse
+from transformula.analysis.analysis import analyze
 from transformula.analysis.canonical import formula_hash, wiring_key_of
 from transformula.diagram import draw_text
 from transformula.errors import InputError
@@ -82,7 +82,7 @@ def examine(text: str, compiled: bool = False, whole_text: bool = True, files: b
 
 def said_of(architecture: Architecture) -> None:
     """What is said of the text alone: nothing of it fails, and the text as it is written is the same model."""
-    repr(analyse(architecture, VOCABULARY))
+    repr(analyze(architecture, VOCABULARY))
     repr(summary(architecture))
     draw_text(architecture)
     wiring_key_of(architecture.text, VOCABULARY)

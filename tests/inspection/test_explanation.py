@@ -35,8 +35,8 @@ def test_what_is_written_is_not_filled_in() -> None:
 
 def test_what_is_left_out_is_shown() -> None:
     page = repr(explain("x = x + dropout(attention(norm(x)))", heads=2))
-    assert "after    nothing   (left out, so this)" in page
-    assert "depth 4, width 256, vocab 256, context 64   (left out, so these)" in page
+    assert "after    nothing   (default)" in page
+    assert "depth 4, width 256, vocab 256, context 64   (default)" in page
     assert "dropout  p = 0, so it does nothing" in page
     assert "p = 0" not in repr(explain("x = x + dropout(attention(norm(x)))", dropout=0.1))
     assert "norm     x = rmsnorm(x)" in repr(explain("peri"))

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.invariants.harness import LENGTH, SMALL, close, left_by, outputs, parts
 from tests.references.plain import Parameters
-from transformula.analysis.stream_scale import gain_of, run_silent
+from transformula.analysis.initial_scale import stream_scale_of, trace_layers
 
 Given = Mapping[str, Tensor]
 VOCAB = int(SMALL["vocab"])
@@ -33,7 +33,7 @@ def gain(model: nn.Module, scale: float = 1.0) -> bool:
 
     Returns whether the text predicts it of all streams."""
     stack = model.architecture.main
-    predicted, measured = run_silent(stack, scale)[1], left_by(model, scale)
+    predicted, measured = trace_layers(stack, scale)[1], left_by(model, scale)
     assert len(predicted) == len(measured) == stack.depth
     known = True
     for number, (sizes, found) in enumerate(zip(predicted, measured, strict=True), 1):
@@ -49,10 +49,10 @@ def gain(model: nn.Module, scale: float = 1.0) -> bool:
 def keeps_its_size(model: nn.Module) -> None:
     """The text says of its own stream that it neither vanishes nor compounds: it leaves the last layer about as large
     as it entered the first, or, where norms stand on it, as it left the first of these."""
-    one, two = (run_silent(model.architecture.main, scale)[1] for scale in (1.0, 2.0))
+    one, two = (trace_layers(model.architecture.main, scale)[1] for scale in (1.0, 2.0))
     for name in ("x", "h"):
         if all(name in sizes for sizes in one):
-            found = gain_of(name, [sizes[name] for sizes in one], [sizes[name] for sizes in two], "")
+            found = stream_scale_of(name, [sizes[name] for sizes in one], [sizes[name] for sizes in two], "")
             assert found.kind != "zero" and 0.5 <= (found.growth or 1) <= 2, f"{name}: {found}"
 
 

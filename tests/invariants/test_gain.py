@@ -7,7 +7,7 @@ import pytest
 from tests.invariants import checks
 from tests.invariants.harness import built, small
 from transformula import gallery
-from transformula.analysis.stream_scale import run_silent
+from transformula.analysis.initial_scale import trace_layers
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0])
@@ -21,8 +21,8 @@ def test_measured_as_predicted(name: str, scale: float) -> None:
 def test_what_the_notes_say_of_their_two_skips() -> None:
     """2 at any depth for skip-2; doubled a layer for its pre-norm look-alike, 4,096 times after 12."""
     depth = small("skip-2").main.depth
-    assert run_silent(small("skip-2").main)[1][-1]["x"] == pytest.approx(2)
-    assert run_silent(small("skip-2-pre").main)[1][-1]["x"] == pytest.approx(2**depth)
+    assert trace_layers(small("skip-2").main)[1][-1]["x"] == pytest.approx(2)
+    assert trace_layers(small("skip-2-pre").main)[1][-1]["x"] == pytest.approx(2**depth)
 
 
 @pytest.mark.parametrize("name", gallery.names())

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from tests.invariants import checks
 from tests.invariants.harness import LENGTH, randomise, reduced, reference, tokens
 from transformula import gallery
-from transformula.analysis.analysis import analyse
+from transformula.analysis.analysis import analyze
 from transformula.errors import InputError
 from transformula.language.model_file import read_text
 from transformula.model import build
@@ -358,7 +358,7 @@ def test_a_norm_that_was_never_made_is_seen_by_explain() -> None:
     for name in ("pre-norm", "post-norm"):
         source, told = gallery.entry(name).source, []
         for text in (source, source.replace("norm(", "(")):
-            found = analyse(reduced(read_text(text)), vocabulary()).data["stacks"][0]["layers"][0]["norming"]
+            found = analyze(reduced(read_text(text)), vocabulary()).data["stacks"][0]["layers"][0]["norming"]
             told.append(found)
         assert told[0] == name != told[1]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.invariants.harness import built, small
 from transformula import gallery
 from transformula.analysis.accounting import summary
-from transformula.analysis.analysis import analyse
+from transformula.analysis.analysis import analyze
 from transformula.diagram import draw_svg, draw_text
 from transformula.language.check import check
 from transformula.words import vocabulary
@@ -49,10 +49,10 @@ def test_full_size_on_meta(name: str) -> None:
 def test_unsound_entries_are_warned_of(name: str) -> None:
     """An entry that names a sound relative gets a warning; the others none about a skip that lacks or compounds."""
     about = gallery.entry(name).about
-    warnings = analyse(check(gallery.load(name), vocabulary())).data["warnings"]
+    warnings = analyze(check(gallery.load(name), vocabulary())).data["warnings"]
     assert all(set(warning["gallery"]) <= set(gallery.names()) for warning in warnings)
     codes = {warning["code"] for warning in warnings}
     if "sound" in about:
         assert codes, "nothing is said"
     else:
-        assert not codes & {"gain-compounds", "no-skip", "positions-twice", "dropout-on-trunk"}
+        assert not codes & {"scale-compounds", "no-skip", "positions-twice", "dropout-on-residual-path"}

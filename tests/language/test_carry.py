@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from transformula.analysis.analysis import analyse
+from transformula.analysis.analysis import analyze
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
@@ -48,10 +48,10 @@ def test_what_is_no_such_number(value: str, message: str) -> None:
 
 
 def test_explain_says_what_a_segment_sees() -> None:
-    analysis = analyse(read("memory"))
-    assert "segments        each sees the last 40 positions before it, through which no gradient flows" in repr(
+    analysis = analyze(read("memory"))
+    assert "segments         each sees the last 40 positions before it, through which no gradient flows" in repr(
         analysis
     )
     assert analysis.data["stacks"][0]["carry"] == 40
-    without = analyse(check(read_text("layer: x = x + mlp(norm(x))"), vocabulary()))
+    without = analyze(check(read_text("layer: x = x + mlp(norm(x))"), vocabulary()))
     assert "segments" not in repr(without) and without.data["stacks"][0]["carry"] == 0

@@ -151,8 +151,8 @@ assert {"kind": "recurrent", "words": "running_mean", "where": "every layer"} in
 gain = Model("x = squared_relu(vector(3)) * x + mlp(norm(x))", **SIZES).explain().data["stacks"][0]["gain"]["x"]
 assert gain["layer_factor"] == 9, gain
 warned = Model("x = norm(squared_relu(x + mlp(norm(x))))", **SIZES).explain().data["warnings"]
-assert "function-on-trunk" in [w["code"] for w in warned], warned
-assert any("squared_relu" not in r["text"] for w in warned for r in w["relatives"] if w["code"] == "function-on-trunk")
+assert "function-on-residual-path" in [w["code"] for w in warned], warned
+assert any("squared_relu" not in r["text"] for w in warned for r in w["relatives"] if w["code"] == "function-on-residual-path")
 crossed = repr(Model(LAYERS["even_attention"], family="encoder-decoder", **SIZES).explain())
 assert "even_attention(norm(x), memory)" in crossed, crossed
 """

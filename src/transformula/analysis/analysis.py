@@ -1,10 +1,10 @@
 """What a formula says, from its text alone: no tensor is made.
 
-    analyse(check(text, vocabulary))    -> Analysis: its repr is for people, `.data` for programs
+    analyze(check(text, vocabulary))    -> Analysis: its repr is for people, `.data` for programs
 
 For each stack: what each line reads and sets, its skips and branches; runs of layers that read alike; whether they are
-pre-norm, post-norm or neither; what is carried, held and kept as history; the gain with silent branches; how far a
-position sees and what tells positions apart; and warnings, each with a sound relative.
+pre-norm, post-norm or neither; what is carried, held and kept as history; the initial scale of the residual path; the
+receptive field and the positional encodings; and warnings, each with a remedy.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ..language.graph import Architecture
 from ..language.vocabulary import Vocabulary
 from .budget import Budget
 from .lines import spans
-from .reading import Layers, StackReading, history_words, read_stack
-from .warning_table import Relative, Warning
+from .stack_analysis import LayerGroup, StackAnalysis, analyze_stack, history_words
+from .warning_table import Remedy, Warning
 from .warnings import warnings_of
 
 WIDTH = 100
@@ -30,7 +30,7 @@ class Analysis:
     """What a model says. Its `repr` is the page for a person, at most 100 columns wide; `.data` is plain data."""
 
     name: str
-    stacks: list[StackReading]
+    stacks: list[StackAnalysis]
     warnings: list[Warning]
 
     @property
@@ -48,16 +48,16 @@ class Analysis:
         return "\n".join([*rows, *warning_rows(self.warnings)])
 
 
-def analyse(architecture: Architecture, vocabulary: Vocabulary | None = None, budget: Budget | None = None) -> Analysis:
-    """Analyse a checked model.
+def analyze(architecture: Architecture, vocabulary: Vocabulary | None = None, budget: Budget | None = None) -> Analysis:
+    """Analyze a checked model.
 
-    vocabulary  the words that texts of sound relatives are checked with; by default those that the model uses, so that
-                a relative which needs another word (a norm, say) is named by its gallery entry only
+    vocabulary  the words that texts of remedies are checked with; by default those that the model uses, so that a
+                remedy which needs another word (a norm, say) is named by its gallery entry only
     budget      how much of it is looked at; it notes what is left out
     """
     budget = budget or Budget()
-    readings = [read_stack(stack, architecture, budget) for stack in architecture.stacks]
-    return Analysis(architecture.name, readings, warnings_of(readings, architecture, vocabulary, budget))
+    stacks = [analyze_stack(stack, architecture, budget) for stack in architecture.stacks]
+    return Analysis(architecture.name, stacks, warnings_of(stacks, architecture, vocabulary, budget))
 
 
 def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
@@ -70,50 +70,50 @@ def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
 
 def field(label: str, text: str) -> list[str]:
     """A row with its label on the left."""
-    return wrapped(text, f"  {label:<16}")
+    return wrapped(text, f"  {label:<17}")
 
 
-def stack_rows(reading: StackReading) -> Iterator[str]:
+def stack_rows(analysis: StackAnalysis) -> Iterator[str]:
     """The page of one stack."""
-    stack = reading.stack
-    title = f"stack {reading.title}: " if reading.title else ""
+    stack = analysis.stack
+    title = f"stack {analysis.title}: " if analysis.title else ""
     sees = "causal" if stack.causal else "sees all positions"
-    yield f"{title}{stack.depth} {'layer' if stack.depth == 1 else 'layers'} of width {reading.width:,}, {sees}"
-    for group in reading.layers:
+    yield f"{title}{stack.depth} {'layer' if stack.depth == 1 else 'layers'} of width {analysis.width:,}, {sees}"
+    for group in analysis.layers:
         yield from layer_rows(group, stack.depth)
     if stack.share is not None and len(set(stack.share)) < stack.depth:
         sets = len(set(stack.share))
         yield from field("weights", f"shared: {sets} {'set' if sets == 1 else 'sets'} for {stack.depth} layers")
     streams = [
         f"{name} (width {width:,})" if kind == "stream" else f"{name} ({kind})"
-        for name, (kind, width) in reading.carried.items()
-        if name not in reading.held
+        for name, (kind, width) in analysis.carried.items()
+        if name not in analysis.held
     ]
     yield from field("carried", ", ".join(streams) or "nothing by name")
-    for name, layers in reading.held.items():
+    for name, layers in analysis.held.items():
         yield from field("held", f"{name}, as layer{'s' if len(layers) > 1 else ''} {spans(layers)} made it")
-    if reading.constants:
-        yield from field("constant", f"{', '.join(reading.constants)}: set in `before`, the same for all layers")
-    if reading.history:
-        kept = [history_words(name, layers, stack.depth) for name, layers in reading.history.items()]
+    if analysis.constants:
+        yield from field("constant", f"{', '.join(analysis.constants)}: set in `before`, the same for all layers")
+    if analysis.history:
+        kept = [history_words(name, layers, stack.depth) for name, layers in analysis.history.items()]
         yield from field("history", ", ".join(kept))
-    if reading.alive != 1:
-        yield from field("alive", f"{reading.alive} streams between layers, at most")
-    if not reading.gains:
-        yield from field("gain", "not predicted: no stream is carried on, layers read history")
-    starting = " (gates and coefficients as they start)" if any(g.trunk.weighed for g in reading.layers) else ""
-    for gain in reading.gains:
-        of = f"gain of {gain.stream}" if len(reading.gains) > 1 else "gain"
-        yield from field(of, f"{gain}{starting if gain.kind != 'unknown' else ''}")
-    yield from field("sees", str(reading.reach))
-    if reading.carry:
+    if analysis.alive != 1:
+        yield from field("alive", f"{analysis.alive} streams between layers, at most")
+    if not analysis.stream_scales:
+        yield from field("initial scale", "not predicted: no stream is carried on, layers read history")
+    starting = " (gates and coefficients as they start)" if any(g.path.weighed for g in analysis.layers) else ""
+    for scale in analysis.stream_scales:
+        of = f"{scale.stream}: " if len(analysis.stream_scales) > 1 else ""
+        yield from field("initial scale", f"{of}{scale}{starting if scale.kind != 'unknown' else ''}")
+    yield from field("receptive field", str(analysis.receptive_field))
+    if analysis.carry:
         yield from field(
-            "segments", f"each sees the last {reading.carry:,} positions before it, through which no gradient flows"
+            "segments", f"each sees the last {analysis.carry:,} positions before it, through which no gradient flows"
         )
-    yield from field("order", "; ".join(map(str, reading.order)) or "nothing")
+    yield from field("positions", "; ".join(map(str, analysis.positional_encodings)) or "nothing tells them apart")
 
 
-def layer_rows(group: Layers, depth: int) -> Iterator[str]:
+def layer_rows(group: LayerGroup, depth: int) -> Iterator[str]:
     """The page of some layers that read alike."""
     title = group.title if depth > 1 else "layer"
     if group.formula != "layer":
@@ -121,7 +121,7 @@ def layer_rows(group: Layers, depth: int) -> Iterator[str]:
     alike = ""
     if len(group.numbers) > 1:
         alike = ", all equal" if group.equal else ", alike but for numbers"
-    yield from wrapped(f"{title}{alike}: {group.norming.kind}, {group.norming.words}", "  ", "      ")
+    yield from wrapped(f"{title}{alike}: {group.norms.kind}, {group.norms.words}", "  ", "      ")
     for line in group.lines:
         yield from wrapped(line.text, "    ", "        ")
         yield from wrapped(str(line), "        ", "        ")
@@ -144,19 +144,19 @@ def warning_rows(warnings: list[Warning]) -> Iterator[str]:
             yield from wrapped(warning.why, "      ")
             if warning.more:
                 yield from wrapped(warning.more, "      ")
-            for relative in warning.relatives:
-                yield from relative_rows(relative)
+            for remedy in warning.remedies:
+                yield from remedy_rows(remedy)
             if warning.entries:
                 yield from wrapped(f"in the gallery: {', '.join(warning.entries)}", "      ")
 
 
-def relative_rows(relative: Relative) -> Iterator[str]:
-    """A relative: the parts of the text that it changes, and what was done."""
-    said = [relative.words] if relative.words else []
-    said += [f"still {' and '.join(relative.left)}"] if relative.left else []
-    said += [f"the wiring of {' and '.join(relative.names)}"] if relative.names else []
-    rows = [f"{key}: {'; '.join(text.strip().splitlines())}" for key, text in relative.parts.items()]
+def remedy_rows(remedy: Remedy) -> Iterator[str]:
+    """A remedy: the parts of the text that it changes, and what was done."""
+    said = [remedy.words] if remedy.words else []
+    said += [f"still {' and '.join(remedy.left)}"] if remedy.left else []
+    said += [f"the wiring of {' and '.join(remedy.names)}"] if remedy.names else []
+    rows = [f"{key}: {'; '.join(text.strip().splitlines())}" for key, text in remedy.parts.items()]
     rows[-1] += f"  ({'; '.join(said)})" if said else ""
-    first = f"      {'better' if relative.left else 'sound'}: "
+    first = f"      {'better' if remedy.left else 'sound'}: "
     for n, row in enumerate(rows):
         yield from wrapped(row, " " * len(first) if n else first, "          ")

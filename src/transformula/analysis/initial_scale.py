@@ -1,180 +1,28 @@
-"""Values with branches silent: how large each is if every sublayer yields 0.
+"""The initial scale: how large each value is, and the streams leave each layer, while every sublayer yields zero.
 
-Gates and coefficients stand as they start, norms' weights are 1, the model evaluates; every name that enters the layers
-(and history 0) is one and the same vector e, of mean 0 and root mean square 1 (or copies of it side by side, where
-`before` made copies). Then every value is a sum of *parts*, a number times a direction: e itself, the vector of ones
-(what is equal in every channel), copies of a direction, or what a norm or a rotation made new. Sizes follow by rules,
-with no tensor; where they do not, the value is `Unknown` and says why.
+Gates and coefficients have their initial values, norms' weights are 1, the model evaluates; every name that enters the
+layers (and history 0) is one and the same vector, of mean 0 and root mean square 1 (or copies of it side by side, where
+`before` made copies). Sizes follow by rules from what each word states in its record, with no tensor (`vectors.py`). A
+stream whose size doubles when that of what enters does compounds from layer to layer; one whose size does not was
+normed on the way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ..language.graph import Call, Section, Stack, Value
 from ..language.messages import FormulaError
 from ..language.numbers import evaluate_text
-
-ONES = 0
-"""The direction of what is equal in every channel."""
-
-TINY = 1e-12
-"""Parts smaller than this, against the others of a sum, are rounding."""
-
-
-@dataclass(frozen=True)
-class Known:
-    """A sum of parts: direction -> number. No parts: zero."""
-
-    parts: Mapping[int, float]
-
-    @property
-    def zero(self) -> bool:
-        return not self.parts
-
-    @property
-    def constant(self) -> float | None:
-        """The number that every channel has; None if channels differ."""
-        if not self.parts:
-            return 0.0
-        return self.parts.get(ONES) if len(self.parts) == 1 else None
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """A value whose size is not known, and why.
-
-    solid  it is surely neither zero nor so small that a norm's eps counts, so that its norm is known
-    up     some of its channels are surely positive
-    wild   it may not be finite, so that not even zero times it is known
-    """
-
-    why: str
-    solid: bool = False
-    up: bool = False
-    wild: bool = False
-
-
-Size = Known | Unknown
-ZERO = Known({})
-
-
-def constant(number: float) -> Known:
-    """The same number in every channel."""
-    return Known({ONES: float(number)}) if number else ZERO
-
-
-def scaled(value: Size, factor: float) -> Size:
-    """`factor` times a value."""
-    if isinstance(value, Unknown):
-        if factor == 0 and not value.wild:
-            return ZERO
-        return value if factor == 1 else Unknown(value.why, wild=value.wild)
-    return Known({d: c * factor for d, c in value.parts.items()}) if factor else ZERO
-
-
-def added(left: Size, right: Size) -> Size:
-    """The sum of two values; what cancels is gone."""
-    unknown = [v for v in (left, right) if isinstance(v, Unknown)]
-    if unknown:
-        if ZERO in (left, right):
-            return unknown[0]
-        return Unknown(unknown[0].why, wild=any(v.wild for v in unknown))
-    assert isinstance(left, Known) and isinstance(right, Known)
-    parts = dict(left.parts)
-    for direction, number in right.parts.items():
-        total = parts.get(direction, 0.0) + number
-        if total == 0 or abs(total) < TINY * abs(number):
-            parts.pop(direction, None)
-        else:
-            parts[direction] = total
-    return Known(parts)
-
+from .budget import Budget
+from .vectors import ZERO, Directions, KnownVector, UnknownVector, Vector, added, constant, scaled
 
 SMALL = 0.1
 """From this size on the eps of no norm counts."""
 
-
-@dataclass
-class Direction:
-    """One direction, of root mean square 1.
-
-    centred  its mean is 0
-    made_by  the norm that leaves it as it is
-    up       some of its channels are surely positive
-    root     directions of one root may be equal, though made differently
-    """
-
-    centred: bool
-    made_by: object = None
-    up: bool = False
-    root: int = ONES
-
-
-@dataclass
-class Directions:
-    """The directions of one run, numbered; what is made alike is one direction."""
-
-    all: list[Direction] = field(default_factory=lambda: [Direction(False)])
-    known: dict[object, int] = field(default_factory=dict)
-    copies: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Directions that are copies of another, side by side -> how many, and of which."""
-
-    def of(
-        self, key: object, centred: bool = False, made_by: object = None, up: bool = False, root: int | None = None
-    ) -> int:
-        """The number of the direction with this key, new if none has it."""
-        if key not in self.known:
-            number = self.known[key] = len(self.all)
-            self.all.append(Direction(centred, made_by, up or centred, number if root is None else root))
-        return self.known[key]
-
-    def copied(self, value: Size, times: int) -> Size:
-        """So many copies of a value side by side: each part's size stays."""
-        if isinstance(value, Unknown) or times == 1:
-            return value
-        parts: dict[int, float] = {}
-        for direction, number in value.parts.items():
-            if direction != ONES:
-                of = self.all[direction]
-                direction, copied = self.of(("copies", times, direction), of.centred, None, of.up, of.root), direction
-                self.copies[direction] = times, copied
-            parts[direction] = number
-        return Known(parts)
-
-    def single(self, value: Size, times: int) -> Size | None:
-        """One of so many copies side by side; None if they may differ."""
-        if times == 1:
-            return value
-        if isinstance(value, Unknown):
-            return None
-        parts: dict[int, float] = {}
-        for direction, number in value.parts.items():
-            if direction != ONES:
-                count, direction = self.copies.get(direction, (0, ONES))
-                if count != times:
-                    return None
-            parts[direction] = number
-        return Known(parts)
-
-    def solid(self, value: Known) -> bool:
-        """Whether a sum of several parts is surely not zero: no two of them can be equal."""
-        roots = [self.all[d].root for d in value.parts]
-        return len(set(roots)) == len(roots)
-
-    def size(self, value: Size) -> float | None:
-        """The root mean square over channels; None if it is not known."""
-        if isinstance(value, Unknown):
-            return None
-        if len(value.parts) <= 1:
-            return sum(abs(c) for c in value.parts.values())
-        if len(value.parts) == 2 and ONES in value.parts:
-            other = next(d for d in value.parts if d != ONES)
-            if self.all[other].centred:
-                return math.hypot(*value.parts.values())
-        return None
+ONE_OF = "one of copies * "
 
 
 def copies_in(stack: Stack) -> dict[str, int]:
@@ -188,161 +36,133 @@ def copies_in(stack: Stack) -> dict[str, int]:
     return found
 
 
-class Silence:
-    """Evaluates sections with silent branches. `scale` is the size of what enters, `copies` are the names that enter as
-    so many copies of it."""
+class Scales:
+    """Evaluates sections while every sublayer yields zero.
+
+    scale   the size of what enters the layers
+    copies  names that enter as so many copies of it side by side
+    """
 
     def __init__(self, scale: float = 1.0, copies: Mapping[str, int] | None = None) -> None:
         self.scale, self.copies = scale, copies or {}
         self.directions = Directions()
-        self.state: dict[str, Size] = {}
-        self.past: dict[tuple[str, int], Size] = {}
-        self.seen: dict[int, Size] = {}
-        """Every value of the sections evaluated so far, by its identity."""
-        self.working: set[int] = set()
+        self.state: dict[str, Vector] = {}
+        self.past: dict[tuple[str, int], Vector] = {}
+        self.vectors: dict[int, Vector] = {}
+        """Of every value of the sections evaluated so far, by its identity."""
+        self.sublayers: set[int] = set()
         """Those that a sublayer of their section stands in, however deep."""
 
-    def enter(self, value: Value) -> Size:
+    def enter(self, value: Value) -> Vector:
         """What enters the layers: e; from elsewhere, another vector."""
         if value.kind != "stream":
-            return Unknown(f"{value.name} is no stream")
+            return UnknownVector(f"{value.name} is no stream")
         if value.op == "input" or value.stack:
-            return Known({self.directions.of((value.op, value.stack, value.name, value.width, value.number)): 1.0})
+            return KnownVector(
+                {self.directions.of((value.op, value.stack, value.name, value.width, value.number)): 1.0}
+            )
         copies = self.copies.get(value.name, 1)
-        entering = Known({self.directions.of(("enter", value.width // copies), centred=True): self.scale})
+        entering = KnownVector({self.directions.of(("enter", value.width // copies), centered=True): self.scale})
         return self.directions.copied(entering, copies)
 
     def section(self, section: Section) -> None:
         """Evaluate one section; what it leaves goes into `state`."""
         for value in section.values:
-            self.seen[id(value)] = self.value(value)
+            self.vectors[id(value)] = self.value(value)
             below = (a for given in value.args for a in (given.args if given.op == "list" else (given,)))
-            if (value.call is not None and value.call.word.sublayer) or any(id(a) in self.working for a in below):
-                self.working.add(id(value))
+            if (value.call is not None and value.call.word.sublayer) or any(id(a) in self.sublayers for a in below):
+                self.sublayers.add(id(value))
         for name, value in section.leaves.items():
             self.state[name] = self.of(value)
 
     def has_sublayer(self, value: Value) -> bool:
         """Whether a sublayer stands anywhere in what makes a value of the sections evaluated so far."""
         if value.op == "list":
-            return any(id(a) in self.working for a in value.args)
-        return id(value) in self.working
+            return any(id(a) in self.sublayers for a in value.args)
+        return id(value) in self.sublayers
 
-    def of(self, value: Value) -> Size:
+    def of(self, value: Value) -> Vector:
         """What a value of a section evaluated so far is."""
         if value.op == "number":
             return constant(value.number)
-        return self.seen.get(id(value), Unknown(f"{value.name or value.op} is not built here"))
+        return self.vectors.get(id(value), UnknownVector(f"{value.name or value.op} is not built here"))
 
-    def value(self, value: Value) -> Size:
+    def size(self, value: Value) -> float | None:
+        """The root mean square of a value; None if it is not known."""
+        return self.directions.size(self.of(value))
+
+    def value(self, value: Value) -> Vector:
         match value.op:
             case "name" | "input":
                 if value.stack or value.op == "input" or value.name not in self.state:
                     return self.enter(value)
                 return self.state[value.name]
             case "history":
-                found = None if value.stack else self.past.get((value.name, int(value.number)))
-                return self.enter(value) if found is None else found
+                known = None if value.stack else self.past.get((value.name, int(value.number)))
+                return self.enter(value) if known is None else known
             case "tap":
-                made = value.args[0].call
-                return ZERO if made is not None and made.word.sublayer else Unknown(f"the tap {value.name}")
+                call = value.args[0].call
+                return ZERO if call is not None and call.word.sublayer else UnknownVector(f"the tap {value.name}")
             case "call":
                 return self.call(value)
             case "list" | "argument":
-                return Unknown("a list")
-        arguments = [self.of(a) for a in value.args]
-        return self.operation(value.op, *arguments)
+                return UnknownVector("a list")
+        return operation(value.op, *(self.of(a) for a in value.args))
 
-    def operation(self, op: str, left: Size, right: Size = ZERO) -> Size:
-        """Arithmetic. Zero times what is not known is zero."""
-        fixed = right.constant if isinstance(right, Known) else None
-        match op:
-            case "neg":
-                return scaled(left, -1)
-            case "add":
-                return added(left, right)
-            case "sub":
-                return added(left, scaled(right, -1))
-            case "mul":
-                if ZERO in (left, right):
-                    return added(scaled(left, 0), scaled(right, 0))
-                if fixed is not None:
-                    return scaled(left, fixed)
-                if isinstance(left, Known) and left.constant is not None:
-                    return scaled(right, left.constant)
-                return Unknown(
-                    "a product of two streams", wild=any(isinstance(v, Unknown) and v.wild for v in (left, right))
-                )
-            case "div":
-                if fixed:
-                    return scaled(left, 1 / fixed)
-                return Unknown("a quotient of two streams", wild=True)
-        base = left.constant if isinstance(left, Known) else None
-        if (
-            base is None
-            or fixed is None
-            or not math.isfinite(base)
-            or (base == 0 and fixed < 0)
-            or (base < 0 and fixed != int(fixed))
-        ):
-            return Unknown("a power of a stream", wild=fixed is None or fixed < 1)
-        try:
-            return constant(base**fixed)
-        except OverflowError:
-            return Unknown("a power too large for a number")
-
-    def call(self, value: Value) -> Size:
+    def call(self, value: Value) -> Vector:
         call = value.call
         assert call is not None
         word, rule = call.word, call.word.initial_scale
         if word.sublayer:
             return ZERO
         streams = [self.of(a) for a in value.args[: len(call.streams)]]
-        first = streams[0] if streams else ZERO
-        wild = next((s for s in streams if isinstance(s, Unknown) and s.wild), None)
+        wild = next((s for s in streams if isinstance(s, UnknownVector) and s.wild), None)
         if wild is not None:
             return wild
         if word.kind == "function" and rule in ("", "function"):
-            return self.function(call, first)
+            return self.function(call, streams[0])
         if word.kind == "norm" and rule != "unknown":
-            return self.normed(call, first)
-        match rule:
-            case "zero":
-                return ZERO
-            case "same":
-                return first if word.kind == "chance" else self.turned(value, first)
-            case "last":
-                return streams[-1] if streams else Unknown(f"{call.name} of nothing")
-            case "mean":
-                total: Size = ZERO
-                for stream in streams:
-                    total = added(total, stream)
-                return scaled(total, 1 / max(1, len(streams)))
-            case "dot":
-                return self.inner(value, streams)
-            case "copies":
-                return self.directions.copied(first, value.width // value.args[0].width)
-            case "added":
-                return self.written(value, *streams)
-            case _ if rule.startswith("one of copies * "):
-                one = self.directions.single(first, value.args[0].width // value.width)
-                if one is None:
-                    return Unknown(f"{call.name} of streams that may differ")
-                number = evaluate_text(rule.removeprefix("one of copies * "), {**call.numbers, **call.options})
-                return scaled(one, float(number))
-            case "" | "unknown":
-                if word.kind in ("shape", "norm", "streams") and streams and all(s == ZERO for s in streams):
-                    return ZERO
-                if word.parameters:
-                    return Unknown(f"what {call.name} makes of it depends on its weights")
-                return Unknown(f"the size of what {call.name} makes is not known")
-        size = float(evaluate_text(rule, {**call.numbers, **call.options}))
+            return self.normed(call, streams[0])
+        if rule in RULES:
+            return RULES[rule](self, value, streams)
+        names = {**call.numbers, **call.options}
+        if rule.startswith(ONE_OF):
+            single = self.directions.single(streams[0], value.args[0].width // value.width)
+            if single is None:
+                return UnknownVector(f"{call.name} of streams that may differ")
+            return scaled(single, float(evaluate_text(rule.removeprefix(ONE_OF), names)))
+        size = float(evaluate_text(rule, names))
         if word.kind == "input":
             key = (word.name, tuple(sorted((k, str(v)) for k, v in call.options.items())))
-            return scaled(Known({self.directions.of(key): 1.0}), size)
+            return scaled(KnownVector({self.directions.of(key): 1.0}), size)
         return constant(size)
 
-    def normed(self, call: Call, first: Size) -> Size:
+    @staticmethod
+    def unknown(value: Value, streams: Sequence[Vector]) -> Vector:
+        """What a word makes that states no size."""
+        call = value.call
+        assert call is not None
+        if call.word.kind in ("shape", "norm", "streams") and streams and all(s == ZERO for s in streams):
+            return ZERO
+        if call.word.parameters:
+            return UnknownVector(f"what {call.name} makes of it depends on its weights")
+        return UnknownVector(f"the size of what {call.name} makes is not known")
+
+    @staticmethod
+    def last(value: Value, streams: Sequence[Vector]) -> Vector:
+        return streams[-1] if streams else UnknownVector("the last of nothing")
+
+    @staticmethod
+    def mean(value: Value, streams: Sequence[Vector]) -> Vector:
+        total: Vector = ZERO
+        for stream in streams:
+            total = added(total, stream)
+        return scaled(total, 1 / max(1, len(streams)))
+
+    def copied(self, value: Value, streams: Sequence[Vector]) -> Vector:
+        return self.directions.copied(streams[0], value.width // value.args[0].width)
+
+    def normed(self, call: Call, first: Vector) -> Vector:
         """What a norm leaves: of size 1, or as its record says. What has mean 0 only changes its size."""
         word, options, rule = call.word, call.options, call.word.initial_scale
         size = 1.0 if rule == "unit" else float(evaluate_text(rule, {**call.numbers, **options}))
@@ -350,91 +170,288 @@ class Silence:
         kind = (word.name, options.get("size"))
         if first == ZERO:
             return ZERO
-        if isinstance(first, Unknown):
+        if isinstance(first, UnknownVector):
             if not first.solid:
                 return first
             made = self.directions.of(("normed", kind, len(self.directions.all)), made_by=kind, up=first.up)
-            return Known({made: size})
+            return KnownVector({made: size})
         before, eps = self.directions.size(first), options.get("eps", 0)
         if before is not None and before < math.sqrt(1e3 * eps):
-            return Unknown(f"{call.name} of so small a vector that its eps counts")
+            return UnknownVector(f"{call.name} of so small a vector that its eps counts")
         if first.constant is not None:
-            return Unknown(f"{call.name} of a vector that is equal in every channel")
+            return UnknownVector(f"{call.name} of a vector that is equal in every channel")
         if not self.directions.solid(first):
-            return Unknown(f"{call.name} of a sum of parts that may be equal")
+            return UnknownVector(f"{call.name} of a sum of parts that may be equal")
         (direction, number), *others = first.parts.items()
         here = self.directions.all[direction]
-        if not others and ((here.centred and not sliced) or here.made_by == kind):
-            return Known({direction: math.copysign(size, number)})
+        if not others and ((here.centered and not sliced) or here.made_by == kind):
+            return KnownVector({direction: math.copysign(size, number)})
         shape = tuple(sorted((d, round(c / number, 12)) for d, c in first.parts.items()))
         root = here.root if not others else self.directions.of(("root", shape))
         up = not others and here.up and number > 0
         made = self.directions.of(("normed", kind, shape, number > 0), made_by=kind, up=up, root=root)
-        return Known({made: math.copysign(size, number)})
+        return KnownVector({made: math.copysign(size, number)})
 
-    def written(self, value: Value, first: Size, second: Size) -> Size:
+    def written(self, value: Value, streams: Sequence[Vector]) -> Vector:
         """The sum of equal streams and a second value, which is added to each."""
         wide, narrow = (a.width for a in value.args[:2])
-        one = self.directions.single(first, wide // narrow)
-        if one is None:
-            return Unknown(f"{value.name} to streams that may differ")
-        return self.directions.copied(added(one, second), wide // narrow)
+        single = self.directions.single(streams[0], wide // narrow)
+        if single is None:
+            return UnknownVector(f"{value.name} to streams that may differ")
+        return self.directions.copied(added(single, streams[1]), wide // narrow)
 
-    def turned(self, value: Value, first: Size) -> Size:
-        """What keeps the size of each part and changes its direction: rotations, copies, parts."""
-        call = value.call
+    def turned(self, value: Value, streams: Sequence[Vector]) -> Vector:
+        """What keeps the size of each part and changes its direction: rotations, copies, parts; dropout keeps both."""
+        call, first = value.call, streams[0]
         assert call is not None
-        if isinstance(first, Unknown) or first == ZERO:
+        if call.word.kind == "chance" or isinstance(first, UnknownVector) or first == ZERO:
             return first
         if first.constant is not None and call.word.kind in ("shape", "streams"):
             return first
         if value.width < value.args[0].width:
-            return Unknown(f"{call.name} takes some of the channels")
+            return UnknownVector(f"{call.name} takes some of the channels")
         options = tuple(sorted((k, str(v)) for k, v in call.options.items()))
         parts: dict[int, float] = {}
         for direction, number in first.parts.items():
             root = self.directions.all[direction].root
             parts[self.directions.of((call.word.name, options, direction), root=root)] = number
-        return Known(parts)
+        return KnownVector(parts)
 
-    def function(self, call: Call, first: Size) -> Size:
+    def function(self, call: Call, first: Vector) -> Vector:
         """A function of each number alone: known where all channels are equal."""
-        number = first.constant if isinstance(first, Known) else None
+        number = first.constant if isinstance(first, KnownVector) else None
         if number is None or not call.word.constant:
             return self.unknown_function(call, first)
         try:
             return constant(evaluate_text(call.word.constant, {**call.numbers, "c": number}))
         except FormulaError:
-            return Unknown(f"{call.name} of {number:g}", wild=True)
+            return UnknownVector(f"{call.name} of {number:g}", wild=True)
 
-    def unknown_function(self, call: Call, first: Size) -> Unknown:
+    def unknown_function(self, call: Call, first: Vector) -> UnknownVector:
         """What is known of a function of a stream: whether it is surely not zero."""
         word, everywhere = call.word, call.word.nonzero == "everywhere"
         why = f"{call.name} of a stream: its size depends on the values"
         if not word.nonzero:
-            return Unknown(why, wild=word.partial)
-        if isinstance(first, Unknown):
+            return UnknownVector(why, wild=word.partial)
+        if isinstance(first, UnknownVector):
             solid = first.solid and (first.up or everywhere)
         else:
             (direction, number), *others = first.parts.items()
             size = self.directions.size(first)
             up = not others and number > 0 and self.directions.all[direction].up
-            up |= not others and self.directions.all[direction].centred
+            up |= not others and self.directions.all[direction].centered
             solid = size is not None and size >= SMALL and (up or everywhere)
-        return Unknown(why, solid=solid, up=solid)
+        return UnknownVector(why, solid=solid, up=solid)
 
-    def inner(self, value: Value, streams: Sequence[Size]) -> Size:
+    def inner(self, value: Value, streams: Sequence[Vector]) -> Vector:
         """The sum over channels of a product, of one direction with itself or of what is 0."""
         left, right = streams
         if ZERO in (left, right):
             return ZERO
-        if isinstance(left, Known) and isinstance(right, Known) and len(left.parts) == len(right.parts) == 1:
+        if (
+            isinstance(left, KnownVector)
+            and isinstance(right, KnownVector)
+            and len(left.parts) == len(right.parts) == 1
+        ):
             (one, a), (other, b) = *left.parts.items(), *right.parts.items()
             if one == other:
                 return constant(a * b * value.args[0].width)
-        return Unknown("an inner product of two streams")
+        return UnknownVector("an inner product of two streams")
+
+
+RULES: Mapping[str, Callable[[Scales, Value, Sequence[Vector]], Vector]] = {
+    "": lambda scales, value, streams: scales.unknown(value, streams),
+    "unknown": lambda scales, value, streams: scales.unknown(value, streams),
+    "zero": lambda scales, value, streams: ZERO,
+    "same": Scales.turned,
+    "last": lambda scales, value, streams: scales.last(value, streams),
+    "mean": lambda scales, value, streams: scales.mean(value, streams),
+    "dot": Scales.inner,
+    "copies": Scales.copied,
+    "added": Scales.written,
+}
+"""What `initial_scale` of a word's record may say, but for expressions; see words/word.py."""
+
+
+def operation(op: str, left: Vector, right: Vector = ZERO) -> Vector:
+    """Arithmetic. Zero times what is not known is zero."""
+    number = right.constant if isinstance(right, KnownVector) else None
+    match op:
+        case "neg":
+            return scaled(left, -1)
+        case "add":
+            return added(left, right)
+        case "sub":
+            return added(left, scaled(right, -1))
+        case "mul":
+            return product(left, right)
+        case "div":
+            return scaled(left, 1 / number) if number else UnknownVector("a quotient of two streams", wild=True)
+    return power(left.constant if isinstance(left, KnownVector) else None, number)
+
+
+def product(left: Vector, right: Vector) -> Vector:
+    """The product of two values: known if one of them is a number."""
+    if ZERO in (left, right):
+        return added(scaled(left, 0), scaled(right, 0))
+    for value, factor in ((left, right), (right, left)):
+        if isinstance(factor, KnownVector) and factor.constant is not None:
+            return scaled(value, factor.constant)
+    return UnknownVector(
+        "a product of two streams", wild=any(isinstance(v, UnknownVector) and v.wild for v in (left, right))
+    )
+
+
+def power(base: float | None, exponent: float | None) -> Vector:
+    """The power of two numbers; None stands for what is none."""
+    try:
+        if base is not None and exponent is not None and math.isfinite(base):
+            result = base**exponent
+            if not isinstance(result, complex):
+                return constant(result)
+    except OverflowError:
+        return UnknownVector("a power too large for a number")
+    except ZeroDivisionError:
+        pass
+    return UnknownVector("a power of a stream", wild=exponent is None or exponent < 1)
 
 
 def value_width(call: Call) -> int:
     """The width of a call's first stream."""
     return int(call.numbers.get(call.streams[0], 0)) if call.streams else 0
+
+
+def trace_layers(stack: Stack, scale: float = 1.0) -> tuple[Scales, list[dict[str, float | None]]]:
+    """The layers of a stack evaluated one after the other, and the size of every name on leaving each layer."""
+    scales = Scales(scale, copies_in(stack))
+    sizes: list[dict[str, float | None]] = []
+    for section in stack.layers:
+        scales.section(section)
+        for name, value in scales.state.items():
+            scales.past[name, section.number] = value
+        sizes.append({name: scales.directions.size(value) for name, value in scales.state.items()})
+    return scales, sizes
+
+
+def stream_scales(stack: Stack, streams: Sequence[str], budget: Budget) -> tuple[Scales, list[StreamScale]]:
+    """How the layers scale each of a stack's streams, and the evaluation that it was read off."""
+    size = 2 * sum(len(section.values) for section in stack.sections())
+    if not budget.spend("followed", size, "the initial scale: the stack is too large to follow its residual path"):
+        unknown = [StreamScale(name, "unknown", None, (), "so large a stack") for name in streams]
+        return Scales(copies=copies_in(stack)), unknown
+    scales, one = trace_layers(stack, 1.0)
+    _, two = trace_layers(stack, 2.0)
+    found = []
+    for name in streams:
+        last = scales.state.get(name)
+        why = last.why if isinstance(last, UnknownVector) else "it adds up vectors of different directions"
+        found.append(stream_scale_of(name, [s.get(name) for s in one], [s.get(name) for s in two], why))
+    return scales, found
+
+
+@dataclass(frozen=True)
+class StreamScale:
+    """How the layers scale one stream while every sublayer yields zero.
+
+    kind    "compounds": what leaves the last layer is `factor` times what entered the first (1: nothing lost or gained)
+            "normed": a norm stands on the stream, nothing compounds: it leaves layers with `sizes`
+            "zero": no skip connection, nothing is left
+            "mixed": neither a multiple of what entered nor independent of it; `sizes` are for what enters with size 1
+            "unknown": `why`
+    factor  over all layers, None unless it compounds (0: zero)
+    sizes   on leaving each layer, for what enters with size 1; None where not known
+    """
+
+    stream: str
+    kind: str
+    factor: float | None
+    sizes: tuple[float | None, ...]
+    why: str = ""
+
+    @property
+    def layer_factor(self) -> float | None:
+        """The factor of one layer, where all have the same; None otherwise."""
+        if self.kind != "compounds":
+            return None
+        sizes = [1.0, *(s for s in self.sizes if s is not None)]
+        factors = {float(f"{b / a:.9g}") for a, b in zip(sizes, sizes[1:], strict=False) if a}
+        return factors.pop() if len(factors) == 1 and len(sizes) == len(self.sizes) + 1 else None
+
+    @property
+    def size(self) -> float | None:
+        """The size with which it leaves every layer, if one, else the last."""
+        return self.sizes[-1] if self.sizes else None
+
+    @property
+    def growth(self) -> float | None:
+        """How many times larger it is at the end than after its first norm, or than what entered; None if unknown."""
+        if self.kind in ("compounds", "mixed"):
+            return self.size
+        if self.kind == "normed" and self.sizes[0] and self.size is not None:
+            return self.size / self.sizes[0]
+        return None
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {
+            "stream": self.stream,
+            "kind": self.kind,
+            "factor": finite(self.factor),
+            "layer_factor": finite(self.layer_factor),
+            "size": finite(self.size),
+            "sizes": [finite(size) for size in self.sizes],
+            "why": self.why,
+        }
+
+    def __str__(self) -> str:
+        depth, size = len(self.sizes), self.size
+        match self.kind:
+            case "unknown":
+                return f"not predicted: {self.why}"
+            case "zero":
+                return "0, nothing passes but through sublayers"
+            case "normed" if size is not None:
+                known = [s for s in self.sizes if s is not None]
+                if len(known) == depth and max(known) - min(known) <= 1e-9 * max(known):
+                    return f"nothing compounds: it leaves each layer with size {number(size)}"
+                first = "?" if self.sizes[0] is None else number(self.sizes[0])
+                return f"normed on the way: it leaves layer 1 with size {first}, layer {depth} with size {number(size)}"
+            case "mixed" if size is not None:
+                return f"it enters with size 1 and leaves layer {depth} with size {number(size)}"
+            case "compounds" if self.factor is not None:
+                each = self.layer_factor
+                if each == 1:
+                    return "1, it leaves the last layer as it entered the first"
+                if each is None or depth == 1:
+                    return f"{number(self.factor)} over {depth} layers" if depth > 1 else number(self.factor)
+                return f"{number(each)} a layer, {number(self.factor)} after {depth}"
+        return f"not predicted: {self.why or 'it depends on the values'}"
+
+
+def finite(value: float | None) -> float | None:
+    """The number, None where it is not finite: JSON has no word for that."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def number(value: float) -> str:
+    """A number as a person reads it: 4,096, 0.218, 1.3e+06."""
+    if not math.isfinite(value):
+        return "more than a number holds"
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
+    return f"{value:.4g}"
+
+
+def stream_scale_of(name: str, one: Sequence[float | None], two: Sequence[float | None], why: str) -> StreamScale:
+    """The scale of a stream, from its sizes when what enters has size 1, and when it has size 2."""
+    first, second = one[-1], two[-1]
+    sizes = tuple(one)
+    if first is None or second is None:
+        return StreamScale(name, "unknown", None, sizes, why)
+    if first == 0:
+        return StreamScale(name, "zero", 0.0, sizes)
+    if math.isclose(second, 2 * first, rel_tol=1e-9):
+        return StreamScale(name, "compounds", first, sizes)
+    if math.isclose(second, first, rel_tol=1e-9):
+        return StreamScale(name, "normed", None, sizes)
+    return StreamScale(name, "mixed", None, sizes)

@@ -14,8 +14,9 @@ from ..language.parser import parse
 from ..language.rewriting import rewritten, spell
 from ..language.source import Place, Source
 from ..language.syntax import CallNode, Name, Node
-from .initial_scale import ZERO, Silence, Unknown
-from .residual_path import line_of, own_place
+from .initial_scale import Scales
+from .residual_path import is_sublayer, line_of, own_place, past_sublayers, walk
+from .vectors import ZERO, UnknownVector
 
 BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
 """How tightly an operation binds, for brackets."""
@@ -111,7 +112,7 @@ def brief(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class LineReading:
+class LineAnalysis:
     """One line. `skips` and `branches` are the terms of its sum, as written, `mixed` those that are both in one,
     `added` those that are neither (numbers, positions); `around` what stands around the sum; `merged_by` the word that
     merges them in the place of a sum; `stream`: whether `name` is carried from layer to layer."""
@@ -177,11 +178,11 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(name if len(name) <= LONGEST else name[: LONGEST - 3] + "..." for name in names)
 
 
-def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()) -> list[LineReading]:
-    """The lines of a section that `silence` has evaluated, those that are not built left out. `streams`: the names
+def analyze_lines(section: Section, scales: Scales, streams: Collection[str] = ()) -> list[LineAnalysis]:
+    """The lines of a section that `scales` has evaluated, those that are not built left out. `streams`: the names
     that are carried from layer to layer."""
     speller = Speller(section)
-    found: list[LineReading] = []
+    found: list[LineAnalysis] = []
     made: set[int] = set()
     for index, (place, name, value) in enumerate(section.lines):
         if value is None:
@@ -192,16 +193,16 @@ def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()
         terms: list[tuple[str, Value]] = []
         speller.line = text_of(place)
         if value.kind == "stream" and fresh and value.op != "name":
-            inner = _opened(value, around, made, silence)
+            inner = _opened(value, around, made, scales)
             terms, merged_by = _terms(inner, made)
         kinds: dict[str, list[str]] = {"skip": [], "branch": [], "mixed": [], "added": []}
         for sign, term in terms:
-            kind = "skip" if speller.name(term) in streams else term_kind(term, silence, made)
+            kind = "skip" if speller.name(term) in streams else term_kind(term, scales, made)
             kinds[kind].append(sign + brief(speller.spell(term, 2 if sign else 1)))
         if len(terms) == 1 and not kinds["branch"]:
             kinds = dict.fromkeys(kinds, [])
         found.append(
-            LineReading(
+            LineAnalysis(
                 index + 1,
                 text_of(place),
                 name,
@@ -223,71 +224,49 @@ def read_lines(section: Section, silence: Silence, streams: Collection[str] = ()
     return found
 
 
-def term_kind(term: Value, silence: Silence, made: Collection[int]) -> str:
+def term_kind(term: Value, scales: Scales, made: Collection[int]) -> str:
     """What a term of a sum is: "branch", "skip", "mixed" (both in one), or "added": nothing of the stream is in it.
 
     made  what lines before have made: it is read by its name, and not looked into
     """
-    if is_branch(term, silence):
+    if is_branch(term, scales):
         return "branch"
     if not carries(term):
         return "added"
-    return "mixed" if silence.has_sublayer(term) and _in_one(term, silence, made) else "skip"
+    return "mixed" if scales.has_sublayer(term) and _in_one(term, scales, made) else "skip"
 
 
-def _in_one(term: Value, silence: Silence, made: Collection[int]) -> bool:
+def _in_one(term: Value, scales: Scales, made: Collection[int]) -> bool:
     """Whether a sum within a term has a branch beside what is none."""
-    waiting, seen = [term], set(made)
-    while waiting:
-        here = waiting.pop()
-        if id(here) in seen or here.op not in (*BINDING, "call") or (here.call is not None and here.call.word.sublayer):
-            continue
-        seen.add(id(here))
-        if here.op in ("add", "sub") and len({is_branch(a, silence) for a in here.args}) == 2:
-            return True
-        if here is term or here.op != "call":
-            waiting.extend(here.args)
-    return False
+
+    def into(value: Value) -> bool:
+        inside = id(value) not in made and value.op in (*BINDING, "call") and not is_sublayer(value)
+        return inside and (value is term or value.op != "call")
+
+    sums = (v for v in walk(term, into) if v.op in ("add", "sub") and id(v) not in made)
+    return any(len({is_branch(a, scales) for a in v.args}) == 2 for v in sums)
 
 
 def carries(term: Value) -> bool:
     """Whether a stream is in a term, and not only its length, as in positions."""
-    waiting, seen = [term], set()
-    while waiting:
-        here = waiting.pop()
-        if id(here) in seen:
-            continue
-        seen.add(id(here))
-        if here.op in ("name", "history", "input", "list", "tap"):
-            if here.kind != "coefficient":
-                return True
-        elif here.call is None or here.call.word.kind != "input" or here.call.word.sublayer:
-            waiting.extend(here.args)
-    return False
+    ends = ("name", "history", "input", "list", "tap")
+
+    def into(value: Value) -> bool:
+        word = value.call.word if value.call is not None else None
+        return value.op not in ends and (word is None or word.kind != "input" or word.sublayer)
+
+    return any(value.op in ends and value.kind != "coefficient" for value in walk(term, into))
 
 
-def is_branch(term: Value, silence: Silence) -> bool:
-    """Whether a term goes through a sublayer, and nothing of the stream is left of it with branches silent."""
-    if not silence.has_sublayer(term):
+def is_branch(term: Value, scales: Scales) -> bool:
+    """Whether a term goes through a sublayer, and nothing of the stream is left of it while sublayers yield zero."""
+    if not scales.has_sublayer(term):
         return False
-    size = silence.of(term)
-    return size == ZERO or (isinstance(size, Unknown) and _only_through_sublayers(term))
+    vector = scales.of(term)
+    return vector == ZERO or (isinstance(vector, UnknownVector) and not any(past_sublayers(term)))
 
 
-def _only_through_sublayers(term: Value) -> bool:
-    waiting, seen = [term], set()
-    while waiting:
-        here = waiting.pop()
-        if id(here) in seen or here.op == "tap" or (here.call is not None and here.call.word.sublayer):
-            continue
-        seen.add(id(here))
-        if here.op in ("name", "history") and here.kind == "stream":
-            return False
-        waiting.extend(here.args)
-    return True
-
-
-def _opened(value: Value, around: list[str], made: set[int], silence: Silence) -> Value:
+def _opened(value: Value, around: list[str], made: set[int], scales: Scales) -> Value:
     """What stands inside a norm, a dropout, a function around the whole line; their names go into `around`."""
     here = value
     while True:

@@ -1,4 +1,5 @@
-"""How far a position sees, and what tells it positions apart."""
+"""The receptive field of a stack, how far back a position sees; and its positional encodings, what tells positions
+apart."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ REACHES = ("token", "past", "all")
 
 
 @dataclass(frozen=True)
-class Reach:
+class ReceptiveField:
     """What of its own sequence a position sees, through all layers of a stack.
 
     reach   "token": itself; "past": what stands before it too; "all": every position
@@ -60,8 +61,8 @@ def back_of(call: Call) -> float:
     return max(0.0, back)
 
 
-def reach_of(stack: Stack) -> Reach:
-    """The reach of a whole stack: its longest way back through the graph of `before`, its layers and `after`."""
+def receptive_field(stack: Stack) -> ReceptiveField:
+    """That of a whole stack: the longest way back through the graph of `before`, its layers and `after`."""
     state: dict[str, float] = {}
     past: dict[tuple[str, int], float] = {}
     reach, widest = "token", 0.0
@@ -92,7 +93,7 @@ def reach_of(stack: Stack) -> Reach:
             state[name] = seen.get(id(value), 0.0)
         for name, far in state.items():
             past[name, section.number if section.where == "layer" else 0] = far
-    return Reach(reach, _whole(furthest), _whole(widest), tuple(_sequence(o) for o in others))
+    return ReceptiveField(reach, _whole(furthest), _whole(widest), tuple(_sequence(o) for o in others))
 
 
 def _looks_back(call: Call, back: float) -> bool:
@@ -110,7 +111,7 @@ def _sequence(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Order:
+class PositionalEncoding:
     """One thing that tells positions apart.
 
     kind   "learned", "sinusoids", "rotary", "scores" (relative ones, or a formula over i and j), "recurrent" (also
@@ -136,7 +137,7 @@ class Order:
         return f"{self.words} in {'`before`' if self.where == 'before' else self.where}"
 
 
-def order_of(stack: Stack) -> list[Order]:
+def positional_encodings(stack: Stack) -> list[PositionalEncoding]:
     """What tells the positions of a stack's sequence apart, in order of the text; equal ones once."""
     found: dict[tuple[str, str], dict[int, None]] = {}
     main = next(
@@ -148,7 +149,7 @@ def order_of(stack: Stack) -> list[Order]:
             if kind:
                 at = section.number if section.where == "layer" else (0 if section.where == "before" else -1)
                 found.setdefault((kind, words), {})[at] = None
-    result: list[Order] = []
+    result: list[PositionalEncoding] = []
     for (kind, words), places in found.items():
         layers = [p for p in places if p > 0]
         parts = ["before"] if 0 in places else []
@@ -157,7 +158,7 @@ def order_of(stack: Stack) -> list[Order]:
             parts.append("every layer" if every and stack.depth > 1 else f"layers {spans(layers)}")
         if -1 in places:
             parts.append("after")
-        result.append(Order(kind, words, " and ".join(parts)))
+        result.append(PositionalEncoding(kind, words, " and ".join(parts)))
     return result
 
 
@@ -166,7 +167,7 @@ def _calls(section: Section) -> Iterator[tuple[Value, Call]]:
 
 
 def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:
-    """The kind of order that a call brings and its words; ("", "") for none."""
+    """The kind of encoding that a call is and its words; ("", "") for none."""
     word, options = call.word, call.options
     base = evaluate_text(word.rotary, options) if word.rotary else 0
     if base:

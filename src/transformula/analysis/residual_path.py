@@ -1,20 +1,21 @@
-"""The structure of a layer: its trunk (the way of the carried streams past the sublayers), skips, branches, norms.
+"""The residual path of a layer, past its sublayers, and where norms stand: pre-norm, post-norm or neither.
 
-A *stream* is a name that layers set and later layers read. A value lies on the *trunk* if what enters the layer reaches
-it, and it reaches what leaves, without passing a sublayer, and if with branches silent it is neither zero nor the same
-in every channel (a gate's value is no part of the stream that it weighs).
+A *stream* is a name that layers set and later layers read. A value lies on the *residual path* if what enters the layer
+reaches it, and it reaches what leaves, without passing a sublayer, and if, while sublayers yield zero, it is neither
+zero nor the same in every channel (a gate's value is no part of the stream that it weighs).
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..language.graph import Section, Stack, Value
+from ..language.graph import OPERATIONS, Section, Stack, Value
 from ..language.source import Place
-from .initial_scale import Known, Silence, Size
+from .initial_scale import Scales
+from .vectors import KnownVector, Vector
 
 SUMS = ("add", "sub")
 
@@ -28,34 +29,13 @@ def streams_of(stack: Stack) -> list[str]:
             if value.kind != "stream" or name in found:
                 continue
             by_name = any(v.name == name and v.op == "name" and not v.stack for v in section.reads.values())
-            if by_name or (name in past and _passes(value, set())):
+            if by_name or (name in past and any(not v.stack for v in past_sublayers(value))):
                 found[name] = None
     return sorted(found, key=lambda name: name != "x")
 
 
-def _passes(value: Value, seen: set[int]) -> bool:
-    """Whether a name or a piece of history that enters reaches the value without passing a sublayer."""
-    waiting = [value]
-    while waiting:
-        here = waiting.pop()
-        if id(here) in seen:
-            continue
-        seen.add(id(here))
-        if here.op in ("name", "history") and here.kind == "stream" and not here.stack:
-            return True
-        if here.op == "tap" or (here.call is not None and here.call.word.sublayer):
-            continue
-        waiting.extend(here.args)
-    return False
-
-
-def has_sublayer(value: Value) -> bool:
-    """Whether a sublayer stands anywhere in what makes the value, in this section."""
-    return any(v.call is not None and v.call.word.sublayer for v in within(value))
-
-
-def within(value: Value) -> Iterator[Value]:
-    """The value and all that makes it in its section."""
+def walk(value: Value, into: Callable[[Value], bool] = lambda value: True) -> Iterator[Value]:
+    """The value and all that makes it in its section, each once; not through values that `into` refuses."""
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -63,20 +43,31 @@ def within(value: Value) -> Iterator[Value]:
         if id(here) not in seen:
             seen.add(id(here))
             yield here
-            waiting.extend(here.args)
+            if into(here):
+                waiting.extend(here.args)
 
 
-def alive(size: Size) -> bool:
-    """Whether a value carries something of the stream with silent branches."""
-    return not (isinstance(size, Known) and size.constant is not None)
+def is_sublayer(value: Value) -> bool:
+    """Whether a value is the result of a sublayer, or is made inside one."""
+    return value.op == "tap" or (value.call is not None and value.call.word.sublayer)
+
+
+def is_norm(value: Value) -> bool:
+    return value.call is not None and value.call.word.kind == "norm"
+
+
+def past_sublayers(value: Value) -> Iterator[Value]:
+    """The streams, carried or of history, from which a way leads to the value past all sublayers."""
+    found = walk(value, into=lambda v: not is_sublayer(v))
+    return (v for v in found if v.op in ("name", "history") and v.kind == "stream")
 
 
 @dataclass
-class Trunk:
-    """The trunk of one layer.
+class ResidualPath:
+    """The residual path of one layer.
 
     values  those on it, in order of evaluation
-    plain   stream -> whether a way passes from what enters to what it leaves without a norm
+    plain   stream -> whether a way leads from what enters to what it leaves without a norm
     normed  stream -> whether a norm stands on one of the ways
     """
 
@@ -86,8 +77,18 @@ class Trunk:
     normed: dict[str, bool] = field(default_factory=dict)
 
     def of_kind(self, *kinds: str) -> list[Value]:
-        """Calls of these kinds on the trunk."""
+        """Calls of these kinds on the path."""
         return [v for v in self.values if v.call is not None and v.call.word.kind in kinds]
+
+    @property
+    def only_normed(self) -> list[str]:
+        """The streams that pass through norms only."""
+        return [name for name in self.plain if self.normed[name] and not self.plain[name]]
+
+    @property
+    def lost(self) -> list[str]:
+        """The streams that pass through sublayers only."""
+        return [name for name in self.plain if not self.normed[name] and not self.plain[name]]
 
     @property
     def weighed(self) -> bool:
@@ -97,40 +98,35 @@ class Trunk:
         return bool(self.of_kind("gate", "depth", "streams")) or any(a.op != "number" for a in factors)
 
 
-def trunk_of(section: Section, silence: Silence, streams: Sequence[str]) -> Trunk:
-    """The trunk of a section that `silence` has evaluated."""
+def residual_path(section: Section, scales: Scales, streams: Sequence[str]) -> ResidualPath:
+    """The residual path of a section that `scales` has evaluated."""
     forward: set[int] = set()
     for value in section.values:
-        if value.kind != "stream" or not alive(silence.of(value)):
+        if value.kind != "stream" or not varies(scales.of(value)):
             continue
-        if value.op in ("name", "history"):
-            if not value.stack:
-                forward.add(id(value))
-        elif value.op != "tap" and not (value.call is not None and value.call.word.sublayer):
-            if any(id(a) in forward for a in value.args):
-                forward.add(id(value))
-    backward: set[int] = set()
-    ends = [v for n, v in section.leaves.items() if n in streams]
-    for value in ends:
-        waiting = [value]
-        while waiting:
-            here = waiting.pop()
-            if id(here) in forward and id(here) not in backward:
-                backward.add(id(here))
-                waiting.extend(here.args)
-    trunk = Trunk(section, [v for v in section.values if id(v) in backward])
+        enters = value.op in ("name", "history") and not value.stack
+        if enters or (not is_sublayer(value) and any(id(a) in forward for a in value.args)):
+            forward.add(id(value))
+    ends = {name: value for name, value in section.leaves.items() if name in streams}
+    on: set[int] = set()
+    for value in ends.values():
+        on |= {id(v) for v in walk(value, into=lambda v: id(v) in forward) if id(v) in forward}
+    path = ResidualPath(section, [v for v in section.values if id(v) in on])
     plain: dict[int, bool] = {}
     normed: dict[int, bool] = {}
-    for value in trunk.values:
-        before = [a for a in value.args if id(a) in backward]
-        norm = value.call is not None and value.call.word.kind == "norm"
-        plain[id(value)] = not norm and (not before or any(plain[id(a)] for a in before))
-        normed[id(value)] = norm or any(normed[id(a)] for a in before)
-    for name, value in section.leaves.items():
-        if name in streams:
-            trunk.plain[name] = plain.get(id(value), False)
-            trunk.normed[name] = normed.get(id(value), False)
-    return trunk
+    for value in path.values:
+        before = [a for a in value.args if id(a) in on]
+        plain[id(value)] = not is_norm(value) and (not before or any(plain[id(a)] for a in before))
+        normed[id(value)] = is_norm(value) or any(normed[id(a)] for a in before)
+    for name, value in ends.items():
+        path.plain[name] = plain.get(id(value), False)
+        path.normed[name] = normed.get(id(value), False)
+    return path
+
+
+def varies(vector: Vector) -> bool:
+    """Whether a value carries something of the stream: it is not the same number in every channel."""
+    return not (isinstance(vector, KnownVector) and vector.constant is not None)
 
 
 def fewest_norms(stack: Stack) -> dict[str, int]:
@@ -167,125 +163,102 @@ def fewest(sections: Sequence[Section], norm: float, sublayer: float) -> dict[st
 def _toll(value: Value, norm: float, sublayer: float) -> float:
     """What it costs to pass a value; what weighs a stream (a gate, a coefficient) is no way for it."""
     call = value.call
-    if call is None:
-        return sublayer if value.op == "tap" else 0
-    if call.word.sublayer:
+    if is_sublayer(value):
         return sublayer
-    if call.word.kind == "coefficient" or (call.word.kind == "gate" and len(call.streams) < 2):
+    if call is not None and (call.word.kind == "coefficient" or (call.word.kind == "gate" and len(call.streams) < 2)):
         return math.inf
-    return norm if call.word.kind == "norm" else 0
+    return norm if is_norm(value) else 0
 
 
 @dataclass(frozen=True)
-class Norming:
+class NormPlacement:
     """Whether a layer is pre-norm, post-norm or neither, and why."""
 
     kind: str
     words: str
 
 
-def norming(trunk: Trunk, place_of: Mapping[int, int], streams: Sequence[str]) -> Norming:
-    """post-norm: a norm on the trunk; pre-norm: none there, and every sublayer reads one; else neither.
+def norm_placement(path: ResidualPath, place_of: Mapping[int, int], streams: Sequence[str]) -> NormPlacement:
+    """post-norm: a norm on the residual path; pre-norm: none there, and every sublayer reads one; else neither.
 
     `place_of`: value -> its line, for the words. What is no stream (values kept from layer 1, constants) needs no norm.
     """
-    on = [name for name in trunk.plain if trunk.normed[name] and not trunk.plain[name]]
-    lost = [name for name in trunk.plain if not trunk.normed[name] and not trunk.plain[name]]
-    bare = [name for name in trunk.plain if trunk.plain[name]]
-    if on:
-        words = f"a norm stands on the stream {' and '.join(on)}"
+    bare = [name for name in path.plain if path.plain[name]]
+    if path.only_normed:
+        words = f"a norm stands on the residual path of {' and '.join(path.only_normed)}"
         if bare:
             words += f"; {' and '.join(bare)} passes without one"
-        return Norming("post-norm", words)
-    if lost and not bare:
-        return Norming("neither", f"{' and '.join(lost)} passes only through sublayers: there is no skip")
-    if any(trunk.normed.values()):
-        return Norming("neither", "the stream passes without a norm, and its norm is added to it")
-    for value in trunk.section.calls():
-        read = _read_by(value)
-        if read is not None and not _reads_norm(read, streams):
-            call = value.call
-            assert call is not None
-            name = value.frames[0].name if value.frames else call.name
+        return NormPlacement("post-norm", words)
+    if path.lost and not bare:
+        return NormPlacement("neither", f"{' and '.join(path.lost)} passes only through sublayers: there is no skip")
+    if any(path.normed.values()):
+        return NormPlacement("neither", "the stream passes without a norm, and its norm is added to it")
+    for value in path.section.calls():
+        if is_sublayer(value) and not _are_normed(_streams_read(value), streams):
+            assert value.call is not None
+            name = value.frames[0].name if value.frames else value.call.name
             line = place_of.get(id(value))
             where = f" (line {line})" if line else ""
-            words = f"no norm on the stream, and {name}{where} reads no norm"
-            if _adds_norms(trunk):
+            words = f"no norm on the residual path, and {name}{where} reads no norm"
+            if _adds_norms(path):
                 words += "; what branches add is normed instead (res-post)"
-            return Norming("neither", words)
+            return NormPlacement("neither", words)
     if not bare:
-        return Norming("neither", "no stream passes from layer to layer")
-    return Norming("pre-norm", "no norm on the stream, and every sublayer reads one")
+        return NormPlacement("neither", "no stream passes from layer to layer")
+    return NormPlacement("pre-norm", "no norm on the residual path, and every sublayer reads one")
 
 
-def _adds_norms(trunk: Trunk) -> bool:
-    """Whether everything that is added to the trunk is a norm."""
-    on = {id(v) for v in trunk.values}
-    added = [a for v in trunk.values if v.op in SUMS for a in v.args if id(a) not in on]
-    return bool(added) and all(has_sublayer(a) and _ends_in_norm(a) for a in added)
+def _adds_norms(path: ResidualPath) -> bool:
+    """Whether everything that is added to the residual path is a norm of a sublayer's result."""
+    on = {id(v) for v in path.values}
+    terms = [a for v in path.values if v.op in SUMS for a in v.args if id(a) not in on]
+    return bool(terms) and all(_ends_in_norm(a) and any(map(is_sublayer, walk(a))) for a in terms)
 
 
 def _ends_in_norm(value: Value) -> bool:
-    while True:
-        call = value.call
-        if call is not None and call.word.kind == "norm":
-            return True
-        if call is not None and call.word.kind == "chance":
+    while not is_norm(value):
+        if value.call is not None and value.call.word.kind == "chance":
             value = value.args[0]
         elif value.op in ("mul", "div") and any(a.kind != "stream" for a in value.args):
             value = next((a for a in value.args if a.kind == "stream"), value.args[0])
         else:
             return False
-
-
-def _read_by(value: Value) -> list[Value] | None:
-    """What a sublayer reads of its own stack, as the formula writes it; None for what is no sublayer."""
-    call = value.call
-    assert call is not None
-    if not call.word.sublayer:
-        return None
-    streams = value.args[: len(call.streams)]
-    return [a for a in streams if not a.stack and a.op != "number"] or None
-
-
-def _reads_norm(values: Sequence[Value], streams: Sequence[str]) -> bool:
-    """Whether each of the values is a norm, or another sublayer's result, looked at through what has no weights."""
-    for value in values:
-        here = value
-        while True:
-            call = here.call
-            if call is not None and call.word.kind == "norm":
-                break
-            if (call is not None and call.word.sublayer) or here.op == "tap":
-                break
-            if here.op == "list" or (call is not None and call.word.kind == "depth"):
-                if not _reads_norm(here.args, streams):
-                    return False
-                break
-            if call is not None and (
-                call.word.kind in ("chance", "function", "shape") or call.word.initial_scale == "same"
-            ):
-                others = here.args[1 : len(call.streams)]
-                if others and not _reads_norm(others, streams):
-                    return False
-                here = here.args[0]
-            elif here.op in ("mul", "div", "neg", "pow"):
-                operands = [a for a in here.args if a.kind == "stream"]
-                if not operands or not _reads_norm(operands[1:], streams):
-                    return False
-                here = operands[0]
-            elif here.op in SUMS:
-                operands = [a for a in here.args if a.kind == "stream"]
-                if not operands or not _reads_norm(operands, streams):
-                    return False
-                break
-            elif here.kind != "stream" or here.op == "input" or here.stack:
-                break
-            elif here.op in ("name", "history") and here.name not in streams:
-                break
-            else:
-                return False
     return True
+
+
+def _streams_read(sublayer: Value) -> list[Value]:
+    """What a sublayer reads of its own stack, as the formula writes it."""
+    assert sublayer.call is not None
+    streams = sublayer.args[: len(sublayer.call.streams)]
+    return [a for a in streams if not a.stack and a.op != "number"]
+
+
+def _are_normed(values: Iterable[Value], streams: Sequence[str]) -> bool:
+    """Whether all values are norms, or other sublayers' results, looked at through what has no weights."""
+    waiting, seen = list(values), set()
+    while waiting:
+        here = waiting.pop()
+        if id(here) in seen or is_norm(here) or is_sublayer(here):
+            continue
+        seen.add(id(here))
+        inner = _looked_through(here, streams)
+        if inner is None:
+            return False
+        waiting.extend(inner)
+    return True
+
+
+def _looked_through(value: Value, streams: Sequence[str]) -> Sequence[Value] | None:
+    """The values that must be normed so that a value is; None where it cannot be."""
+    call = value.call
+    if value.op == "list" or (call is not None and call.word.kind == "depth"):
+        return value.args
+    if call is not None and (call.word.kind in ("chance", "function", "shape") or call.word.initial_scale == "same"):
+        return value.args[: len(call.streams)]
+    if value.op in OPERATIONS:
+        return [a for a in value.args if a.kind == "stream"] or None
+    elsewhere = value.kind != "stream" or value.op == "input" or value.stack
+    return [] if elsewhere or (value.op in ("name", "history") and value.name not in streams) else None
 
 
 def line_of(section: Section, place: Place | None) -> int | None:

@@ -1,8 +1,8 @@
-"""Rewriting a formula: the sound relative of an unsound one, made from the user's own text.
+"""Rewriting a formula: the remedy of an unsound one, made from the user's own text.
 
 Each rewriting works on the lines of one formula, with what the graph knows of them (which calls are sublayers, which
-norms and dropouts lie on the trunk), and gives the changed lines as text. Whether what it gives is sound is not its
-business: `warnings.py` checks the text and analyses it again before it is shown.
+norms and dropouts stand on the residual path), and gives the changed lines as text. Whether that is sound is not its
+business: `remedies.py` checks the text and analyzes it again before it is shown.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def spot(place: Place | None) -> Spot:
 
 
 @dataclass(frozen=True)
-class Formula:
+class LayerFormula:
     """The lines of one layer's formula, and what the graph knows of the places in them.
 
     sublayers  the calls that are sublayers, or definitions that hold one
@@ -54,7 +54,7 @@ class Formula:
         return "\n".join(f"{name} = {spell(value)}" for name, value in lines)
 
 
-def formula_of(section: Section, lines: Sequence[Line]) -> Formula:
+def formula_of(section: Section, lines: Sequence[Line]) -> LayerFormula:
     """The formula of a section with what its graph knows."""
     sublayers: set[Spot] = set()
     norms: set[Spot] = set()
@@ -64,7 +64,7 @@ def formula_of(section: Section, lines: Sequence[Line]) -> Formula:
             sublayers.add(spot(own_place(value)))
         elif value.call.word.kind == "norm" and not value.frames:
             norms.add(spot(value.place))
-    return Formula(lines, frozenset(sublayers), frozenset(norms))
+    return LayerFormula(lines, frozenset(sublayers), frozenset(norms))
 
 
 def _without_label(call: CallNode) -> CallNode:
@@ -72,7 +72,7 @@ def _without_label(call: CallNode) -> CallNode:
     return dataclasses.replace(call, label="")
 
 
-def norms_into_branches(formula: Formula) -> str:
+def norms_into_branches(formula: LayerFormula) -> str:
     """`x = norm(x)` taken out, and a norm around the whole sum; the sublayers read norms instead: pre-norm."""
     normed: dict[str, CallNode] = {}
     result: list[tuple[str, Node]] = []
@@ -106,7 +106,7 @@ def norms_into_branches(formula: Formula) -> str:
     return formula.with_lines(result)
 
 
-def norms_after_sums(formula: Formula, norm: str = "norm") -> str:
+def norms_after_sums(formula: LayerFormula, norm: str = "norm") -> str:
     """Every line with a branch becomes `norm(...)`, and branches read the stream as it is: post-norm, B2T."""
     result: list[tuple[str, Node]] = []
     for line in formula.lines:
@@ -128,7 +128,7 @@ def norms_after_sums(formula: Formula, norm: str = "norm") -> str:
     return formula.with_lines(result)
 
 
-def weighed_skips(formula: Formula, line: int, skips: Sequence[Spot], factor: float) -> str:
+def weighted_skips(formula: LayerFormula, line: int, skips: Sequence[Spot], factor: float) -> str:
     """The skips of one line (from 0) in brackets, times `factor`."""
     result: list[tuple[str, Node]] = []
     for index, here in enumerate(formula.lines):
@@ -145,20 +145,20 @@ def weighed_skips(formula: Formula, line: int, skips: Sequence[Spot], factor: fl
     return formula.with_lines(result)
 
 
-def added_skips(formula: Formula, stream: str, lines: Container[int]) -> str:
+def added_skips(formula: LayerFormula, stream: str, lines: Container[int]) -> str:
     """`x + ` before each of these lines (from 0): each adds to what the one before has made."""
-    trunk = stream
+    before = stream
     result: list[tuple[str, Node]] = []
     for index, line in enumerate(formula.lines):
         value = line.value
         if index in lines:
-            value = Binary(line.place, "+", Name(line.place, trunk), value)
-            trunk = line.name
+            value = Binary(line.place, "+", Name(line.place, before), value)
+            before = line.name
         result.append((line.name, value))
     return formula.with_lines(result)
 
 
-def without_calls(formula: Formula, calls: Iterable[Spot]) -> str:
+def without_calls(formula: LayerFormula, calls: Iterable[Spot]) -> str:
     """Each of these calls replaced by its first argument."""
     gone = set(calls)
 

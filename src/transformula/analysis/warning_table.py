@@ -13,7 +13,7 @@ from ..language.model_file import ModelText
 
 
 @dataclass(frozen=True)
-class Row:
+class WarningKind:
     """One kind of warning. `example` is a formula that causes it; a `note` is worth saying, and not unsound."""
 
     what: str
@@ -22,54 +22,53 @@ class Row:
     note: bool = False
 
 
-TABLE: dict[str, Row] = {
-    "gain-compounds": Row(
+TABLE: dict[str, WarningKind] = {
+    "scale-compounds": WarningKind(
         "the stream grows or shrinks from layer to layer by itself",
         "What the branches of early layers add is drowned or multiplied, and half precision overflows in deep stacks.",
         "y = x + attention(norm(x)); x = x + y + mlp(norm(y))",
     ),
-    "no-skip": Row(
+    "no-skip": WarningKind(
         "the stream passes only through sublayers",
         "Signal and gradient go through every matrix of every layer, so deep stacks do not train without special "
         "initial weights.",
         "x = attention(norm(x)); x = mlp(norm(x))",
     ),
-    "norm-on-trunk": Row(
-        "a norm stands on the stream",
+    "norm-on-residual-path": WarningKind(
+        "a norm stands on the residual path",
         "On its way back the gradient passes every one of these norms and fades, so deep stacks need a warm-up of the "
-        "learning rate, or a weighed skip.",
+        "learning rate, or a weighted skip.",
         "x = norm(x + attention(x)); x = norm(x + mlp(x))",
     ),
-    "dropout-on-trunk": Row(
-        "dropout stands on the stream",
+    "dropout-on-residual-path": WarningKind(
+        "dropout stands on the residual path",
         "In training it deletes the stream's own channels, layer after layer, and what is left differs in size from "
         "what evaluation sees.",
         "x = dropout(x, 0.1) + attention(norm(x)); x = x + mlp(norm(x))",
     ),
-    "function-on-trunk": Row(
-        "a function stands on the stream",
+    "function-on-residual-path": WarningKind(
+        "a function stands on the residual path",
         "Each layer can only move the stream within the function's range: after relu nothing is ever negative.",
         "x = relu(x + attention(norm(x))); x = x + mlp(norm(x))",
     ),
-    "no-final-norm": Row(
+    "no-final-norm": WarningKind(
         "pre-norm layers, and no norm before the output",
         "The stream grows with depth as branches add to it, and the output reads it at that size.",
         "x = x + attention(norm(x)); x = x + mlp(norm(x))",
     ),
-    "positions-twice": Row(
-        "positions are told twice",
-        "Positions added to the stream and positions told inside attention say the same, and the first limit the "
-        "length.",
+    "positions-twice": WarningKind(
+        "positions are encoded twice",
+        "Positions added to the stream and positions inside attention say the same, and the first limit the length.",
         "before: x = embed.words(tokens) + positions(tokens)\n"
         "layer: x = x + attention(norm(x), rotary=10000) + mlp(norm(x))\nafter: x = norm(x)",
     ),
-    "no-positions": Row(
+    "no-positions": WarningKind(
         "nothing tells positions apart",
         "Without positions attention sees a bag of tokens; in a causal stack only the number of tokens before differs.",
         "before: x = embed.words(tokens)\nlayer: x = x + attention(norm(x)) + mlp(norm(x))\nafter: x = norm(x)",
         note=True,
     ),
-    "no-norm": Row(
+    "no-norm": WarningKind(
         "no norm stands anywhere in the layers",
         "What a branch adds grows with what it reads, so sizes can run away with depth unless the initial weights "
         "are made for it.",
@@ -81,12 +80,12 @@ TABLE: dict[str, Row] = {
 
 
 @dataclass(frozen=True)
-class Relative:
-    """A relative made from the user's text, checked and analysed again, without the fault.
+class Remedy:
+    """A text made from the user's, checked and analyzed again, without the fault.
 
     parts   what differs from the user's text: key of the model file (or name of the formula) -> its text
     words   what was done
-    left    warnings that stay, by their codes; none: it is sound
+    left    codes of the warnings that stay; none: it is sound
     made    the whole text
     wiring  its wiring key
     names   gallery entries of that wiring, where they were looked up
@@ -125,14 +124,14 @@ class Relative:
 class Warning:
     """One warning. `where` is a person's name of the place, `line` its text ("" where it is no line's).
 
-    relatives  texts made from the user's own; entries: names of the gallery
+    remedies  texts made from the user's own; entries: names of the gallery
     """
 
     code: str
     what: str
     where: str
     line: str
-    relatives: tuple[Relative, ...] = ()
+    remedies: tuple[Remedy, ...] = ()
     entries: tuple[str, ...] = ()
     more: str = ""
     note: bool = False
@@ -152,6 +151,6 @@ class Warning:
             "where": self.where,
             "line": self.line,
             "more": self.more,
-            "relatives": [relative.data for relative in self.relatives],
+            "relatives": [remedy.data for remedy in self.remedies],
             "gallery": list(self.entries),
         }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..analysis.accounting import parameters_in_words, summary
-from ..analysis.analysis import WIDTH, Analysis, analyse
+from ..analysis.analysis import WIDTH, Analysis, analyze
 from ..analysis.budget import Budget
 from ..analysis.canonical import formula_hash
 from ..analysis.equal_layers import first_of_kind
@@ -139,9 +139,8 @@ class Explanation:
         """The parts, their texts under each other."""
         width = max((len(part.key) for part in self.parts), default=0) + 2
         for part in self.parts:
-            left_out = f"   (left out, so th{'ese' if part.key == 'numbers' else 'is'})" if part.left_out else ""
             yield from textwrap.wrap(
-                part.text + left_out,
+                part.text + ("   (default)" if part.left_out else ""),
                 WIDTH,
                 initial_indent=f"{part.key:<{width}}",
                 subsequent_indent=" " * (width + 2),
@@ -152,7 +151,7 @@ class Explanation:
 def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
     """Explain a checked model. `vocabulary` is what it was checked with; `ascii` draws without other characters."""
     budget = Budget()
-    analysis = with_names(analyse(architecture, vocabulary, budget), architecture)
+    analysis = with_names(analyze(architecture, vocabulary, budget), architecture)
     diagram = draw_text(architecture, ascii=ascii) if drawable(architecture, budget) else ""
     near: list[Neighbour] = []
     edits = 0.0
@@ -183,11 +182,11 @@ def drawable(architecture: Architecture, budget: Budget) -> bool:
 
 
 def with_names(analysis: Analysis, architecture: Architecture) -> Analysis:
-    """The analysis with the gallery's names of the relatives that its warnings offer."""
+    """The analysis with the gallery's names of the remedies that its warnings offer."""
     for n, warning in enumerate(analysis.warnings):
-        names = (tuple(name for name in named(r.wiring) if name != architecture.name) for r in warning.relatives)
-        offered = tuple(replace(r, names=found) for r, found in zip(warning.relatives, names, strict=True))
-        analysis.warnings[n] = replace(warning, relatives=offered)
+        names = (tuple(name for name in named(r.wiring) if name != architecture.name) for r in warning.remedies)
+        offered = tuple(replace(r, names=found) for r, found in zip(warning.remedies, names, strict=True))
+        analysis.warnings[n] = replace(warning, remedies=offered)
     return analysis
 
 

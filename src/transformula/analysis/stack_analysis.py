@@ -1,8 +1,8 @@
-"""What the text of one stack says, read off its graph: layers that are alike, streams, history, gain, reach, order."""
+"""What the text of one stack says, read off its graph: groups of layers, what they carry, the scale of its streams."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -11,33 +11,26 @@ from ..language.graph import Architecture, Section, Stack, Value
 from .budget import Budget
 from .canonical import section_rows
 from .equal_layers import first_of_kind
-from .initial_scale import Silence, Unknown, copies_in
-from .lines import LineReading, read_lines, spans
-from .receptive_field import Order, Reach, order_of, reach_of
-from .residual_path import (
-    Norming,
-    Trunk,
-    lines_of,
-    norming,
-    streams_of,
-    trunk_of,
-)
-from .stream_scale import Gain, gain_of, run_silent
+from .initial_scale import Scales, StreamScale, copies_in, stream_scales
+from .lines import LineAnalysis, analyze_lines, spans
+from .receptive_field import PositionalEncoding, ReceptiveField, positional_encodings, receptive_field
+from .residual_path import NormPlacement, ResidualPath, lines_of, norm_placement, residual_path, streams_of
 
 
 @dataclass
-class Layers:
+class LayerGroup:
     """Layers that read alike. `equal`: they also have the same numbers and options.
 
-    silence  their first, evaluated by itself with silent branches, so that what lies below it does not matter
+    path    the residual path of the first of them
+    scales  of the values of that layer, evaluated by itself, so that what lies below it does not matter
     """
 
     numbers: list[int]
     formula: str
-    lines: list[LineReading]
-    norming: Norming
-    trunk: Trunk
-    silence: Silence = field(repr=False)
+    lines: list[LineAnalysis]
+    norms: NormPlacement
+    path: ResidualPath
+    scales: Scales = field(repr=False)
     equal: bool = True
 
     @property
@@ -51,37 +44,40 @@ class Layers:
             "layers": list(self.numbers),
             "formula": self.formula,
             "equal": self.equal,
-            "norming": self.norming.kind,
-            "norming_words": self.norming.words,
+            "norming": self.norms.kind,
+            "norming_words": self.norms.words,
             "lines": [line.data for line in self.lines],
         }
 
 
 @dataclass
-class StackReading:
+class StackAnalysis:
     """What one stack says.
 
-    streams    names that layers both set and read
-    carried    names read from the layer before -> what they are: ("stream", width), ("scores", 1)
-    held       those of them that only a few layers set -> these layers
-    constants  names that only `before` sets and layers read
-    history    name -> the layers (0: `before`) whose value is kept
-    alive      how many streams are kept between layers, where they are most
-    carry      how many positions of the segments before are seen in training; 0: none
+    streams              names that layers both set and read
+    carried              names read from the layer before -> what they are: ("stream", width), ("scores", 1)
+    held                 those of them that only a few layers set -> these layers
+    constants            names that only `before` sets and layers read
+    history              name -> the layers (0: `before`) whose value is kept
+    alive                how many streams are kept between layers, where they are most
+    stream_scales        how the layers scale each stream while every sublayer yields zero, read off `scales`
+    receptive_field      how far a position sees
+    positional_encodings what tells positions apart
+    carry                how many positions of the segments before are seen in training; 0: none
     """
 
     stack: Stack
-    layers: list[Layers]
+    layers: list[LayerGroup]
     streams: list[str]
     carried: dict[str, tuple[str, int]]
     held: dict[str, list[int]]
     constants: list[str]
     history: dict[str, list[int]]
     alive: int
-    gains: list[Gain]
-    reach: Reach
-    order: list[Order]
-    silence: Silence = field(repr=False)
+    stream_scales: list[StreamScale]
+    receptive_field: ReceptiveField
+    positional_encodings: list[PositionalEncoding]
+    scales: Scales = field(repr=False)
     carry: int = 0
 
     @property
@@ -97,13 +93,18 @@ class StackReading:
     @property
     def kinds(self) -> list[str]:
         """'pre-norm', or for those that read alike: 'layers 1-3 post-norm', 'layers 4-12 pre-norm'."""
-        kinds = [(group.title, group.norming.kind) for group in self.layers]
+        kinds = [(group.title, group.norms.kind) for group in self.layers]
         if len({kind for _, kind in kinds}) == 1:
             return [kinds[0][1]]
         return [f"{title} {kind}" for title, kind in kinds]
 
+    def scale_of(self, stream: str) -> StreamScale | None:
+        """How the layers scale a stream."""
+        return next((scale for scale in self.stream_scales if scale.stream == stream), None)
+
     @property
     def data(self) -> dict[str, Any]:
+        scales = {scale.stream: scale.data for scale in self.stream_scales}
         return {
             "name": self.title,
             "causal": self.stack.causal,
@@ -116,103 +117,80 @@ class StackReading:
             "constants": list(self.constants),
             "history": {name: list(layers) for name, layers in self.history.items()},
             "alive": self.alive,
-            "gain": {gain.stream: gain.data for gain in self.gains},
-            "reach": self.reach.data,
-            "order": [order.data for order in self.order],
+            "initial_scale": scales,
+            "receptive_field": self.receptive_field.data,
+            "positional_encodings": [encoding.data for encoding in self.positional_encodings],
             "carry": self.carry,
+            # former keys
+            "gain": scales,
+            "reach": self.receptive_field.data,
+            "order": [encoding.data for encoding in self.positional_encodings],
         }
 
 
-def read_stack(stack: Stack, architecture: Architecture, budget: Budget) -> StackReading:
-    """Read one stack of a checked model."""
+def analyze_stack(stack: Stack, architecture: Architecture, budget: Budget) -> StackAnalysis:
+    """Analyze one stack of a checked model."""
     streams = streams_of(stack)
-    silence, gains = gains_of(stack, streams, budget)
-    read = {v.name for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}
+    scales, by_stream = stream_scales(stack, streams, budget)
+    read = {v.name: v for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}
     setters: dict[str, list[int]] = {}
     for section in stack.layers:
         for name in section.leaves:
             setters.setdefault(name, []).append(section.number)
-    widths = {v.name: v for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}
-    carried = {n: (widths[n].kind, widths[n].width) for n in sorted(read & set(setters), key=lambda n: (n != "x", n))}
-    held = {n: setters[n] for n in carried if n not in streams and len(setters[n]) < stack.depth - 1}
-    return StackReading(
+    names = sorted(read.keys() & setters.keys(), key=lambda name: (name != "x", name))
+    return StackAnalysis(
         stack,
-        layers_of(stack, streams, budget),
+        layer_groups(stack, streams, budget),
         streams,
-        carried,
-        held,
-        sorted(read - set(setters)),
-        history_of(stack, architecture),
-        streams_alive(stack, architecture),
-        gains,
-        reach_of(stack),
-        order_of(stack),
-        silence,
-        architecture.carry,
+        carried={name: (read[name].kind, read[name].width) for name in names},
+        held={n: setters[n] for n in names if n not in streams and len(setters[n]) < stack.depth - 1},
+        constants=sorted(read.keys() - setters.keys()),
+        history=history_of(stack, architecture),
+        alive=streams_alive(stack, architecture),
+        stream_scales=by_stream,
+        receptive_field=receptive_field(stack),
+        positional_encodings=positional_encodings(stack),
+        scales=scales,
+        carry=architecture.carry,
     )
 
 
-def gains_of(stack: Stack, streams: Sequence[str], budget: Budget) -> tuple[Silence, list[Gain]]:
-    """The gains of a stack's streams, and its layers evaluated with silent branches one after the other."""
-    size = 2 * sum(len(section.values) for section in stack.sections())
-    if not budget.spend("followed", size, "the gain: the stack is too large to follow its stream"):
-        return Silence(copies=copies_in(stack)), [Gain(n, "unknown", None, (), "so large a stack") for n in streams]
-    silence, one = run_silent(stack, 1.0)
-    _, two = run_silent(stack, 2.0)
-    gains = []
-    for name in streams:
-        last = silence.state.get(name)
-        why = last.why if isinstance(last, Unknown) else "it adds up vectors of different directions"
-        gains.append(gain_of(name, [s.get(name) for s in one], [s.get(name) for s in two], why))
-    return silence, gains
-
-
-def layers_of(stack: Stack, streams: Sequence[str], budget: Budget) -> list[Layers]:
+def layer_groups(stack: Stack, streams: Sequence[str], budget: Budget) -> list[LayerGroup]:
     """The layers, those that read alike together, in order of the first of each.
 
     Where the budget is used up, a layer is taken for one that reads like the first of its formula.
     """
-    found: list[Layers] = []
+    groups: list[LayerGroup] = []
     rows: dict[int, list[str]] = {}
-    read: dict[int, tuple[Layers, bool]] = {}
+    known: dict[int, tuple[LayerGroup, bool]] = {}
     copies = copies_in(stack)
+
+    def alike(section: Section) -> tuple[LayerGroup, bool]:
+        """The group that a section belongs to, a new one if there is none, and whether it is equal to its first."""
+        scales = Scales(copies=copies)
+        scales.section(section)
+        lines = analyze_lines(section, scales, streams)
+        path = residual_path(section, scales, streams)
+        norms = norm_placement(path, lines_of(section), streams)
+        here = section_rows(section, stack)
+        group = next((g for g in groups if (g.formula, g.lines, g.norms) == (section.formula, lines, norms)), None)
+        if group is None:
+            group = LayerGroup([section.number], section.formula, lines, norms, path, scales)
+            groups.append(group)
+            rows[section.number] = here
+        return group, here == rows[group.numbers[0]]
+
     for section, first in zip(stack.layers, first_of_kind(stack), strict=True):
-        if first not in read:
-            known = next((group for group in found if group.formula == section.formula), None)
-            said = f"lines of some layers: they are listed with layer {known.numbers[0]}" if known else ""
-            if not budget.spend("read", len(section.values), said) and known is not None:
-                read[first] = known, False
-            else:
-                read[first] = layer_of(section, stack, streams, copies, found, rows)
-        group, equal = read[first]
+        if first not in known:
+            same = next((group for group in groups if group.formula == section.formula), None)
+            note = f"lines of some layers: they are listed with layer {same.numbers[0]}" if same else ""
+            allowed = budget.spend("read", len(section.values), note) or same is None
+            known[first] = alike(section) if allowed or same is None else (same, False)
+        group, equal = known[first]
         group.equal &= equal
         if section.number not in group.numbers[-1:]:
             group.numbers.append(section.number)
-    return found
-
-
-def layer_of(
-    section: Section,
-    stack: Stack,
-    streams: Sequence[str],
-    copies: Mapping[str, int],
-    found: list[Layers],
-    rows: dict[int, list[str]],
-) -> tuple[Layers, bool]:
-    """The layers that a section reads like (new ones go into `found`), and whether it is equal to the first of them;
-    `rows` are the canonical lines of these."""
-    silence = Silence(copies=copies)
-    silence.section(section)
-    lines = read_lines(section, silence, streams)
-    trunk = trunk_of(section, silence, streams)
-    norm = norming(trunk, lines_of(section), streams)
-    here = section_rows(section, stack)
-    alike = next((g for g in found if (g.formula, g.lines, g.norming) == (section.formula, lines, norm)), None)
-    if alike is None:
-        alike = Layers([section.number], section.formula, lines, norm, trunk, silence)
-        found.append(alike)
-        rows[section.number] = here
-    return alike, here == rows[alike.numbers[0]]
+    return groups
 
 
 def history_of(stack: Stack, architecture: Architecture) -> dict[str, list[int]]:
