@@ -193,14 +193,14 @@ def norm_words(analysis: Analysis) -> str:
     return "<br>".join(rows)
 
 
-def gain_words(analysis: Analysis) -> str:
-    """The gain of every stream."""
+def scale_words(analysis: Analysis) -> str:
+    """The initial scale of every stream."""
     rows = []
     for stack in analysis.stacks:
         many = len(stack.stream_scales) > 1
-        for gain in stack.stream_scales:
-            where = ", ".join(filter(None, [stack.title, gain.stream if many else ""]))
-            rows.append(prose(f"{where}: {gain}" if where else str(gain)))
+        for scale in stack.stream_scales:
+            where = ", ".join(filter(None, [stack.title, scale.stream if many else ""]))
+            rows.append(prose(f"{where}: {scale}" if where else str(scale)))
     return "<br>".join(rows) or "not predicted: no stream is carried on, layers read history"
 
 
@@ -216,7 +216,7 @@ def cost_table(architecture: Architecture, about: dict[str, str]) -> str:
 
 
 def relative(offered: Remedy) -> str:
-    """A relative that a warning offers."""
+    """A remedy that a warning offers."""
     rows = "".join(
         tag("div", f"{escape(key)}: {code('; '.join(text.strip().splitlines()))}")
         for key, text in offered.parts.items()
@@ -230,7 +230,7 @@ def relative(offered: Remedy) -> str:
 
 
 def warning(found: Warning) -> str:
-    """A warning or a note, with its relatives."""
+    """A warning or a note, with its remedies."""
     rows = [tag("p", f"{tag('strong', found.code)}: {prose(found.what)}")]
     if found.line:
         rows.append(tag("p", f"{escape(found.where)}: {code(found.line)}"))
@@ -292,14 +292,15 @@ def article(entry: Entry) -> str:
         f"{links([n.name])}{escape(' (' + ', '.join(n.differs) + ')') if n.differs else ''}" for n in said.relatives
     ]
     near = [f"{links([n.name])} ({n.distance:.3g} edits in a layer)" for n in said.nearest]
-    order = [f"{s.title + ': ' if s.title else ''}{'; '.join(map(str, s.positional_encodings)) or 'nothing'}" for s in analysis.stacks]
-    sees = [f"{s.title + ': ' if s.title else ''}{s.receptive_field}" for s in analysis.stacks]
+    titled = [(f"{s.title}: " if s.title else "", s) for s in analysis.stacks]
+    order = [f"{title}{'; '.join(map(str, s.positional_encodings)) or 'nothing'}" for title, s in titled]
+    sees = [f"{title}{s.receptive_field}" for title, s in titled]
     facts = terms(
         [
             ("Norms", norm_words(analysis)),
-            ("Gain of the skip path", gain_words(analysis)),
-            ("Each position sees", "<br>".join(map(prose, sees))),
-            ("Order of positions from", "<br>".join(map(prose, order))),
+            ("Initial scale of the residual path", scale_words(analysis)),
+            ("Receptive field", "<br>".join(map(prose, sees))),
+            ("Positions encoded by", "<br>".join(map(prose, order))),
             ("Cost", cost_table(architecture, about)),
             ("Source", source_words(about)),
             ("Result", claim),

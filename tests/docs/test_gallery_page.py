@@ -95,7 +95,7 @@ def test_every_entry_has_its_article_and_diagram(page: str, elements: Elements, 
     assert sorted(names) == sorted(entry.name for entry in entries)
     for article in re.findall(r"<article.*?</article>", page, flags=re.DOTALL):
         assert article.count("<svg") >= 1 and "<h3>" in article and 'class="equation"' in article
-        for fact in ("Norms", "Gain of the skip path", "Cost", "Checked", "Tested against"):
+        for fact in ("Norms", "Initial scale of the residual path", "Cost", "Checked", "Tested against"):
             assert f"<dt>{fact}</dt>" in article
         assert ("<dt>Same wiring</dt>" in article) != ("<dt>Most similar</dt>" in article)
         assert article.count("<td>") == 3 and "nan ×" not in article

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ..errors import TYPED, InputError, did_you_mean, nearest
 from ..field_names import key as field_key
 from ..field_names import suggest
-from ..settings import FORMER_KEYS
 from .output import EXIT_CODES, OPTION
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ class Parser(argparse.ArgumentParser):
     def add_settings(self, title: str, settings: type[Settings], without: Iterable[str] = ()) -> None:
         """An option for each field: its name, its type, its description, its default."""
         group = self.add_argument_group(title)
+        from ..settings import FORMER_KEYS  # only where settings are options: explain does without pydantic
+
         self.settings.append(settings)
         left_out = set(without)
         for name, field in settings.model_fields.items():
