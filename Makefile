@@ -40,10 +40,10 @@ lint: $(STAMP) ## Ruff and mypy
 	$(BIN)/mypy
 
 test: lint ## Ruff, mypy, and the everyday tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TESTS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" $(TESTS)
 
 slow: $(STAMP) ## The longer tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m slow $(TESTS)
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m slow $(TESTS)
 
 docs: $(STAMP) ## The reference pages that are made from the program
 	$(BIN)/python docs/make_reference.py
