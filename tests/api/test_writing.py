@@ -232,7 +232,7 @@ def test_other_rows(work: Path) -> None:
     with pytest.raises(ConfigError, match="source: the rows of rows.tsv have the columns id, german, english"):
         evaluate("run", data="rows.tsv")
     known = {"data": "train.{de,en}"}
-    with pytest.raises(DataError, match="are training rows too(.|\n)*--overlap keep"):
+    with pytest.raises(DataError, match="are also training rows(.|\n)*--overlap keep"):
         evaluate("run", **known)
     alone = evaluate("run/best", **known)
     assert evaluate("run", **known, overlap="keep").written == alone.written
