@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import torch
@@ -63,7 +62,7 @@ def make(
     if hasattr(made, "function"):
         function = made.function
         constants = {o: names[o] for o in record.options}
-        if "training" in inspect.signature(function).parameters:
+        if record.kind == "chance":
             constants["training"] = True
         return lambda *streams: function(*streams, **constants), names
     module = module_of(made, given)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from .option_types import OPTIONS
 
 KINDS = {
     "input": "makes a stream from what the task gives, or from nothing",
@@ -215,6 +216,7 @@ def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = ""
 
 def records_in(text: str, module: str) -> Iterator[WordRecord]:
     """The records stated in the text of a Python file, which is read and not run."""
+    of_file: dict[str, Mapping[str, Any]] = {}
     for node in ast.parse(text).body:
         if not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             continue
@@ -222,10 +224,37 @@ def records_in(text: str, module: str) -> Iterator[WordRecord]:
             if isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == "word":
                 try:
                     name = ast.literal_eval(decorator.args[0])
-                    stated = {k.arg: ast.literal_eval(k.value) for k in decorator.keywords if k.arg}
-                except (ValueError, IndexError):
+                    stated = {k.arg: _literal(k.value) for k in decorator.keywords if k.arg}
+                except (ValueError, IndexError, TypeError):
                     raise InputError(f"{module}: @word(...) of {node.name} must be made of literals") from None
-                yield record_from(name, stated, module, ast.get_docstring(node) or "")
+                of_file[name] = merged(stated, of_file)
+                yield record_from(name, of_file[name], module, ast.get_docstring(node) or "")
+
+
+def _literal(node: ast.expr) -> Any:
+    """A literal; in its mappings the functions that state options may be called, with literals."""
+    if isinstance(node, ast.Dict):
+        return {ast.literal_eval(k or node): _literal(v) for k, v in zip(node.keys, node.values, strict=True)}
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OPTIONS:
+        named = {k.arg or "": ast.literal_eval(k.value) for k in node.keywords}
+        return OPTIONS[node.func.id](*map(ast.literal_eval, node.args), **named)
+    return ast.literal_eval(node)
+
+
+def merged(stated: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """A decorator's keywords with those of the word that `like` names among `others`, mappings joined key by key.
+
+    Raises InputError where there is no such word."""
+    if "like" not in stated:
+        return stated
+    if stated["like"] not in others:
+        raise InputError(f"like={stated['like']!r}: there is no such word above in the same file")
+    fields = dict(others[stated["like"]])
+    for key, value in stated.items():
+        both = isinstance(value, Mapping) and isinstance(fields.get(key), Mapping)
+        fields[key] = {**fields[key], **value} if both else value
+    del fields["like"]
+    return fields
 
 
 class Vocabulary(Mapping[str, WordRecord]):

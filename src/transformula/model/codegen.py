@@ -19,7 +19,6 @@ string constants only.
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -280,7 +279,7 @@ class SectionCode:
         function = getattr(made, "function", None)
         if function is not None:
             keywords += [ast.keyword(k, ast.Constant(v, **span), **span) for k, v in call.options.items()]
-            if "training" in inspect.signature(function).parameters:
+            if call.word.kind == "chance":
                 keywords.append(ast.keyword("training", attribute(load("self", span), "training", span), **span))
             tree = load(self.body.object(function), span)
         else:

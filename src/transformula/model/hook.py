@@ -52,11 +52,16 @@ HOOKS: dict[str, Registry[Any]] = {
 BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
-class Reads(str):
+class NameRead(str):
     """An option of a policy that is a name which every layer sets: `policy: halt(p)`."""
 
 
 T = TypeVar("T", bound=Callable[..., Any])
+Values = Mapping[str, Tensor]
+"""The values of names."""
+
+Run = Callable[[Values], dict[str, Tensor]]
+"""Runs a layer: from the values that enter it to those that it leaves."""
 
 
 def hook(key: str, name: str) -> Callable[[T], T]:
@@ -84,13 +89,7 @@ class Policy(nn.Module):
     def initial_values(self, generator_for: Callable[[str], Any]) -> None:
         """Fill the policy's own parameters; see `words.word.Word`."""
 
-    def forward(
-        self,
-        run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]],
-        entering: Mapping[str, Tensor],
-        layer: int,
-        stepping: bool,
-    ) -> Mapping[str, Tensor]:
+    def forward(self, run: Run, entering: Values, layer: int, stepping: bool) -> Values:
         """The names that layer `layer` (1 to depth) leaves.
 
         entering  names that the layer reads -> their values
@@ -196,7 +195,7 @@ def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dic
 
     def look(name: Name) -> Any:
         if name.name not in numbers and key == "policy" and any(name.name in s.asked for s in layers):
-            return Reads(name.name)
+            return NameRead(name.name)
         if name.name not in numbers:
             raise unknown("unknown-number", name.place, name.name, [*numbers])
         return numbers[name.name]

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from ..errors import InputError
 from .cache import CrossCache, of_one_batch, once
 from .core import attend
-from .dot_attention import DotAttention
+from .dot_attention import Call, DotAttention, Streams
 from .rotary import rotate, rotation_tables, turned_channels
-from .scores import AttentionSettings, Extras, ScoreFunction
-from .word import At, GeneratorFor, fill_matrix, matrix, word
+from .scores import ScoreFunction
+from .word import At, GeneratorFor, choice, definition, fill_matrix, flag, matrix, number, whole, word
 
 
 @word(
@@ -29,60 +29,28 @@ from .word import At, GeneratorFor, fill_matrix, matrix, word
     positional=True,
     padding=True,
     options={
-        "heads": {"type": "whole", "default": "heads", "minimum": 1, "shapes": True, "help": "how many heads"},
-        "kv_heads": {
-            "type": "whole",
-            "default": "heads",
-            "minimum": 1,
-            "shapes": True,
-            "help": "how many heads of keys and values, each used by heads / kv_heads of queries",
-        },
-        "size": {
-            "type": "whole",
-            "default": "(x if x > 0 else q) / heads",
-            "minimum": 1,
-            "shapes": True,
-            "help": "channels of a head",
-        },
-        "rotary": {"type": "number", "default": 0, "minimum": 0, "help": "base of rotary positions; 0: none"},
-        "rotary_part": {
-            "type": "number",
-            "default": 1,
-            "minimum": 0,
-            "maximum": 1,
-            "help": "share of a head that turns",
-        },
-        "rotary_pairs": {"type": "flag", "default": False, "help": "turn pairs of neighbours, not of halves"},
-        "window": {"type": "whole", "default": 0, "minimum": 0, "help": "i sees i-window < j <= i; 0: all"},
-        "qk_norm": {
-            "type": "choice",
-            "default": "none",
-            "choices": ["none", "head", "full"],
-            "shapes": True,
-            "help": "norm of queries and keys: by the head, or of all heads at once",
-        },
-        "v_norm": {
-            "type": "flag",
-            "default": False,
-            "shapes": True,
-            "help": "norm of values, by the head unless qk_norm is full",
-        },
-        "cap": {
-            "type": "number",
-            "default": 0,
-            "minimum": 0,
-            "help": "scores become cap * tanh(scores / cap); 0: none",
-        },
-        "scale": {
-            "type": "number",
-            "default": "size ** -0.5",
-            "minimum": 0,
-            "help": "factor of the scores; 0: size ** -0.5",
-        },
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether the four matrices have biases"},
-        "dropout": {"type": "number", "default": 0, "minimum": 0, "maximum": 1, "help": "chance of dropping a weight"},
-        "score": {"type": "definition", "default": "", "help": "definition over s, h, i, j that changes the scores"},
-        "mask": {"type": "definition", "default": "", "help": "definition over i, j that says what is seen"},
+        "heads": whole("how many heads", "heads", minimum=1, shapes=True),
+        "kv_heads": whole(
+            "how many heads of keys and values, each used by heads / kv_heads of queries",
+            "heads",
+            minimum=1,
+            shapes=True,
+        ),
+        "size": whole("channels of a head", "(x if x > 0 else q) / heads", minimum=1, shapes=True),
+        "rotary": number("base of rotary positions; 0: none", 0, minimum=0),
+        "rotary_part": number("share of a head that turns", 1, minimum=0, maximum=1),
+        "rotary_pairs": flag("turn pairs of neighbours, not of halves"),
+        "window": whole("i sees i-window < j <= i; 0: all", 0, minimum=0),
+        "qk_norm": choice(
+            "norm of queries and keys: by the head, or of all heads at once", ["none", "head", "full"], shapes=True
+        ),
+        "v_norm": flag("norm of values, by the head unless qk_norm is full", shapes=True),
+        "cap": number("scores become cap * tanh(scores / cap); 0: none", 0, minimum=0),
+        "scale": number("factor of the scores; 0: size ** -0.5", "size ** -0.5", minimum=0),
+        "bias": flag("whether the four matrices have biases", True, shapes=True),
+        "dropout": number("chance of dropping a weight", 0, minimum=0, maximum=1),
+        "score": definition("definition over s, h, i, j that changes the scores"),
+        "mask": definition("definition over i, j that says what is seen"),
     },
     parameters={
         "query.weight": "heads * size * (x if x > 0 else q)",
@@ -189,7 +157,7 @@ class Attention(DotAttention):
         for name in ("query", "key", "value", "output"):
             fill_matrix(getattr(self, name), generator_for, name)
 
-    def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
         """Queries, keys and values through their matrices, by heads, normed and turned."""
         own: dict[str, Any] = self._modules  # PyTorch's look-up by attribute is slower: it shows at length 1
         length, others = q.shape[1], k.shape[1]
@@ -219,18 +187,9 @@ class Attention(DotAttention):
         result: Tensor = self._modules["output"](y.transpose(1, 2).flatten(2))  # type: ignore[misc]
         return result
 
-    def step_across(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        state: CrossCache,
-        at: At,
-        settings: AttentionSettings,
-        extras: Extras | None,
-        taps: tuple[str, ...],
-    ) -> Any:
+    def step_across(self, streams: Streams, call: Call, state: CrossCache, at: At, taps: tuple[str, ...]) -> Any:
         """A chunk's queries over another sequence, of which `state` keeps the keys and values of the first step."""
+        (q, k, v), (settings, extras) = streams, call
         q = self.heads_of(self.query(q), self.heads, "query_norm")
         if self.turned:
             q = rotate(q, self.rotation(q, at), self.turned, self.rotary_pairs)

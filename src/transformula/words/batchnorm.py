@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import GeneratorFor, Word, empty, fill, word
+from .word import GeneratorFor, Word, empty, fill, flag, number, word
 
 
 @word(
@@ -18,16 +18,10 @@ from .word import GeneratorFor, Word, empty, fill, word
     reach="all",
     padding=True,
     options={
-        "eps": {"type": "number", "default": 1e-5, "minimum": 0, "help": "added under the root"},
-        "weight": {"type": "flag", "default": True, "shapes": True, "help": "whether w is there"},
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
-        "momentum": {
-            "type": "number",
-            "default": 0.1,
-            "minimum": 0,
-            "maximum": 1,
-            "help": "share of a batch in the running statistics",
-        },
+        "eps": number("added under the root", 1e-05, minimum=0),
+        "weight": flag("whether w is there", True, shapes=True),
+        "bias": flag("whether b is there", True, shapes=True),
+        "momentum": number("share of a batch in the running statistics", 0.1, minimum=0, maximum=1),
     },
     parameters={"weight": "x if weight else 0", "bias": "x if bias else 0"},
     saved="x",

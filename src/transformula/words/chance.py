@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .cpu import dropout
-from .word import Word, word
+from .word import Word, number, word
 
 
 @word(
@@ -16,14 +16,13 @@ from .word import Word, word
     kind="chance",
     width="x",
     options={
-        "p": {
-            "type": "number",
-            "default": "dropout",
-            "absent": 0,
-            "minimum": 0,
-            "maximum": 1,
-            "help": "chance of a number to become 0; the file's `dropout`, or 0 where it has none",
-        }
+        "p": number(
+            "chance of a number to become 0; the file's `dropout`, or 0 where it has none",
+            "dropout",
+            minimum=0,
+            maximum=1,
+            absent=0,
+        ),
     },
     saved="0 if p == 0 else x / 4",
     initial_scale="same",
@@ -45,22 +44,17 @@ class Dropout(Word):
 
 @word(
     "droppath",
-    streams=("x",),
-    numbers=("p",),
-    kind="chance",
-    width="x",
+    like="dropout",
     options={
-        "p": {
-            "type": "number",
-            "default": "droppath",
-            "absent": 0,
-            "minimum": 0,
-            "maximum": 1,
-            "help": "chance of a sample to become 0; the file's `droppath`, or 0 where it has none",
-        }
+        "p": number(
+            "chance of a sample to become 0; the file's `droppath`, or 0 where it has none",
+            "droppath",
+            minimum=0,
+            maximum=1,
+            absent=0,
+        ),
     },
     saved="0",
-    initial_scale="same",
     example="x = x + droppath(mlp(norm(x)), 0.1 * layer / depth)",
     equation="y = x m / (1 - p), one m for each sample",
     source="stochastic depth: Huang et al., 1603.09382",

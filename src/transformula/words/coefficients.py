@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .word import GeneratorFor, Word, empty, fill, word
+from .word import GeneratorFor, Word, empty, fill, number, whole, word
 
 
 @word(
@@ -15,7 +15,9 @@ from .word import GeneratorFor, Word, empty, fill, word
     value="coefficient",
     sequence="none",
     width="1",
-    options={"init": {"type": "number", "help": "what it starts at"}},
+    options={
+        "init": number("what it starts at"),
+    },
     parameters={"weight": "1"},
     initial_scale="init",
     example="x = x + scalar(0) * mlp(norm(x))",
@@ -39,19 +41,15 @@ class Scalar(Word):
 
 @word(
     "vector",
-    streams=((),),
+    like="scalar",
     numbers=("init", "size"),
-    kind="coefficient",
-    value="coefficient",
-    sequence="none",
     width="size",
     options={
-        "init": {"type": "number", "help": "what every channel starts at"},
-        "size": {"type": "whole", "default": "width", "minimum": 1, "shapes": True, "help": "how many channels"},
-        "stored": {"type": "number", "default": 1, "minimum": 1e-9, "help": "the value is kept divided by this number"},
+        "init": number("what every channel starts at"),
+        "size": whole("how many channels", "width", minimum=1, shapes=True),
+        "stored": number("the value is kept divided by this number", 1, minimum=1e-09),
     },
     parameters={"weight": "size"},
-    initial_scale="init",
     example="x = x + vector(1e-4) * mlp(norm(x))",
     equation="y = stored * w, a learned number for each channel",
     source="LayerScale: Touvron et al., 2103.17239; stored: nGPT, 2410.01131",

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import At, GeneratorFor, Word, empty, fill, fill_normal, spread, word
+from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, spread, whole, word
 
 
 @word(
@@ -26,16 +26,11 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, spread, word
     real="strided",
     padding=True,
     options={
-        "length": {"type": "whole", "minimum": 1, "shapes": True, "help": "positions that the kernel spans"},
-        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the result"},
-        "depthwise": {"type": "flag", "default": False, "shapes": True, "help": "each channel by itself"},
-        "stride": {
-            "type": "whole",
-            "default": 1,
-            "minimum": 1,
-            "help": "a result at every so many positions only: above 1 a sequence of its own",
-        },
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
+        "length": whole("positions that the kernel spans", minimum=1, shapes=True),
+        "size": whole("width of the result", "x", minimum=1, shapes=True),
+        "depthwise": flag("each channel by itself", shapes=True),
+        "stride": whole("a result at every so many positions only: above 1 a sequence of its own", 1, minimum=1),
+        "bias": flag("whether b is there", True, shapes=True),
     },
     parameters={"weight": "length * size * (1 if depthwise else x)", "bias": "size if bias else 0"},
     checks={"not depthwise or size == x": "depthwise keeps the width: size {size} is not {x}"},

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .unit_linear import unit_linear
-from .word import GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, word
+from .word import GeneratorFor, Matrix, Word, empty, fill, fill_normal, flag, number, spread, whole, word
 
 
 @word(
@@ -19,15 +19,9 @@ from .word import GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, 
     width="entry",
     equal=True,
     options={
-        "dynamic": {"type": "flag", "default": False, "shapes": True, "help": "weights from the newest entry too"},
-        "hidden": {
-            "type": "whole",
-            "default": "max(1, entries)",
-            "minimum": 1,
-            "shapes": True,
-            "help": "dynamic: rows of W_1",
-        },
-        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "dynamic: of the newest entry's norm"},
+        "dynamic": flag("weights from the newest entry too", shapes=True),
+        "hidden": whole("dynamic: rows of W_1", "max(1, entries)", minimum=1, shapes=True),
+        "eps": number("dynamic: of the newest entry's norm", 1e-06, minimum=0),
     },
     parameters={
         "weight": "entries",
@@ -86,7 +80,9 @@ class Mix(Word):
     kind="depth",
     width="entry",
     equal=True,
-    options={"eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "of the entries' norm"}},
+    options={
+        "eps": number("of the entries' norm", 1e-06, minimum=0),
+    },
     parameters={"query": "entry"},
     checks={"entries > 0": "attend to nothing: the list is empty here"},
     flops="2 * entries * entry",

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from .cache import Cache, CrossCache, of_one_batch
 from .core import attend
 from .scores import AttentionSettings, Extras, ScoreFunction
-from .word import At, GeneratorFor, Word, word
+from .word import At, GeneratorFor, Word, definition, flag, number, whole, word
+
+Streams = tuple[Tensor, Tensor, Tensor]
+"""Queries, keys and values."""
+
+Call = tuple[AttentionSettings, Extras | None]
+"""What one call is: the settings, and what it has besides queries, keys and values."""
 
 
 @word(
@@ -26,23 +32,14 @@ from .word import At, GeneratorFor, Word, word
     distances=("window", "score", "mask", "scores"),
     padding=True,
     options={
-        "heads": {"type": "whole", "default": "heads", "minimum": 1, "help": "how many heads of queries"},
-        "scale": {"type": "number", "default": "(q / heads) ** -0.5", "minimum": 0, "help": "factor of the scores"},
-        "softmax": {
-            "type": "flag",
-            "default": True,
-            "help": "whether the scores pass a softmax; else they are the weights",
-        },
-        "window": {"type": "whole", "default": 0, "minimum": 0, "help": "i sees i-window < j <= i; 0: all"},
-        "cap": {
-            "type": "number",
-            "default": 0,
-            "minimum": 0,
-            "help": "scores become cap * tanh(scores / cap); 0: none",
-        },
-        "dropout": {"type": "number", "default": 0, "minimum": 0, "maximum": 1, "help": "chance of dropping a weight"},
-        "score": {"type": "definition", "default": "", "help": "definition over s, h, i, j that changes the scores"},
-        "mask": {"type": "definition", "default": "", "help": "definition over i, j that says what is seen"},
+        "heads": whole("how many heads of queries", "heads", minimum=1),
+        "scale": number("factor of the scores", "(q / heads) ** -0.5", minimum=0),
+        "softmax": flag("whether the scores pass a softmax; else they are the weights", True),
+        "window": whole("i sees i-window < j <= i; 0: all", 0, minimum=0),
+        "cap": number("scores become cap * tanh(scores / cap); 0: none", 0, minimum=0),
+        "dropout": number("chance of dropping a weight", 0, minimum=0, maximum=1),
+        "score": definition("definition over s, h, i, j that changes the scores"),
+        "mask": definition("definition over i, j that says what is seen"),
     },
     checks={
         "q % heads == 0": "the queries' width {q} does not divide into {heads} heads",
@@ -98,7 +95,7 @@ class DotAttention(Word):
         if tables is not None:
             tables.initial_values()
 
-    def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
         """The streams as queries (batch, heads, length, size), keys and values (batch, kv_heads, keys, ...)."""
         q = q.view(q.shape[0], q.shape[1], self.heads, self.size)
         k = k.view(k.shape[0], k.shape[1], self.kv_heads, self.size)
@@ -110,9 +107,7 @@ class DotAttention(Word):
         """The heads' results (batch, heads, length, size) as a stream."""
         return y.transpose(1, 2).flatten(2)
 
-    def call(
-        self, scores: Tensor | None, real: Tensor | None, inputs: dict[str, Tensor]
-    ) -> tuple[AttentionSettings, Extras | None]:
+    def call(self, scores: Tensor | None, real: Tensor | None, inputs: dict[str, Tensor]) -> Call:
         """What this call is: the settings with the formula's tables, and what it has besides queries and keys."""
         tables: Any = self._modules.get("score")
         settings = self.settings if tables is None else replace(self.settings, score=tables)
@@ -174,26 +169,16 @@ class DotAttention(Word):
         k, v = (q, q) if k is None else (k, k if v is None else v)
         settings, extras = self.call(scores, real, inputs)
         if not settings.causal:
-            return self.step_across(q, k, v, state, at, settings, extras, taps)
+            return self.step_across((q, k, v), (settings, extras), state, at, taps)
         q, k, v = self.by_heads(q, k, v, at)
         keep_scores = "scores" in taps
         made = state.attend(q, k, v, settings, extras, at, training=self.training, keep_scores=keep_scores)
         return self.result(made, taps, q, k, v)
 
-    def step_across(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        state: CrossCache,
-        at: At,
-        settings: AttentionSettings,
-        extras: Extras | None,
-        taps: tuple[str, ...],
-    ) -> Any:
+    def step_across(self, streams: Streams, call: Call, state: CrossCache, at: At, taps: tuple[str, ...]) -> Any:
         """A chunk's queries over another sequence, which is given whole each time."""
-        q, k, v = self.by_heads(q, k, v, at)
-        made = attend(q, k, v, settings, extras, at, training=self.training, keep_scores="scores" in taps)
+        q, k, v = self.by_heads(*streams, at)
+        made = attend(q, k, v, *call, at, training=self.training, keep_scores="scores" in taps)
         return self.result(made, taps, q, k, v)
 
     def extra_repr(self) -> str:

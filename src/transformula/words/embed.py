@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import At, GeneratorFor, Word, empty, fill, fill_normal, matrix, word
+from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, matrix, whole, word
 
 
 @word(
@@ -17,8 +17,8 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, matrix, word
     width="size",
     family="table",
     options={
-        "rows": {"type": "whole", "default": "vocab", "minimum": 1, "shapes": True, "help": "how many ids there are"},
-        "size": {"type": "whole", "default": "width", "minimum": 1, "shapes": True, "help": "width of the result"},
+        "rows": whole("how many ids there are", "vocab", minimum=1, shapes=True),
+        "size": whole("width of the result", "width", minimum=1, shapes=True),
     },
     parameters={"weight": "rows * size"},
     saved="1",
@@ -53,8 +53,8 @@ class Embed(Word):
     width="rows",
     family="table",
     options={
-        "rows": {"type": "whole", "default": "vocab", "minimum": 1, "shapes": True, "help": "how many ids there are"},
-        "bias": {"type": "flag", "default": False, "shapes": True, "help": "whether b is there"},
+        "rows": whole("how many ids there are", "vocab", minimum=1, shapes=True),
+        "bias": flag("whether b is there", shapes=True),
     },
     parameters={"weight": "rows * x", "bias": "rows if bias else 0"},
     flops="2 * x * rows",
@@ -99,9 +99,9 @@ class Unembed(Word):
     order="'learned'",
     positional=True,
     options={
-        "rows": {"type": "whole", "default": "context", "minimum": 1, "shapes": True, "help": "rows of the table"},
-        "first": {"type": "whole", "default": 0, "minimum": 0, "help": "the row of the first position"},
-        "size": {"type": "whole", "default": "width", "minimum": 1, "shapes": True, "help": "width of the result"},
+        "rows": whole("rows of the table", "context", minimum=1, shapes=True),
+        "first": whole("the row of the first position", 0, minimum=0),
+        "size": whole("width of the result", "width", minimum=1, shapes=True),
     },
     parameters={"weight": "rows * size"},
     checks={"first < rows": "the first row, {first}, lies past the table's {rows} rows"},

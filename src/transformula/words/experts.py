@@ -11,7 +11,21 @@ from torch.nn import functional as F
 
 from . import cpu
 from .mlp import ACTIVATIONS
-from .word import GeneratorFor, Word, empty, fill, fill_matrix, fill_normal, matrix, spread, word
+from .word import (
+    GeneratorFor,
+    Word,
+    choice,
+    empty,
+    fill,
+    fill_matrix,
+    fill_normal,
+    flag,
+    matrix,
+    number,
+    spread,
+    whole,
+    word,
+)
 
 
 @word(
@@ -21,34 +35,17 @@ from .word import GeneratorFor, Word, empty, fill, fill_matrix, fill_normal, mat
     width="x",
     padding=True,
     options={
-        "n": {"type": "whole", "minimum": 1, "shapes": True, "help": "how many experts are chosen from"},
-        "active": {
-            "type": "whole",
-            "default": "min(2, n)",
-            "minimum": 1,
-            "help": "how many of them each position uses",
-        },
-        "hidden": {"type": "whole", "default": "4 * x", "minimum": 1, "shapes": True, "help": "hidden width of one"},
-        "shared": {"type": "whole", "default": 0, "minimum": 0, "shapes": True, "help": "further ones, used by all"},
-        "gated": {"type": "flag", "default": False, "shapes": True, "help": "whether a second matrix gates the hidden"},
-        "activation": {
-            "type": "choice",
-            "default": "gelu",
-            "choices": ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"],
-            "help": "the function between the matrices",
-        },
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether the experts have biases"},
-        "renormalise": {
-            "type": "flag",
-            "default": True,
-            "help": "whether the weights of the active ones sum to 1 (Mixtral) or are shares of all (Switch, DeepSeek)",
-        },
-        "balance": {
-            "type": "number",
-            "default": 0.01,
-            "minimum": 0,
-            "help": "weight of the loss that evens the experts' load in training; 0: none",
-        },
+        "n": whole("how many experts are chosen from", minimum=1, shapes=True),
+        "active": whole("how many of them each position uses", "min(2, n)", minimum=1),
+        "hidden": whole("hidden width of one", "4 * x", minimum=1, shapes=True),
+        "shared": whole("further ones, used by all", 0, minimum=0, shapes=True),
+        "gated": flag("whether a second matrix gates the hidden", shapes=True),
+        "activation": choice("the function between the matrices", ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]),
+        "bias": flag("whether the experts have biases", True, shapes=True),
+        "renormalise": flag(
+            "whether the weights of the active ones sum to 1 (Mixtral) or are shares of all (Switch, DeepSeek)", True
+        ),
+        "balance": number("weight of the loss that evens the experts' load in training; 0: none", 0.01, minimum=0),
     },
     parameters={
         "router.weight": "n * x",

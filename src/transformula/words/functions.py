@@ -23,78 +23,53 @@ from .word import Word, word
 class Relu(Word):
     """y = max(x, 0)."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return F.relu(x)
+    function = staticmethod(F.relu)
 
 
 @word(
     "gelu",
-    streams=("x",),
-    kind="function",
-    width="x",
+    like="relu",
     saved="x",
     constant="c * (1 + erf(c / sqrt(2))) / 2",
-    nonzero="positive",
     example="x = x + linear.down(gelu(linear.up(norm(x), 4 * width)), width)",
     equation="y = x Phi(x), Phi the normal distribution's",
 )
 class Gelu(Word):
     """y = x Phi(x), Phi the normal distribution's."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return F.gelu(x)
+    function = staticmethod(F.gelu)
 
 
 @word(
     "silu",
-    streams=("x",),
-    kind="function",
-    width="x",
+    like="relu",
     saved="x",
     constant="c / (1 + exp(-c))",
-    nonzero="positive",
     example="h = norm(x); x = x + linear.down(silu(linear.gate(h, 512)) * linear.up(h, 512), width)",
     equation="y = x sigmoid(x)",
 )
 class Silu(Word):
     """y = x sigmoid(x)."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return F.silu(x)
+    function = staticmethod(F.silu)
 
 
 @word(
     "tanh",
-    streams=("x",),
-    kind="function",
-    width="x",
-    saved="y",
+    like="relu",
     constant="tanh(c)",
-    nonzero="positive",
     example="x = x + tanh(linear(norm(x), width))",
     equation="y = tanh(x)",
 )
 class Tanh(Word):
     """y = tanh(x)."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return torch.tanh(x)
+    function = staticmethod(torch.tanh)
 
 
 @word(
     "sigmoid",
-    streams=("x",),
-    kind="function",
-    width="x",
-    saved="y",
+    like="relu",
     constant="1 / (1 + exp(-c))",
     nonzero="everywhere",
     example="h = norm(x); x = x + linear.value(h, width) * sigmoid(linear.gate(h, width))",
@@ -103,17 +78,12 @@ class Tanh(Word):
 class Sigmoid(Word):
     """y = 1 / (1 + exp(-x))."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return torch.sigmoid(x)
+    function = staticmethod(torch.sigmoid)
 
 
 @word(
     "softplus",
-    streams=("x",),
-    kind="function",
-    width="x",
+    like="relu",
     saved="x",
     constant="log(1 + exp(c))",
     nonzero="everywhere",
@@ -123,19 +93,14 @@ class Sigmoid(Word):
 class Softplus(Word):
     """y = log(1 + exp(x))."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return F.softplus(x)
+    function = staticmethod(F.softplus)
 
 
 @word(
     "softmax",
-    streams=("x",),
-    kind="function",
-    width="x",
-    saved="y",
+    like="relu",
     constant="1 / x",
+    nonzero="",
     example="x = x + linear.out(softmax(linear.keys(norm(x), 64)), width)",
     equation="y = exp(x_c) / sum over channels c' of exp(x_c')",
 )
@@ -150,10 +115,7 @@ class Softmax(Word):
 
 @word(
     "exp",
-    streams=("x",),
-    kind="function",
-    width="x",
-    saved="y",
+    like="relu",
     constant="exp(c)",
     nonzero="everywhere",
     example="x = x * exp(vector(0)) + mlp(norm(x))",
@@ -162,19 +124,15 @@ class Softmax(Word):
 class Exp(Word):
     """y = exp(x)."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return torch.exp(x)
+    function = staticmethod(torch.exp)
 
 
 @word(
     "log",
-    streams=("x",),
-    kind="function",
-    width="x",
+    like="relu",
     saved="x",
     constant="log(c)",
+    nonzero="",
     partial=True,
     example="x = x + log(1 + abs(mlp(norm(x))))",
     equation="y = log(x), the natural one",
@@ -182,19 +140,14 @@ class Exp(Word):
 class Logarithm(Word):
     """y = log(x), the natural one."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return torch.log(x)
+    function = staticmethod(torch.log)
 
 
 @word(
     "sqrt",
-    streams=("x",),
-    kind="function",
-    width="x",
-    saved="y",
+    like="relu",
     constant="sqrt(c)",
+    nonzero="",
     partial=True,
     example="x = x + sqrt(abs(mlp(norm(x))) + 1e-6)",
     equation="y = the square root of x",
@@ -202,17 +155,12 @@ class Logarithm(Word):
 class Sqrt(Word):
     """y = the square root of x."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return torch.sqrt(x)
+    function = staticmethod(torch.sqrt)
 
 
 @word(
     "abs",
-    streams=("x",),
-    kind="function",
-    width="x",
+    like="relu",
     saved="x",
     constant="abs(c)",
     nonzero="everywhere",
@@ -222,7 +170,4 @@ class Sqrt(Word):
 class Abs(Word):
     """y = |x|."""
 
-    @staticmethod
-    def function(x: Tensor) -> Tensor:
-        """Applied to each number."""
-        return torch.abs(x)
+    function = staticmethod(torch.abs)

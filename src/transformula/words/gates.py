@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import GeneratorFor, Word, empty, fill, fill_matrix, matrix, word
+from .word import GeneratorFor, Word, empty, fill, fill_matrix, matrix, number, whole, word
 
 
 @word(
@@ -15,8 +15,8 @@ from .word import GeneratorFor, Word, empty, fill, fill_matrix, matrix, word
     kind="gate",
     width="size",
     options={
-        "bias": {"type": "number", "default": -2, "help": "what b starts at; the gate starts at sigmoid(bias)"},
-        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the result"},
+        "bias": number("what b starts at; the gate starts at sigmoid(bias)", -2),
+        "size": whole("width of the result", "x", minimum=1, shapes=True),
     },
     parameters={"weight": "size * x", "bias": "size"},
     flops="2 * x * size",
@@ -53,7 +53,9 @@ class Gate(Word):
     kind="gate",
     width="x",
     equal=True,
-    options={"bias": {"type": "number", "default": 2, "help": "what b starts at: larger, more of x passes"}},
+    options={
+        "bias": number("what b starts at: larger, more of x passes", 2),
+    },
     parameters={"input.weight": "3 * x * x", "state.weight": "2 * x * x", "candidate.weight": "x * x", "bias": "x"},
     flops="12 * x * x",
     saved="8 * x",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .word import GeneratorFor, Word, empty, fill_normal, word
+from .word import GeneratorFor, Word, empty, fill_normal, whole, word
 
 
 @word(
@@ -16,8 +16,8 @@ from .word import GeneratorFor, Word, empty, fill_normal, word
     sequence="own",
     real="rows",
     options={
-        "rows": {"type": "whole", "minimum": 1, "shapes": True, "help": "how many positions"},
-        "size": {"type": "whole", "default": "width", "minimum": 1, "shapes": True, "help": "width of the result"},
+        "rows": whole("how many positions", minimum=1, shapes=True),
+        "size": whole("width of the result", "width", minimum=1, shapes=True),
     },
     parameters={"weight": "rows * size"},
     initial_scale="unknown",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .word import GeneratorFor, Word, fill, fill_matrix, matrix, word
+from .word import GeneratorFor, Word, fill, fill_matrix, flag, matrix, whole, word
 
 
 @word(
@@ -15,8 +15,8 @@ from .word import GeneratorFor, Word, fill, fill_matrix, matrix, word
     width="size",
     linear=True,
     options={
-        "size": {"type": "whole", "minimum": 1, "shapes": True, "help": "width of the result"},
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
+        "size": whole("width of the result", minimum=1, shapes=True),
+        "bias": flag("whether b is there", True, shapes=True),
     },
     parameters={"weight": "size * x", "bias": "size if bias else 0"},
     flops="2 * x * size",
@@ -44,9 +44,9 @@ class Linear(Word):
     kind="channels",
     width="size",
     options={
-        "rank": {"type": "whole", "minimum": 1, "shapes": True, "help": "width between the two matrices"},
-        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the result"},
-        "bias": {"type": "flag", "default": False, "shapes": True, "help": "whether b is there"},
+        "rank": whole("width between the two matrices", minimum=1, shapes=True),
+        "size": whole("width of the result", "x", minimum=1, shapes=True),
+        "bias": flag("whether b is there", shapes=True),
     },
     parameters={"down.weight": "rank * x", "up.weight": "size * rank", "up.bias": "size if bias else 0"},
     flops="2 * rank * (x + size)",

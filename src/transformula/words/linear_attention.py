@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import At, GeneratorFor, Word, fill_matrix, matrix, word
+from .word import At, GeneratorFor, Word, fill_matrix, flag, matrix, number, whole, word
 
 CHUNK = 64
 """Positions that are compared pair by pair; what stands before them is summed up."""
@@ -24,10 +24,10 @@ CHUNK = 64
     cross="attention",
     padding=True,
     options={
-        "heads": {"type": "whole", "default": "heads", "minimum": 1, "shapes": True, "help": "how many heads"},
-        "size": {"type": "whole", "default": "x / heads", "minimum": 1, "shapes": True, "help": "channels of a head"},
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether the four matrices have biases"},
-        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "added to what is divided by"},
+        "heads": whole("how many heads", "heads", minimum=1, shapes=True),
+        "size": whole("channels of a head", "x / heads", minimum=1, shapes=True),
+        "bias": flag("whether the four matrices have biases", True, shapes=True),
+        "eps": number("added to what is divided by", 1e-06, minimum=0),
     },
     parameters={
         "query.weight": "heads * size * x",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import GeneratorFor, Word, fill_matrix, matrix, word
+from .word import GeneratorFor, Word, choice, fill_matrix, flag, matrix, whole, word
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -37,21 +37,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     kind="channels",
     width="x",
     options={
-        "hidden": {
-            "type": "whole",
-            "default": "4 * x",
-            "minimum": 1,
-            "shapes": True,
-            "help": "width between the matrices; 4 times the stream's, with a gate too",
-        },
-        "activation": {
-            "type": "choice",
-            "default": "gelu",
-            "choices": ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"],
-            "help": "the function between the matrices",
-        },
-        "gated": {"type": "flag", "default": False, "shapes": True, "help": "whether a second matrix gates the hidden"},
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether the matrices have biases"},
+        "hidden": whole(
+            "width between the matrices; 4 times the stream's, with a gate too", "4 * x", minimum=1, shapes=True
+        ),
+        "activation": choice("the function between the matrices", ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]),
+        "gated": flag("whether a second matrix gates the hidden", shapes=True),
+        "bias": flag("whether the matrices have biases", True, shapes=True),
     },
     parameters={
         "gate.weight": "hidden * x if gated else 0",

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .rms import rms_norm
-from .word import GeneratorFor, Word, empty, fill, split, word
+from .word import GeneratorFor, Word, empty, fill, flag, number, split, whole, word
 
 
 def _typed(parameter: Tensor | None, x: Tensor) -> Tensor | None:
@@ -45,10 +45,10 @@ class _Norm(Word):
     kind="norm",
     width="x",
     options={
-        "eps": {"type": "number", "default": 1e-5, "minimum": 0, "help": "added under the root"},
-        "weight": {"type": "flag", "default": True, "shapes": True, "help": "whether w is there"},
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
-        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "slices of so many channels"},
+        "eps": number("added under the root", 1e-05, minimum=0),
+        "weight": flag("whether w is there", True, shapes=True),
+        "bias": flag("whether b is there", True, shapes=True),
+        "size": whole("slices of so many channels", "x", minimum=1, shapes=True),
     },
     parameters={"weight": "size if weight else 0", "bias": "size if bias else 0"},
     checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
@@ -77,23 +77,10 @@ class LayerNorm(_Norm):
 
 @word(
     "norm",
-    streams=("x",),
-    kind="norm",
-    width="x",
+    like="layernorm",
     same_as="layernorm",
-    options={
-        "eps": {"type": "number", "default": 1e-5, "minimum": 0, "help": "added under the root"},
-        "weight": {"type": "flag", "default": True, "shapes": True, "help": "whether w is there"},
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
-        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "slices of so many channels"},
-    },
-    parameters={"weight": "size if weight else 0", "bias": "size if bias else 0"},
-    checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
-    saved="x + 2 * x / size",
-    initial_scale="unit",
     example="x = norm(x + attention(x)); x = norm(x + mlp(x))",
     equation="y = w (x - mean(x)) / sqrt(variance(x) + eps) + b",
-    source="Ba et al., 1607.06450",
 )
 class Norm(LayerNorm):
     """What `norm` means in a file that does not define it: `layernorm`."""
@@ -101,19 +88,12 @@ class Norm(LayerNorm):
 
 @word(
     "rmsnorm",
-    streams=("x",),
-    kind="norm",
-    width="x",
+    like="layernorm",
     options={
-        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "added under the root"},
-        "weight": {"type": "flag", "default": True, "shapes": True, "help": "whether w is there"},
-        "bias": {"type": "flag", "default": False, "shapes": True, "help": "whether b is there"},
-        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "slices of so many channels"},
+        "eps": number("added under the root", 1e-06, minimum=0),
+        "bias": flag("whether b is there", shapes=True),
     },
-    parameters={"weight": "size if weight else 0", "bias": "size if bias else 0"},
-    checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
     saved="x + 1 * x / size",
-    initial_scale="unit",
     example="x = x + mlp(rmsnorm(x))",
     equation="y = w x / sqrt(mean(x**2) + eps) + b",
     source="Zhang and Sennrich, 1910.07467",
@@ -138,7 +118,7 @@ class RMSNorm(_Norm):
     kind="norm",
     width="x",
     options={
-        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "smallest mean square that is divided by"}
+        "eps": number("smallest mean square that is divided by", 1e-06, minimum=0),
     },
     parameters={"weight": "1"},
     saved="x + 1",
@@ -172,8 +152,8 @@ class ScaleNorm(Word):
     kind="norm",
     width="x",
     options={
-        "size": {"type": "whole", "default": "x", "minimum": 1, "help": "slices of so many channels"},
-        "eps": {"type": "number", "default": 1e-12, "minimum": 0, "help": "smallest length that is divided by"},
+        "size": whole("slices of so many channels", "x", minimum=1),
+        "eps": number("smallest length that is divided by", 1e-12, minimum=0),
     },
     checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
     saved="x",
@@ -198,9 +178,9 @@ class L2Norm(Word):
     kind="norm",
     width="x",
     options={
-        "init": {"type": "number", "default": 0.5, "help": "what a starts at"},
-        "weight": {"type": "flag", "default": True, "shapes": True, "help": "whether w is there"},
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
+        "init": number("what a starts at", 0.5),
+        "weight": flag("whether w is there", True, shapes=True),
+        "bias": flag("whether b is there", True, shapes=True),
     },
     parameters={"alpha": "1", "weight": "x if weight else 0", "bias": "x if bias else 0"},
     saved="2 * x",

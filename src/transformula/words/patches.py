@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import GeneratorFor, Word, empty, fill, fill_normal, spread, word
+from .word import GeneratorFor, Word, empty, fill, fill_normal, flag, spread, whole, word
 
 
 @word(
@@ -18,10 +18,10 @@ from .word import GeneratorFor, Word, empty, fill, fill_normal, spread, word
     sequence="own",
     real="patches",
     options={
-        "size": {"type": "whole", "minimum": 1, "shapes": True, "help": "side of a patch, in pixels"},
-        "channels": {"type": "whole", "default": 3, "minimum": 1, "shapes": True, "help": "colours of a pixel"},
-        "bias": {"type": "flag", "default": True, "shapes": True, "help": "whether b is there"},
-        "width": {"type": "whole", "default": "width", "minimum": 1, "shapes": True, "help": "width of the result"},
+        "size": whole("side of a patch, in pixels", minimum=1, shapes=True),
+        "channels": whole("colours of a pixel", 3, minimum=1, shapes=True),
+        "bias": flag("whether b is there", True, shapes=True),
+        "width": whole("width of the result", "width", minimum=1, shapes=True),
     },
     parameters={"weight": "width * channels * size * size", "bias": "width if bias else 0"},
     flops="2 * width * channels * size * size",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .cache import CrossCache, of_one_batch, once
-from .word import At, GeneratorFor, Word, fill_matrix, matrix, word
+from .word import At, GeneratorFor, Word, fill_matrix, matrix, whole, word
 
 
 @word(
@@ -21,8 +21,8 @@ from .word import At, GeneratorFor, Word, fill_matrix, matrix, word
     reach="past",
     padding=True,
     options={
-        "rows": {"type": "whole", "default": "vocab", "minimum": 1, "help": "how many ids there are"},
-        "size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "channels of query and key"},
+        "rows": whole("how many ids there are", "vocab", minimum=1),
+        "size": whole("channels of query and key", "x", minimum=1, shapes=True),
     },
     parameters={"query.weight": "size * x", "key.weight": "size * memory"},
     flops="2 * size * (x + memory) + 2 * size * span",

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .cpu import tracing
-from .word import Word, word
+from .word import Word, choice, whole, word
 
 
 @word(
@@ -38,16 +38,12 @@ class Mean(Word):
 
 @word(
     "pick",
-    streams=("x",),
+    like="mean",
     numbers=("n",),
     kind="shape",
-    width="x",
-    sequence="none",
-    reach="all",
-    padding=True,
     options={
-        "n": {"type": "whole", "default": 0, "minimum": 0, "help": "which position, from 1; 0: as `at` says"},
-        "at": {"type": "choice", "default": "", "choices": ["", "end"], "help": "the last real position"},
+        "n": whole("which position, from 1; 0: as `at` says", 0, minimum=0),
+        "at": choice("the last real position", ["", "end"]),
     },
     checks={
         "n > 0 or at == 'end'": 'it needs a position: pick(x, 1), or pick(x, at="end")',

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from .cpu import tracing
-from .word import At, GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, word
+from .word import At, GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, whole, word
 
 State = tuple[Tensor, ...]
 """What a recurrence carries from one position to the next, each (batch, size); the first is its result there."""
@@ -143,7 +143,9 @@ def fill_orthogonal(weight: Tensor, generator: torch.Generator, gates: int) -> N
     reach="past",
     order="'recurrent'",
     ordered=True,
-    options={"size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the state"}},
+    options={
+        "size": whole("width of the state", "x", minimum=1, shapes=True),
+    },
     parameters={"input.weight": "size * x", "state.weight": "size * size", "bias": "size"},
     flops="2 * size * (x + size)",
     state="size / length",
@@ -168,17 +170,9 @@ class RNN(_Recurrent):
 
 @word(
     "gru",
-    streams=("x",),
-    numbers=("size",),
-    kind="positions",
-    width="size",
-    reach="past",
-    order="'recurrent'",
-    ordered=True,
-    options={"size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the state"}},
+    like="rnn",
     parameters={"input.weight": "3 * size * x", "state.weight": "3 * size * size", "bias": "3 * size"},
     flops="6 * size * (x + size)",
-    state="size / length",
     saved="x + 5 * size",
     example="x = x + gru(norm(x))",
     equation="r, z = sigmoid(W x_i + U h_(i-1) + b), n = tanh(W' x_i + b' + r (U' h_(i-1))), "
@@ -214,14 +208,7 @@ class GRU(_Recurrent):
 
 @word(
     "lstm",
-    streams=("x",),
-    numbers=("size",),
-    kind="positions",
-    width="size",
-    reach="past",
-    order="'recurrent'",
-    ordered=True,
-    options={"size": {"type": "whole", "default": "x", "minimum": 1, "shapes": True, "help": "width of the state"}},
+    like="rnn",
     parameters={"input.weight": "4 * size * x", "state.weight": "4 * size * size", "bias": "4 * size"},
     flops="8 * size * (x + size)",
     state="2 * size / length",

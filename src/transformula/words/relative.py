@@ -12,17 +12,17 @@ from .cache import put
 from .cpu import tracing
 from .scores import Grid
 from .tables import cached_table
-from .word import At, GeneratorFor, Word, empty, fill_normal, split, word
+from .word import At, GeneratorFor, Word, choice, empty, fill_normal, flag, split, whole, word
 
 
-class Past:
+class PastContent:
     """What scores must know of the past: (batch, 1, room, width), or nothing."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.kept: Tensor | None = None
 
-    def last(self, keep: int) -> Past:
+    def last(self, keep: int) -> PastContent:
         """What the last `keep` positions left, no more."""
         self.kept = None if self.kept is None else self.kept[:, :, -keep:]
         return self
@@ -39,21 +39,11 @@ class Past:
     ordered=True,
     positional=True,
     options={
-        "heads": {"type": "whole", "default": "heads", "minimum": 1, "help": "how many heads"},
-        "span": {
-            "type": "whole",
-            "default": 0,
-            "minimum": 0,
-            "help": "distances are told apart below it; 0: as far as the table goes",
-        },
-        "by": {"type": "choice", "default": "query", "choices": ["query", "key"], "help": "whose content is compared"},
-        "buckets": {"type": "flag", "default": False, "help": "distances in logarithmic buckets (DeBERTa v3)"},
-        "reach": {
-            "type": "whole",
-            "default": "2 * span",
-            "minimum": 0,
-            "help": "with buckets: distance from which all share the last",
-        },
+        "heads": whole("how many heads", "heads", minimum=1),
+        "span": whole("distances are told apart below it; 0: as far as the table goes", 0, minimum=0),
+        "by": choice("whose content is compared", ["query", "key"]),
+        "buckets": flag("distances in logarithmic buckets (DeBERTa v3)"),
+        "reach": whole("with buckets: distance from which all share the last", "2 * span", minimum=0),
     },
     checks={
         "q % heads == 0": "the width {q} does not divide into {heads} heads",
@@ -136,11 +126,11 @@ class RelativeScores(Word):
     def forward(self, q: Tensor, table: Tensor) -> Tensor:
         return self._scores(q, table, Grid(q.shape[1], q.shape[1], self.causal, 0, q.device))
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Past:
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> PastContent:
         """No content yet; only scores by key need that of the past."""
-        return Past(capacity)
+        return PastContent(capacity)
 
-    def step(self, q: Tensor, table: Tensor, *, state: Past, at: At) -> Tensor:
+    def step(self, q: Tensor, table: Tensor, *, state: PastContent, at: At) -> Tensor:
         """The scores of this chunk's queries and all keys so far: (batch, heads, queries, keys)."""
         keys = at.keys(q.shape[1])
         grid = Grid(q.shape[1], keys, self.causal, 0, q.device, at)
@@ -149,7 +139,7 @@ class RelativeScores(Word):
             q = state.kept[:, 0, :keys]
         return self._scores(q, table, grid)
 
-    def carried(self, state: Past, keep: int) -> Past:
+    def carried(self, state: PastContent, keep: int) -> PastContent:
         """See Word."""
         return state.last(keep)
 
@@ -171,23 +161,17 @@ def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
     kind="scores",
     value="scores",
     width="1",
+    parameters={"weight": "buckets * heads"},
+    initial_scale="unknown",
     reach="past",
     order="'scores'",
     ordered=True,
     positional=True,
     options={
-        "heads": {"type": "whole", "default": "heads", "minimum": 1, "shapes": True, "help": "how many heads"},
-        "buckets": {
-            "type": "whole",
-            "default": 32,
-            "minimum": 2,
-            "shapes": True,
-            "help": "how many distances told apart",
-        },
-        "reach": {"type": "whole", "default": 128, "minimum": 1, "help": "distance from which all share a bucket"},
+        "heads": whole("how many heads", "heads", minimum=1, shapes=True),
+        "buckets": whole("how many distances told apart", 32, minimum=2, shapes=True),
+        "reach": whole("distance from which all share a bucket", 128, minimum=1),
     },
-    parameters={"weight": "buckets * heads"},
-    initial_scale="unknown",
     example="x = x + attention(norm(x), scores=relative_bias(x))",
     equation="s_ij = B[bucket(i - j), head]",
     source="T5: Raffel et al., 1910.10683",
@@ -238,11 +222,11 @@ class RelativeBias(Word):
         values = self.weight.t()[:, self._bucket(distances, length)]
         return values.unfold(1, length, 1).flip(1)[None]
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Past:
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> PastContent:
         """Nothing: distances need no past."""
-        return Past(capacity)
+        return PastContent(capacity)
 
-    def step(self, x: Tensor, *, state: Past, at: At) -> Tensor:
+    def step(self, x: Tensor, *, state: PastContent, at: At) -> Tensor:
         """The scores of this chunk's queries and all keys so far: (1 or batch, heads, queries, keys)."""
         keys = at.keys(x.shape[1])
         return self._scores(Grid(x.shape[1], keys, self.causal, 0, x.device, at))

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .tables import cached_table, table_rows
-from .word import At, Word, split, word
+from .word import At, Word, flag, number, split, whole, word
 
 
 @word(
@@ -19,10 +19,10 @@ from .word import At, Word, split, word
     rotary="base",
     ordered=True,
     options={
-        "base": {"type": "number", "default": 10000, "minimum": 1, "help": "longest wave, over 2 pi"},
-        "heads": {"type": "whole", "default": "heads", "minimum": 1, "help": "slices that are rotated alike"},
-        "part": {"type": "number", "default": 1, "minimum": 0, "maximum": 1, "help": "share of each head rotated"},
-        "pairs": {"type": "flag", "default": False, "help": "pairs of neighbours, not of halves"},
+        "base": number("longest wave, over 2 pi", 10000, minimum=1),
+        "heads": whole("slices that are rotated alike", "heads", minimum=1),
+        "part": number("share of each head rotated", 1, minimum=0, maximum=1),
+        "pairs": flag("pairs of neighbours, not of halves"),
     },
     checks={"x % heads == 0": "the width {x} does not divide into {heads} heads"},
     saved="0",

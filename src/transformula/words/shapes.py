@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import At, Word, split, word
+from .word import At, Word, flag, split, whole, word
 
 
 @word(
@@ -18,8 +18,8 @@ from .word import At, Word, split, word
     kind="shape",
     width="x // n",
     options={
-        "i": {"type": "whole", "minimum": 1, "help": "which part, from 1"},
-        "n": {"type": "whole", "minimum": 1, "help": "how many equal parts"},
+        "i": whole("which part, from 1", minimum=1),
+        "n": whole("how many equal parts", minimum=1),
     },
     checks={
         "x % n == 0": "the width {x} does not divide into {n} parts",
@@ -44,7 +44,9 @@ class ChannelPart(Word):
     streams=("a", "b"),
     kind="shape",
     width="a + b",
-    options={"parts": {"type": "whole", "default": 1, "minimum": 1, "help": "join part by part, in so many"}},
+    options={
+        "parts": whole("join part by part, in so many", 1, minimum=1),
+    },
     checks={"a % parts == 0 and b % parts == 0": "the widths {a} and {b} do not both divide into {parts} parts"},
     initial_scale="unknown",
     example="x = x + linear(join(x, norm(x)), width)",
@@ -70,8 +72,8 @@ class Join(Word):
     kind="shape",
     width="n * x",
     options={
-        "n": {"type": "whole", "minimum": 1, "help": "how many times"},
-        "each": {"type": "flag", "default": False, "help": "every channel n times in a row, not all n times over"},
+        "n": whole("how many times", minimum=1),
+        "each": flag("every channel n times in a row, not all n times over"),
     },
     initial_scale="same",
     example="x = x + repeat(linear(norm(x), width // 4), 4)",
@@ -117,7 +119,9 @@ class Dot(Word):
     reach="past",
     back="n",
     order="'recurrent'",
-    options={"n": {"type": "whole", "default": 1, "minimum": 1, "help": "by how many positions"}},
+    options={
+        "n": whole("by how many positions", 1, minimum=1),
+    },
     state="n * x / length",
     example="x = x + mlp(norm(shift(x)))",
     equation="y_i = x_(i - n), 0 before the start",

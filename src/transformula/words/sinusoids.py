@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .tables import table_rows
-from .word import At, Word, word
+from .word import At, Word, flag, number, whole, word
 
 
 @word(
@@ -18,17 +18,12 @@ from .word import At, Word, word
     real="rows",
     positional=True,
     options={
-        "rows": {"type": "whole", "default": 0, "minimum": 0, "help": "without a stream: how many positions"},
-        "at": {
-            "type": "number",
-            "default": 0,
-            "minimum": 0,
-            "help": "a number that stands for every position; 0: none",
-        },
-        "first": {"type": "whole", "default": 0, "help": "the number that the first position stands for"},
-        "size": {"type": "whole", "default": "width", "minimum": 1, "help": "width of the result"},
-        "base": {"type": "number", "default": 10000, "minimum": 1, "help": "longest wave, over 2 pi"},
-        "halves": {"type": "flag", "default": False, "help": "all sines first, then all cosines, not in turn"},
+        "rows": whole("without a stream: how many positions", 0, minimum=0),
+        "at": number("a number that stands for every position; 0: none", 0, minimum=0),
+        "first": whole("the number that the first position stands for", 0),
+        "size": whole("width of the result", "width", minimum=1),
+        "base": number("longest wave, over 2 pi", 10000, minimum=1),
+        "halves": flag("all sines first, then all cosines, not in turn"),
     },
     checks={
         "rows > 0 or x > 0": "without a stream it needs rows=, the number of positions",

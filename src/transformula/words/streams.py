@@ -28,7 +28,7 @@ from torch import Tensor
 from ..errors import InputError
 from .tables import cached_table
 from .unit_linear import unit_linear
-from .word import GeneratorFor, Word, empty, fill, split, word
+from .word import GeneratorFor, Word, choice, empty, fill, flag, number, split, whole, word
 
 OFF = -8.0
 """Where logits of what shall hardly be mixed at first start: e^-8 is 0.0003."""
@@ -40,7 +40,9 @@ OFF = -8.0
     numbers=("n",),
     kind="streams",
     width="n * x",
-    options={"n": {"type": "whole", "minimum": 1, "help": "how many streams"}},
+    options={
+        "n": whole("how many streams", minimum=1),
+    },
     initial_scale="copies",
     example="X = write(X, mlp(norm(read(X))))\n"
     "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
@@ -59,12 +61,11 @@ class Expand(Word):
 
 @word(
     "collapse",
+    like="expand",
     streams=("X",),
-    numbers=("n",),
-    kind="streams",
     width="X // n",
     options={
-        "n": {"type": "whole", "default": "max(1, X // width)", "minimum": 1, "help": "how many streams"},
+        "n": whole("how many streams", "max(1, X // width)", minimum=1),
     },
     checks={
         "X % n == 0 and (n != max(1, X // width) or X % width == 0)": (
@@ -72,11 +73,7 @@ class Expand(Word):
         )
     },
     initial_scale="one of copies * n",
-    example="X = write(X, mlp(norm(read(X))))\n"
-    "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
-    "after: x = norm(collapse(X))",
     equation="x = sum of the streams",
-    source="Hyper-Connections, 2409.19606",
 )
 class Collapse(Word):
     """The sum of n streams: (batch, length, n width) to (batch, length, width)."""
@@ -141,29 +138,20 @@ def precise(x: Tensor) -> Tensor:
     kind="streams",
     width="X if kind == 'frac' else X // n",
     options={
-        "kind": {
-            "type": "choice",
-            "default": "hc",
-            "choices": ["hc", "mhc", "mhc_lite", "frac"],
-            "shapes": True,
-            "help": "hc: any weights, mhc, mhc_lite: positive ones, frac: a mixture for each of x's own parts",
-        },
-        "n": {
-            "type": "whole",
-            "default": "max(1, X // width)",
-            "minimum": 1,
-            "shapes": True,
-            "help": "how many streams, or parts",
-        },
-        "first": {
-            "type": "whole",
-            "default": "1 if kind == 'frac' else (layer - 1) % n + 1",
-            "absent": 1,
-            "minimum": 1,
-            "help": "which stream is read at first, counted round and round (frac: each its own part)",
-        },
-        "dynamic": {"type": "flag", "default": True, "shapes": True, "help": "whether weights depend on X"},
-        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "of the norm of X"},
+        "kind": choice(
+            "hc: any weights, mhc, mhc_lite: positive ones, frac: a mixture for each of x's own parts",
+            ["hc", "mhc", "mhc_lite", "frac"],
+            shapes=True,
+        ),
+        "n": whole("how many streams, or parts", "max(1, X // width)", minimum=1, shapes=True),
+        "first": whole(
+            "which stream is read at first, counted round and round (frac: each its own part)",
+            "1 if kind == 'frac' else (layer - 1) % n + 1",
+            minimum=1,
+            absent=1,
+        ),
+        "dynamic": flag("whether weights depend on X", True, shapes=True),
+        "eps": number("of the norm of X", 1e-06, minimum=0),
     },
     parameters={
         "static": "n * n if kind == 'frac' else n",
@@ -237,23 +225,15 @@ class Read(_Connection):
     kind="streams",
     width="X",
     options={
-        "kind": {
-            "type": "choice",
-            "default": "hc",
-            "choices": ["hc", "mhc", "mhc_lite", "frac"],
-            "shapes": True,
-            "help": "hc: any mixture, mhc: doubly stochastic, mhc_lite: a mean of permutations, frac: of x's own parts",
-        },
-        "steps": {"type": "whole", "default": 20, "minimum": 1, "help": "mhc: Sinkhorn's steps"},
-        "n": {
-            "type": "whole",
-            "default": "max(1, X // y)",
-            "minimum": 1,
-            "shapes": True,
-            "help": "how many streams, or parts",
-        },
-        "dynamic": {"type": "flag", "default": True, "shapes": True, "help": "whether weights depend on X"},
-        "eps": {"type": "number", "default": 1e-6, "minimum": 0, "help": "of the norm of X"},
+        "kind": choice(
+            "hc: any mixture, mhc: doubly stochastic, mhc_lite: a mean of permutations, frac: of x's own parts",
+            ["hc", "mhc", "mhc_lite", "frac"],
+            shapes=True,
+        ),
+        "steps": whole("mhc: Sinkhorn's steps", 20, minimum=1),
+        "n": whole("how many streams, or parts", "max(1, X // y)", minimum=1, shapes=True),
+        "dynamic": flag("whether weights depend on X", True, shapes=True),
+        "eps": number("of the norm of X", 1e-06, minimum=0),
     },
     parameters={
         "static": (

@@ -16,17 +16,13 @@ _MOST = 64
 _LOCK = Lock()
 K = TypeVar("K")
 V = TypeVar("V")
+Tables = tuple[Tensor, ...]
+Make = Callable[..., Tables]
 FURTHEST = 2**15
 """Positions that tables are kept for where a chunk of a long text needs a few rows."""
 
 
-def cached_table(
-    make: Callable[..., tuple[Tensor, ...]],
-    given: tuple[Any, ...],
-    length: int,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> tuple[Tensor, ...]:
+def cached_table(make: Make, given: tuple[Any, ...], length: int, dtype: torch.dtype, device: torch.device) -> Tables:
     """Tables of `length` rows, `make(positions, *given)` of the positions 0, 1, ... in float64: cut from those of the
     next power of two, so that growing lengths make few. A table of type bool is square, and cut on both sides.
 
@@ -57,13 +53,8 @@ def keep(kept: dict[K, V], most: int, key: K, made: V) -> None:
 
 
 def table_rows(
-    make: Callable[..., tuple[Tensor, ...]],
-    given: tuple[Any, ...],
-    first: int,
-    length: int,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> tuple[Tensor, ...]:
+    make: Make, given: tuple[Any, ...], first: int, length: int, dtype: torch.dtype, device: torch.device
+) -> Tables:
     """The rows first, first + 1, ... of such tables: cut from what is kept, far out made by themselves, so that a text
     without end needs no table without end."""
     if not first or first + length <= FURTHEST:
@@ -72,13 +63,7 @@ def table_rows(
     return tuple(t.to(device, dtype) for t in make(positions, *given))
 
 
-def _made(
-    make: Callable[..., tuple[Tensor, ...]],
-    given: tuple[Any, ...],
-    length: int,
-    dtype: torch.dtype,
-    device: torch.device,
-) -> tuple[Tensor, ...]:
+def _made(make: Make, given: tuple[Any, ...], length: int, dtype: torch.dtype, device: torch.device) -> Tables:
     # on the CPU first: some devices have no float64
     positions = torch.arange(length, dtype=torch.float64, device="cpu")
     return tuple(t.to(device, dtype) for t in make(positions, *given))

@@ -1,7 +1,7 @@
 """What a word is: a module and the record that stands above it as literals.
 
     @word("linear", streams=("x",), numbers=("size",), kind="channels", width="size",
-          options={"size": {"type": "whole", "minimum": 1, "shapes": True}},
+          options={"size": whole("width of the result", minimum=1, shapes=True)},
           parameters={"weight": "size * x"}, flops="2 * x * size", equation="y = W x",
           example="x = x + linear(norm(x), width)")
     class Linear(Word):
@@ -10,7 +10,9 @@
         def forward(self, x): ...
 
 The record. The decorator's keywords are the fields of `language.vocabulary.WordRecord` (`streams` are its `forms`),
-written as literals, because they are read from the file without running it. Expressions are strings over: the options;
+written as literals and, for options, calls of `whole number flag choice definition` (`language/option_types.py`),
+because they are read from the file without running it. `like="NAME"`, a word above in the same file, gives the fields
+that are not written; mappings are joined key by key. Expressions are strings over: the options;
 the widths of the streams by their names (0 where the call's form lacks that stream); `entries`, how many a list has,
 and `entry`, their width; the file's numbers; `length`, the sequence's (`positions`, too, for words with an option
 called length); `span`, the mean number of keys that a query sees. They know `+ - * / // % **`, `min max abs sqrt log
@@ -65,7 +67,7 @@ import dataclasses
 import importlib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -73,11 +75,19 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName
-from ..language.vocabulary import WordRecord, record_from
+from ..language.option_types import choice as choice
+from ..language.option_types import definition as definition
+from ..language.option_types import flag as flag
+from ..language.option_types import number as number
+from ..language.option_types import whole as whole
+from ..language.vocabulary import WordRecord, merged, record_from
 from .shared_sequences import SharedSequences
 
 CLASSES: dict[str, type[Word]] = {}
 """The class of every word whose file was imported, by name."""
+
+_STATED: dict[tuple[str, str], Mapping[str, Any]] = {}
+"""The decorator's keywords of every word, by module and name."""
 
 C = TypeVar("C")
 GeneratorFor = Callable[[str], torch.Generator]
@@ -92,7 +102,8 @@ def word(name: str, **stated: Any) -> Callable[[C], C]:
 
     def announce(thing: C) -> C:
         module = thing.__module__
-        record = record_from(name, stated, module, inspect.cleandoc(thing.__doc__ or ""))
+        fields = _STATED[module, name] = merged(stated, {n: s for (m, n), s in _STATED.items() if m == module})
+        record = record_from(name, fields, module, inspect.cleandoc(thing.__doc__ or ""))
         thing.record = record  # type: ignore[attr-defined]
         if isinstance(thing, type):
             other = CLASSES.get(name)

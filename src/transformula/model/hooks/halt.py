@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...language.graph import Stack
-from ..hook import Policy, Reads, hook, number_of
+from ..hook import NameRead, Policy, Run, Values, hook, number_of
 
 REMEDY = "write it in the layer, as in `p = sigmoid(linear.halt(x, 1) + 1)`, and policy: halt(p)"
 
@@ -42,7 +41,7 @@ class Halt(Policy):
 
     def __init__(self, stack: Stack, *, p: str = "", ponder: float = 0.01, epsilon: float = 0.01) -> None:
         super().__init__(stack)
-        if not isinstance(p, Reads):
+        if not isinstance(p, NameRead):
             raise InputError(f"halt reads the chance of every position to stop, a name of width 1: {REMEDY}")
         self.p = str(p)
         self.ponder = number_of("halt", "ponder", ponder, 0, 1e9)
@@ -65,13 +64,7 @@ class Halt(Policy):
         # what a pass has left belongs to its graph: it is neither copied nor pickled
         return {**self.__dict__, "_passing": None, "_ponder": None}
 
-    def forward(
-        self,
-        run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]],
-        entering: Mapping[str, Tensor],
-        layer: int,
-        stepping: bool,
-    ) -> Mapping[str, Tensor]:
+    def forward(self, run: Run, entering: Values, layer: int, stepping: bool) -> Values:
         """See Policy."""
         if layer > 1 and not stepping and not torch.compiler.is_compiling() and not bool((self._passing[0] < 1).any()):
             left = {**entering, self.p: self._passing[0]}

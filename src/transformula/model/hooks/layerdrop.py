@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import torch
-from torch import Tensor
 
 from ...errors import InputError
 from ...language.graph import Stack
-from ..hook import Policy, hook, number_of
+from ..hook import Policy, Run, Values, hook, number_of
 
 
 @hook("policy", "layerdrop")
@@ -39,13 +36,7 @@ class LayerDrop(Policy):
                     " out: a layer under this policy only changes names that it reads"
                 )
 
-    def forward(
-        self,
-        run: Callable[[Mapping[str, Tensor]], dict[str, Tensor]],
-        entering: Mapping[str, Tensor],
-        layer: int,
-        stepping: bool,
-    ) -> Mapping[str, Tensor]:
+    def forward(self, run: Run, entering: Values, layer: int, stepping: bool) -> Values:
         """See Policy."""
         if not self.training or stepping:
             return run(entering)
