@@ -72,12 +72,12 @@ def test_a_step_can_be_made_again_and_none_left_out(tmp_path: Path) -> None:
 def test_what_is_carried_is_put_into_another_task(tmp_path: Path) -> None:
     task, other = make(tmp_path), make(tmp_path)
     model = model_of(task)
-    assert task.carried() == {}
+    assert task.memory.tensors() == {}
     for step in range(3):
         for micro in range(2):
             task.loss(model, task.batch(step, micro))
-    other.carry(task.carried())
-    assert all(name.startswith("3.") for name in task.carried())
+    other.memory.put(task.memory.tensors())
+    assert all(name.startswith("3.") for name in task.memory.tensors())
     for micro in range(2):
         assert torch.equal(task.loss(model, task.batch(3, micro)), other.loss(model, other.batch(3, micro)))
     with pytest.raises(InputError, match="step 2"):
@@ -103,9 +103,9 @@ def test_an_evaluation_leaves_what_training_carries(tmp_path: Path) -> None:
     task = make(tmp_path)
     model = model_of(task)
     task.loss(model, task.batch(0))
-    before = task.carried()
+    before = task.memory.tensors()
     task.evaluate(model)
-    after = task.carried()
+    after = task.memory.tensors()
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
 
 

@@ -146,7 +146,7 @@ def test_what_is_refused():
 
 
 def test_a_tokenizer_of_another_run(tmp_path):
-    made("copy").save(tmp_path)
+    made("copy").predictor().save(tmp_path)
     assert made("reverse", tokenizer=str(tmp_path)).writing.target.identity == made("reverse").writing.target.identity
     tokenizers.get("characters").train(["abc", ""]).save(tmp_path)
     with pytest.raises(InputError, match="is not among"):

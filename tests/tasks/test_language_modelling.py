@@ -201,7 +201,7 @@ def test_verdict_of_a_task(one, many):
 
 def test_saved_and_described(many, tmp_path):
     task = make(many)
-    task.save(tmp_path / "model")
+    task.predictor().save(tmp_path / "model")
     assert load(tmp_path / "model").identity == task.data.tokenizer.identity
     described = json.loads(json.dumps(task.describe()))
     assert described["identity"] == make(many).describe()["identity"] and described["task"] == "language-modelling"

@@ -167,7 +167,7 @@ def test_what_is_saved_writes_the_same(folder: Path) -> None:
     task = made(folder, max_source=20)
     model = model_for(task, folder)
     (folder / "kept").mkdir()
-    task.save(folder / "kept")
+    task.predictor().save(folder / "kept")
     writing = Writing.load(folder / "kept")
     sources = [row["source"] for row in task.validation.records]
     assert writing.asked(sources) == task.limited.asked(sources) and writing.longest == task.limited.longest
@@ -187,7 +187,7 @@ def test_texts_are_spelled_for_the_model_in_training_and_in_use(folder: Path, al
     task = made(folder, inputs=inputs, split_names=True, lower="first")
     model = model_for(task, folder, alone)
     (folder / "kept").mkdir()
-    task.save(folder / "kept")
+    task.predictor().save(folder / "kept")
     writing = Writing.load(folder / "kept")
     sources = [row["source"] for row in task.validation.records]
     assert "_" in sources[0] and sources[0][0].isupper()
@@ -213,7 +213,7 @@ def test_each_side_may_have_a_tokenizer_of_its_own(folder: Path) -> None:
     assert task.writing.source is not task.writing.target
     assert task.numbers["source_vocab"] == task.writing.source.vocab != task.numbers["vocab"]
     (folder / "kept").mkdir()
-    task.save(folder / "kept")
+    task.predictor().save(folder / "kept")
     again = Writing.load(folder / "kept")
     assert again.source is not None and again.source.identity == task.writing.source.identity
     with pytest.raises(ConfigError, match="joint: a decoder alone"):

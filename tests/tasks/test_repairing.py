@@ -129,7 +129,7 @@ def test_ids_above_the_tokenizers(name, extra, text, tmp_path):
     with pytest.raises(ConfigError, match=f"vocab: the model says 257; .* has 257, and {extra} more"):
         made(name, text, {"vocab": 257}, tokenizer="bytes")
     # A task from a source to a target that goes on with the tokenizer lets the model keep what it has above.
-    task.save(tmp_path)
+    task.predictor().save(tmp_path)
     assert load(tmp_path).identity == tokenizer.identity
     rows = tmp_path / "rows.tsv"
     rows.write_text("source\ttarget\n" + "".join(f"Line {i}\tthings {i}\n" for i in range(40)))
@@ -143,7 +143,7 @@ def test_ids_above_the_tokenizers(name, extra, text, tmp_path):
 def test_a_trained_model_is_scored(text, tmp_path):
     task = made("span", text)
     model = model_of(task)
-    task.save(tmp_path)
+    task.predictor().save(tmp_path)
     read = check_model(LAYER, {"family": "encoder-decoder", **task.numbers})
     trained = Trained("here", tmp_path, read, [model], task.numbers, {"data": text, "tokenizer": "characters"})
     found = tasks.get("span").report(trained, None, {})

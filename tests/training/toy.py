@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from transformula.tasks.base import Batch, Progress, Scores, Task
+from transformula.tasks.predictor import Predictor
 
 VOCAB, LENGTH = 11, 8
 
@@ -49,6 +50,14 @@ class ToyModel(nn.Module):
         if self.training:
             self.seen.add_(1)
         return self.unembed(x)
+
+
+class ToyPredictor(Predictor):
+    def predict(self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Any = None) -> Any:
+        return []
+
+    def save(self, folder: Path) -> None:
+        (folder / "vocabulary.txt").write_text("0 1 2")
 
 
 class ToyTask(Task):
@@ -101,8 +110,8 @@ class ToyTask(Task):
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         return "1 2 3"
 
-    def save(self, folder: Path) -> None:
-        (folder / "vocabulary.txt").write_text("0 1 2")
+    def predictor(self) -> ToyPredictor:
+        return ToyPredictor()
 
     def describe(self) -> dict[str, Any]:
         return {"data": self.data}

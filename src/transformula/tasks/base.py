@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from ..errors import ConfigError, InputError
 from ..language.graph import Architecture
 from ..registry import Registry
 from ..settings import Settings
+from .carried_rows import CarriedRows
 from .evaluation import Evaluation, Report, Trained
 from .predictor import Predictor
 from .verb import Verb
@@ -127,6 +127,7 @@ class Task(ABC):
     carries    whether its batches go on from step to step for a model that says `carry`
     validated  what of its validation set `evaluate` looks at, in words; "" is all
     numbers    what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
+    memory     what goes from a step to the next, for a task of which a batch goes on from the one before it
     score      which of the scores is the main one: that of `baselines` and `verdict`, by which the best model is chosen
     """
 
@@ -141,6 +142,8 @@ class Task(ABC):
     reads: ClassVar[tuple[str, ...]] = ("vocab", "context")
     carries: ClassVar[bool] = False
     validated: str = ""
+    score: str = "loss"
+    memory: CarriedRows | None = None
     numbers: dict[str, int]
 
     @classmethod
@@ -148,11 +151,6 @@ class Task(ABC):
         """What the task reads of a model: of the numbers in `reads` those that are `stated`, and `carry`."""
         numbers = {key: int(architecture.numbers[key]) for key in cls.reads if key in stated}
         return {**numbers, "carry": architecture.carry} if cls.carries and architecture.carry else numbers
-
-    @property
-    def score(self) -> str:
-        """The name of the main score among `Scores`."""
-        return "loss"
 
     @property
     def example(self) -> str:
@@ -273,23 +271,9 @@ class Task(ABC):
         """What the data holds, printed before training: its `repr` is for people, `.data` for programs."""
         return None
 
-    def carried(self) -> dict[str, Tensor]:
-        """What goes from a step to the next, by name, for a checkpoint: nothing, for most."""
-        return {}
-
-    def carry(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on with what `carried` gave."""
-        return
-
     def predictor(self) -> Predictor | None:
-        """What the model that is trained does; None for a task of which nothing is used but the weights."""
+        """What the model does that is trained, by what its folder holds; None where the weights alone are used."""
         return None
-
-    def save(self, folder: Path) -> None:
-        """Write what a model's folder needs to be used without this task: its predictor."""
-        predictor = self.predictor()
-        if predictor is not None:
-            predictor.save(folder)
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

@@ -132,9 +132,13 @@ class LanguageModelling(Task):
         self.data = data
         self.context = context
         self.stride, self.carry_length = stride, carry
-        self.rows, self.seed = CarriedRows(), seed
+        self.memory: CarriedRows = CarriedRows()
+        self.seed = seed
         self.validation_spans = spans(len(data.validation), context, stride)
         self.numbers = {"vocab": data.tokenizer.vocab, "context": context}
+        # Nats per character and per byte agree where each token is a character of one byte.
+        same = data.tokenizer.kind == "characters" and len(data.validation) == data.validation.text_bytes
+        self.score = "loss" if same else "bits_per_byte"
         name = f"the training text of {data.corpus.name}"
         if not data.split.alone:
             self.windows = (Streams if carry else Windows)(data.training.ids, context, batch, accumulate, seed, name)
@@ -196,9 +200,9 @@ class LanguageModelling(Task):
         """For a model that says `carry` the batches of one micro-batch come step after step; one may come again."""
         carry_on = self._segment_of(model)
         if carry_on is not None and isinstance(batch, Segments):
-            before = None if batch.begins else self.rows.into(batch.step, batch.micro)
+            before = None if batch.begins else self.memory.into(batch.step, batch.micro)
             logits, left = carry_on(batch.inputs["tokens"], before)
-            self.rows.leave(batch.step, batch.micro, left)
+            self.memory.leave(batch.step, batch.micro, left)
         else:
             logits = model(batch.inputs["tokens"])
         return smoothed_cross_entropy(logits, batch.targets, 0.0)
@@ -215,12 +219,6 @@ class LanguageModelling(Task):
             )
         found: Callable[..., Any] | None = getattr(model, "segment", None) if says else None
         return found
-
-    def carried(self) -> dict[str, Tensor]:
-        return self.rows.tensors()
-
-    def carry(self, tensors: Mapping[str, Tensor]) -> None:
-        self.rows.put(tensors)
 
     def units(self, batch: Batch) -> int:
         return batch.targets.numel()
@@ -305,14 +303,6 @@ class LanguageModelling(Task):
             group.append(span)
         if group:
             yield group
-
-    @property
-    def score(self) -> str:
-        """Which: "loss" if each token is a character of one byte (nats per character and per byte agree then), else
-        "bits_per_byte"."""
-        data = self.data
-        same = data.tokenizer.kind == "characters" and len(data.validation) == data.validation.text_bytes
-        return "loss" if same else "bits_per_byte"
 
     @property
     def score_unit(self) -> str:

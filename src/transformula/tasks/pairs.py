@@ -111,6 +111,7 @@ class Pairs(Task):
     ) -> None:
         self.rows, self.writing, self.chosen, self.numbers = rows, writing, settings, dict(numbers)
         self.seed, self.about, self.notes = seed, about, list(rows.notes)
+        self.score = "loss" if settings.written == 0 else self.measures[2]
         self.lengths: dict[str, np.ndarray] = {}
         self.training = self._learned(rows.training)
         self.validation = self._measured(rows.validation)
@@ -251,10 +252,6 @@ class Pairs(Task):
 
     def steps(self, epochs: float) -> int:
         return self.buckets.steps(epochs)
-
-    @property
-    def score(self) -> str:
-        return "loss" if self.chosen.written == 0 else self.measures[2]
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the validation rows.

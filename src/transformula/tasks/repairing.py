@@ -21,7 +21,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -39,6 +38,7 @@ from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from .base import FORWARD, LEAST, Batch, Progress, Scores, Task, check_causal, sample_of
 from .evaluation import Evaluation, Report, Trained
+from .generating import TextGenerator
 from .label_smoothing import IGNORED, smoothed_cross_entropy
 from .language_modelling import CONTEXT, EVALUATED_LOGITS, EVALUATED_TOKENS, standing
 from .nats import target_scores
@@ -260,9 +260,6 @@ class Repairing(Task):
 
     # What people and folders are told.
 
-    def save(self, folder: Path) -> None:
-        self.data.tokenizer.save(folder)
-
     def preview(self) -> Preview:
         """What the data holds: printed before training."""
         return self.data.preview()
@@ -278,3 +275,6 @@ class Repairing(Task):
             **json.loads(json.dumps({name: getattr(self.chosen, name) for name in sorted(told)})),
             **self.numbers,
         }
+
+    def predictor(self) -> TextGenerator:
+        return TextGenerator(self.data.tokenizer)

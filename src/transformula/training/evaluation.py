@@ -262,7 +262,8 @@ class Evaluations:
         """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
         run, p = self.trainer.run, self.trainer.position
         run.check_there()
-        save_model(run.best, self.trainer.weights.master, self.trainer.task.save)
+        predictor = self.trainer.task.predictor()
+        save_model(run.best, self.trainer.weights.master, predictor.save if predictor else None)
         p.best, p.best_step, p.best_scores, p.best_on = value, p.step, scores, seen
 
     def _best_tensors(self) -> dict[str, Tensor] | None:

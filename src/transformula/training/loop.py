@@ -282,11 +282,12 @@ class Trainer:
         checkpoint = Checkpoint(
             p.step, model_tensors(self.weights.master), self.optimizer.tensors(), random_state.capture(), state,
             average={} if self.average is None else self.average.average,
-            carried=self.task.carried(), run=self.run.identity,
+            carried=self.task.memory.tensors() if self.task.memory else {}, run=self.run.identity,
         )  # fmt: skip
         save_checkpoint(self.run.checkpoints, checkpoint)
         with self.evaluated() as kept:
-            save_model(self.run.last, kept, self.task.save)
+            predictor = self.task.predictor()
+            save_model(self.run.last, kept, predictor.save if predictor else None)
         prune(self.run.checkpoints, max(self.settings.keep, self.settings.average_checkpoints), p.best_step or None)
         self.saved, self.saved_at = p.step, time.monotonic()
 
@@ -314,7 +315,8 @@ class Trainer:
         if self.average is not None:
             # A run that had none until now begins it at these weights.
             self.average.load(checkpoint.average or model_tensors(self.weights.master), path / "average.safetensors")
-        self.task.carry(checkpoint.carried)
+        if self.task.memory:
+            self.task.memory.put(checkpoint.carried)
         self.optimizer.load(checkpoint.optimizer)
         try:
             random_state.restore(checkpoint.streams)
