@@ -15,7 +15,7 @@ from torch import Tensor
 from tests.words.helpers import FILE, at, make, random_weights
 from transformula.errors import InputError
 from transformula.language.definitions import read_definition
-from transformula.language.score_formula import bind
+from transformula.language.score_binding import ScoreBinding
 from transformula.language.source import Source
 from transformula.model.second_level import second_level
 from transformula.words import scores as machinery
@@ -42,7 +42,7 @@ def formula(name: str, causal: bool = True) -> Any:
     header = next(h for h in TEXTS if h.startswith(f"{name}("))
     definition = read_definition(header, Source(name, TEXTS[header]), 0)
     option = "score" if "(s" in header else "mask"
-    bound = bind(
+    bound = ScoreBinding(
         definition,
         option,
         heads=HEADS,
@@ -50,7 +50,7 @@ def formula(name: str, causal: bool = True) -> Any:
         inputs={"document", "rank"},
         used=set(),
         causal=causal,
-    )
+    ).formula()
     return random_weights(second_level(bound).double())
 
 

@@ -12,7 +12,8 @@ from .labels import Labels, take_share
 from .messages import FormulaError
 from .names import Names
 from .options import Environment, check_option, default_of, expression
-from .score_formula import ScoreFormula, bind
+from .score_binding import ScoreBinding
+from .score_formula import ScoreFormula
 from .source import Place
 from .syntax import CallNode, Name
 from .vocabulary import WordRecord
@@ -150,7 +151,7 @@ class WordCalls:
             if option.type != "definition" or formula is None:
                 continue
             if isinstance(formula, Definition):
-                formula = bind(
+                binding = ScoreBinding(
                     formula,
                     key,
                     heads=resolved.get("heads", 1),
@@ -159,6 +160,7 @@ class WordCalls:
                     used=self.context.reads.numbers,
                     causal=call.scope.stack.causal and queries == keys,
                 )
+                formula = binding.formula()
                 # one object for all that are equal: equal layers are told by it
                 formula = resolved[key] = self.formulas.setdefault(formula, formula)
             for name, side in formula.inputs:

@@ -1,0 +1,299 @@
+"""A formula over scores, bound to a call: checked, its numbers folded in, its steps in a straight line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial, reduce
+from typing import Any
+
+from .definitions import Definition
+from .messages import FormulaError, unknown
+from .numbers import COMPARISONS, apply_function, fold, neutral, tidy
+from .ranges import Range, range_of
+from .score_formula import ScoreFormula, Step, Table
+from .source import Place
+from .syntax import Binary, CallNode, Choice, Compare, Line, Logic, Name, Negative, Node, Number, spine, walk
+
+KEYWORDS = ("scores", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")
+"""What attention takes by name: an input of such a name could not be handed to it."""
+
+NOT_A_NUMBER = ("image", "audio")
+"""Inputs that are more than one number a position."""
+
+
+@dataclass
+class ScoreBinding:
+    """The formula of a definition for one call.
+
+    option   "score" or "mask"
+    heads    of the call
+    numbers  those of the file, the stack and `layer`; what is read goes into `used`
+    inputs   the task's
+    causal   j is never after i: then i - j is not negative
+    """
+
+    definition: Definition
+    option: str
+    _: KW_ONLY
+    heads: int
+    numbers: Mapping[str, float]
+    inputs: Collection[str]
+    used: set[str]
+    causal: bool
+    steps: list[Step] = field(default_factory=list, init=False)
+    known: dict[tuple[Any, ...], int] = field(default_factory=dict, init=False)
+    names: dict[str, int] = field(default_factory=dict, init=False)
+    tables: list[Table] = field(default_factory=list, init=False)
+    longest: int = field(default=0, init=False)
+
+    def wrong(self, node: Node | Line, detail: str, name: str = "") -> FormulaError:
+        return FormulaError("second-level", node.place, name=name or node.place.text, detail=detail)
+
+    def formula(self) -> ScoreFormula:
+        """The formula. Raises FormulaError for what cannot stand in one, with its place."""
+        definition, lines = self.definition, self.definition.lines
+        self.check_definition()
+        for number, line in enumerate(lines):
+            self.check_target(line)
+            self.names[line.name] = self.value(line.value)
+            later = [n.name for other in lines[number + 1 :] for n in walk(other.value) if isinstance(n, Name)]
+            if number < len(lines) - 1 and line.name not in later:
+                raise FormulaError("never-read", line.place, name=line.name)
+        result = self.names[lines[-1].name]
+        if self.is_test(result) != (self.option == "mask"):
+            detail = "its result is a test; a score is a number, and a test is for mask="
+            if self.option == "mask":
+                detail = "a mask is a test, such as i - j < 3"
+            raise self.wrong(lines[-1], detail, definition.name)
+        steps = self.needed(result)
+        self.check_read(steps, lines[-1])
+        tables = tuple(self.tables)
+        return ScoreFormula(
+            definition.name, self.option, definition.parameters, self.heads, steps, tables, self.longest
+        )
+
+    def check_definition(self) -> None:
+        """Raise FormulaError for a definition that is none over scores, or none for a mask."""
+        name, parameters, detail = self.definition.name, self.definition.parameters, ""
+        if parameters == ("s",):
+            detail = f"of s alone it is a word; with a position or the head beside it, as in {name}(s, i), it is a"
+            detail += " formula over scores"
+        elif not self.definition.second:
+            detail = "it is no formula over scores: its parameters are not among s, h, i, j"
+        elif self.option == "mask" and "s" in parameters:
+            detail = "what is seen cannot depend on the score s; a mask is over h, i and j"
+        if detail:
+            raise FormulaError("second-level", self.definition.place, name=name, detail=detail)
+
+    def check_target(self, line: Line) -> None:
+        for taken, other in ((self.numbers, "a number here"), (self.inputs, "an input of the task")):
+            if line.name in taken:
+                raise FormulaError("two-things", line.target, name=line.name, other=other)
+
+    def needed(self, result: int) -> tuple[Step, ...]:
+        """The steps that the result stands on, the result last."""
+        order = self.below(result)
+        place = {old: new for new, old in enumerate(order)}
+        steps = (self.steps[number] for number in order)
+        return tuple(Step(s.op, tuple(place[a] for a in s.args), s.value) for s in steps)
+
+    def below(self, step: int) -> list[int]:
+        """A step and all that it stands on, in order."""
+        live = {step}
+        for number in range(step, -1, -1):
+            if number in live:
+                live.update(self.steps[number].args)
+        return sorted(live)
+
+    def check_read(self, steps: Sequence[Step], last: Line) -> None:
+        """The result depends on the score and on every table: else content, or learned numbers, would be lost."""
+        live = {s.value for s in steps if s.op == "table"}
+        for number, table in enumerate(self.tables):
+            if number not in live:
+                raise self.wrong(last, "the result does not depend on it", table.name)
+        if "s" in self.definition.parameters and not any(s.op == "s" for s in steps):
+            detail = "the result does not depend on it; leave it out of the parameters if that is meant"
+            raise self.wrong(last, detail, "s")
+
+    def add(self, op: str, *args: int, value: float | bool | str = 0) -> int:
+        """The number of a step; equal ones are one."""
+        key = (op, args, type(value), value)
+        if key not in self.known:
+            self.known[key] = len(self.steps)
+            self.steps.append(Step(op, args, value))
+        return self.known[key]
+
+    def number(self, value: float) -> int:
+        return self.add("number", value=value)
+
+    def constant(self, step: int) -> Any:
+        """The number or truth value of a constant step, else None."""
+        here = self.steps[step]
+        return here.value if here.op in ("number", "test") else None
+
+    def is_test(self, step: int) -> bool:
+        here = self.steps[step]
+        if here.op == "where":
+            return self.is_test(here.args[1])
+        return here.op in ("test", "and", "or", "not") or here.op in COMPARISONS
+
+    def value(self, node: Node) -> int:
+        match node:
+            case Number(value=value):
+                return self.number(value)
+            case Name():
+                return self.name(node)
+            case Negative(operand=operand):
+                inner = self.quantity(operand)
+                known = self.constant(inner)
+                return self.add("neg", inner) if known is None else self.number(tidy(-known, node.place))
+            case Binary():
+                first, chain = spine(node)
+                result = self.quantity(first)
+                for part in chain:
+                    result = self.binary(part.operator, result, self.quantity(part.right), part.place)
+                return result
+            case Choice(test=test, then=then, other=other):
+                return self.choice(node, self.test(test), self.value(then), self.value(other))
+            case Compare(operators=operators, parts=parts):
+                values = [self.quantity(p) for p in parts]
+                pairs = zip(operators, values, values[1:], strict=False)
+                return self.logic("and", [self.compare(*pair) for pair in pairs])
+            case Logic(operator="not", parts=(part,)):
+                inner = self.test(part)
+                known = self.constant(inner)
+                return self.add("not", inner) if known is None else self.add("test", value=not known)
+            case Logic(operator=operator, parts=parts):
+                return self.logic(operator, [self.test(p) for p in parts])
+            case CallNode():
+                return self.call(node)
+        raise self.wrong(node, "only scores and positions are seen here")
+
+    def quantity(self, node: Node) -> int:
+        step = self.value(node)
+        if self.is_test(step):
+            raise self.wrong(node, "a test is no number; write: a if test else b")
+        return step
+
+    def test(self, node: Node) -> int:
+        step = self.value(node)
+        if not self.is_test(step):
+            raise self.wrong(node, "a test is expected here, such as i - j < 3")
+        return step
+
+    def name(self, node: Name) -> int:
+        name = node.name
+        if name in self.names:
+            return self.names[name]
+        if name in self.definition.parameters:
+            return self.add(name)
+        if name in self.numbers:
+            self.used.add(name)
+            return self.number(self.numbers[name])
+        if name == "pi":
+            return self.number(math.pi)
+        if name in self.inputs:
+            raise self.wrong(node, f"what it gives at a position is {name}(i) or {name}(j)", name)
+        known = [*self.definition.parameters, *self.names, *self.numbers, "pi"]
+        title = f"the definition {self.definition.name!r}"
+        raise unknown("unset", node.place, name, known, title=title, remedy=f"known here: {', '.join(known)}")
+
+    def binary(self, operator: str, left: int, right: int, place: Place) -> int:
+        a, b = self.constant(left), self.constant(right)
+        if a is not None and b is not None:
+            return self.number(fold(operator, a, b, place))
+        if operator in ("/", "//", "%") and b == 0:
+            raise FormulaError("division-by-zero", place)
+        remains = neutral(operator, a, b)
+        if remains:
+            return self.number(0) if remains == "zero" else left if remains == "left" else right
+        return self.add(operator, left, right)
+
+    def compare(self, operator: str, left: int, right: int) -> int:
+        a, b = self.constant(left), self.constant(right)
+        if a is not None and b is not None:
+            return self.add("test", value=COMPARISONS[operator](a, b))
+        return self.add(operator, left, right)
+
+    def logic(self, operator: str, parts: Sequence[int]) -> int:
+        """`and` or `or` of tests; those that are constant are gone."""
+        decides = operator == "or"
+        open_ = [p for p in parts if self.constant(p) is None]
+        if any(self.constant(p) is decides for p in parts):
+            return self.add("test", value=decides)
+        if not open_:
+            return self.add("test", value=not decides)
+        return reduce(partial(self.add, operator), open_)
+
+    def choice(self, node: Choice, test: int, then: int, other: int) -> int:
+        if self.is_test(then) != self.is_test(other):
+            raise self.wrong(node, "one side is a number, the other a test")
+        known = self.constant(test)
+        if known is not None:
+            return then if known else other
+        return then if then == other else self.add("where", test, then, other)
+
+    def call(self, node: CallNode) -> int:
+        word, items = node.word, node.items
+        if word in self.inputs:
+            return self.read_input(node)
+        if word == "table":
+            return self.table(node)
+        values = [self.quantity(item) for item in items]
+        known = [self.constant(v) for v in values]
+        if all(k is not None for k in known) or (word not in ("min", "max") and len(values) != 1) or not values:
+            return self.number(apply_function(word, known, node.place))
+        if word not in ("min", "max"):
+            return self.add(word, *values)
+        return reduce(partial(self.add, word), values)
+
+    def read_input(self, node: CallNode) -> int:
+        at = node.items[0]
+        if not isinstance(at, Name) or at.name not in ("i", "j") or at.name not in self.definition.parameters:
+            raise self.wrong(node, "an input is read at the position i or j", node.word)
+        if at.name in self.names:
+            raise self.wrong(at, "it has become another value here; an input is read at the position i or j")
+        if node.word in NOT_A_NUMBER:
+            raise self.wrong(node, "it is not one number a position", node.word)
+        if node.word in KEYWORDS:
+            raise self.wrong(node, "attention itself has something of that name; call the input otherwise", node.word)
+        return self.add("input", self.add(at.name), value=node.word)
+
+    def table(self, node: CallNode) -> int:
+        if self.option == "mask":
+            raise self.wrong(node, "what is seen cannot be learned: a test has no gradient", "table")
+        row, column = (self.quantity(item) for item in node.items)
+        sizes: list[tuple[int, int]] = []
+        for item, step in zip(node.items, (row, column), strict=True):
+            found = self.range(step, item, math.inf)
+            if not found.finite and "context" in self.numbers:
+                self.used.add("context")
+                self.longest = int(self.numbers["context"])
+                found = self.range(step, item, self.longest - 1)
+            if not found.finite:
+                detail = "nothing says how far it goes; put it within bounds: min(max(..., 0), 31)"
+                raise self.wrong(item, detail)
+            low, high = math.floor(found.low), math.floor(found.high)
+            sizes.append((low, high - low + 1))
+        (first_row, rows), (first_column, columns) = sizes
+        tidy(rows * columns, node.place)
+        name = "table" if not self.tables else f"table_{len(self.tables) + 1}"
+        self.tables.append(Table(name, rows, columns, first_row, first_column))
+        return self.add("table", row, column, value=len(self.tables) - 1)
+
+    def range(self, step: int, node: Node, furthest: float) -> Range:
+        """What a step can be, positions being at most `furthest`."""
+        found: dict[int, Range] = {}
+        for number in self.below(step):
+            here = self.steps[number]
+            args = [found[a] for a in here.args]
+            ops = [self.steps[a].op for a in here.args]
+            if here.op in ("s", "table"):
+                raise self.wrong(node, "a table is read by head and positions, not by what is learned or by a score")
+            if self.causal and here.op == "-" and sorted(ops) == ["i", "j"]:
+                found[number] = Range(0, furthest) if ops == ["i", "j"] else Range(-furthest, 0)
+            else:
+                found[number] = range_of(here.op, args, here.value, self.heads, furthest)
+        return found[step]
