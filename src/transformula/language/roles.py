@@ -8,7 +8,9 @@ factors that are numbers are looked through. Equal roles count on in order of ev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from .graph import Architecture, Call, Frame, Section, Value
@@ -19,216 +21,171 @@ SUM = ("add", "sub")
 
 
 class Unit:
-    """A call, a definition's frame, or plain arithmetic: what roles are given to and read off."""
+    """A call, a definition's frame, or plain arithmetic: what roles are given to and read off.
 
-    def __init__(self, thing: Value | Frame) -> None:
-        self.thing = thing
-        self.inputs: list[Unit] = []
-        self.readers: list[Unit] = []
-        self.leaves = False
+    place    in order of evaluation
+    inputs   the units that it reads; `readers` those that read it
+    leaves   its value leaves the section
+    """
+
+    def __init__(self, thing: Value | Frame, place: int) -> None:
+        self.thing, self.place = thing, place
+        self.inputs: dict[Unit, None] = {}
+        self.readers: dict[Unit, None] = {}
+        self.leaves = self.sublayer = False
         self.role = ""
-        self.sublayer = False
-
-    @property
-    def frame(self) -> Frame | None:
-        return self.thing if isinstance(self.thing, Frame) else None
-
-    @property
-    def call(self) -> Call | None:
-        return self.thing.call if isinstance(self.thing, Value) else None
-
-    @property
-    def named(self) -> bool:
-        """Whether the unit has a role at all."""
-        return self.frame is not None or self.call is not None
-
-    @property
-    def label(self) -> str:
-        return self.thing.label if isinstance(self.thing, Frame) else (self.call.label if self.call else "")
+        self.op = thing.op if isinstance(thing, Value) else "frame"
+        self.named: Call | Frame | None = thing if isinstance(thing, Frame) else thing.call
+        self.label = self.named.label if self.named else ""
 
     @property
     def word(self) -> str:
-        if isinstance(self.thing, Frame):
-            return self.thing.name
-        call = self.call
-        assert call is not None
-        if call.word.sublayer and len(self.thing.args) > 1 and call.word.kind == "positions":
-            sequences = {a.sequence for a in self.thing.args[: len(call.streams)] if a.sequence}
-            if len(sequences) > 1:
-                return f"cross_{call.name}"
-        return call.name
+        """The name of its word, or of its definition."""
+        assert self.named is not None
+        name = self.named.name
+        if isinstance(self.named, Call) and isinstance(self.thing, Value) and self.named.word.kind == "positions":
+            streams = self.thing.args[: len(self.named.streams)]
+            return f"cross_{name}" if len({s.sequence for s in streams if s.sequence}) > 1 else name
+        return name
 
-    @property
+    @cached_property
     def transparent(self) -> bool:
-        if isinstance(self.thing, Frame):
-            return False
-        if self.thing.call is not None:
-            return self.thing.call.word.transparent
-        if self.thing.op in ("mul", "div"):
-            return any(a.op == "number" for a in self.thing.args)
-        return self.thing.op in ("neg", "pow", "tap")
+        """Whether names look through it."""
+        if isinstance(self.thing, Frame) or self.thing.call is not None:
+            return isinstance(self.named, Call) and self.named.word.transparent
+        if self.op in ("mul", "div"):
+            return any(argument.op == "number" for argument in self.thing.args)
+        return self.op in ("neg", "pow", "tap")
 
-    @property
-    def sum(self) -> bool:
-        return isinstance(self.thing, Value) and self.thing.op in SUM
+    def results(self, through_sums: bool) -> list[Unit]:
+        """The sublayers whose result it is, looking through transparent units, and through sums if asked."""
+        found, waiting, seen = [], [self], set()
+        while waiting:
+            here = waiting.pop()
+            if here in seen:
+                continue
+            seen.add(here)
+            if here.sublayer:
+                found.append(here)
+            elif here.transparent or (through_sums and here.op in SUM):
+                waiting += here.inputs
+        return found
+
+    def into(self) -> list[Unit] | None:
+        """The sublayers that its result goes into, or None if it also goes elsewhere."""
+        found: list[Unit] = []
+        for reader in self.readers if not self.leaves else ():
+            further = [reader] if reader.sublayer else reader.into() if reader.transparent else None
+            if further is None:
+                return None
+            found += further
+        return found or None
+
+    def operands(self) -> list[Unit]:
+        """What it stands on, or is multiplied with."""
+        found, waiting = list(self.inputs), list(self.readers)
+        while waiting:
+            reader = waiting.pop()
+            if reader.op in ("mul", "div") and not reader.transparent:
+                found += [other for other in reader.inputs if other is not self and self not in other.inputs]
+            elif reader.transparent:
+                waiting += reader.readers
+        return found
+
+
+def owner(value: Value, depth: int) -> Value | Frame:
+    """What stands for a value at `depth` of definitions: the definition that it is made in, for a tap its call."""
+    if len(value.frames) > depth:
+        return value.frames[depth]
+    return owner(value.args[0], depth) if value.op == "tap" else value
 
 
 def units_of(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> list[Unit]:
     """The units among `values` that stand at `depth` of definitions, linked, in order of evaluation."""
     units: dict[int, Unit] = {}
-    order: list[Unit] = []
-
-    def unit(value: Value) -> Unit | None:
-        if value.op == "tap" and len(value.frames) == depth:
-            return units.get(id(value.args[0])) or (unit(value.args[0]))
-        thing: Value | Frame = value.frames[depth] if len(value.frames) > depth else value
-        if id(thing) not in units:
-            return None
-        return units[id(thing)]
-
     for value in values:
-        thing = value.frames[depth] if len(value.frames) > depth else value
-        if value.op == "tap" and thing is value:
-            continue
-        if id(thing) not in units:
-            units[id(thing)] = Unit(thing)
-            order.append(units[id(thing)])
-        if value.call is not None:
-            units[id(thing)].sublayer |= value.call.word.sublayer
+        if value.op != "tap" or len(value.frames) > depth:
+            thing = owner(value, depth)
+            unit = units.get(id(thing)) or units.setdefault(id(thing), Unit(thing, len(units)))
+            unit.sublayer |= value.call is not None and value.call.word.sublayer
     for value in values:
-        reader = unit(value)
-        for argument in _opened(value.args):
-            source = unit(argument)
-            if reader is not None and source is not None and source is not reader:
-                if source not in reader.inputs:
-                    reader.inputs.append(source)
-                if reader not in source.readers:
-                    source.readers.append(reader)
+        reader = units.get(id(owner(value, depth)))
+        for argument in opened(value.args) if reader else ():
+            source = units.get(id(owner(argument, depth)))
+            if reader and source and source is not reader:
+                reader.inputs.setdefault(source)
+                source.readers.setdefault(reader)
     for value in leaving:
-        source = unit(value)
-        if source is not None:
-            source.leaves = True
-    return order
+        if id(owner(value, depth)) in units:
+            units[id(owner(value, depth))].leaves = True
+    return list(units.values())
 
 
-def _opened(values: Sequence[Value]) -> list[Value]:
-    return [v for value in values for v in (_opened(value.args) if value.op == "list" else [value])]
+def opened(values: Sequence[Value]) -> Iterator[Value]:
+    """Values, lists opened."""
+    for value in values:
+        yield from opened(value.args) if value.op == "list" else (value,)
 
 
-def _into(unit: Unit) -> list[Unit] | None:
-    """The sublayers that the unit's result goes into, or None if it also goes elsewhere."""
-    if unit.leaves:
-        return None
-    found: list[Unit] = []
-    for reader in unit.readers:
-        if reader.sublayer:
-            found.append(reader)
-        elif reader.transparent:
-            further = _into(reader)
-            if further is None:
-                return None
-            found += further
-        else:
-            return None
-    return found or None
-
-
-def _results(unit: Unit, through_sums: bool) -> list[Unit]:
-    """The sublayers whose result `unit` is, looking through transparent units, and through sums if asked."""
-    found, waiting, seen = [], [unit], set()
-    while waiting:
-        here = waiting.pop()
-        if id(here) in seen:
-            continue
-        seen.add(id(here))
-        if here.sublayer:
-            found.append(here)
-        elif here.transparent or (through_sums and here.sum):
-            waiting += here.inputs
-    return found
-
-
-def _last_results(units: Sequence[Unit], through_sums: bool) -> dict[int, Unit]:
-    """Unit -> the last sublayer whose result it is, in order of evaluation; see `_results`. Units without are left
+def last_results(units: Sequence[Unit], through_sums: bool) -> dict[Unit, Unit]:
+    """Unit -> the last sublayer whose result it is, in order of evaluation; see `Unit.results`. Units without are left
     out."""
-    found: dict[int, Unit] = {}
-    place = {id(unit): n for n, unit in enumerate(units)}
+    found: dict[Unit, Unit] = {}
     for unit in units:
         if unit.sublayer:
-            found[id(unit)] = unit
-        elif unit.transparent or (through_sums and unit.sum):
-            early = all(place[id(source)] < place[id(unit)] for source in unit.inputs)
+            found[unit] = unit
+        elif unit.transparent or (through_sums and unit.op in SUM):
+            early = all(source.place < unit.place for source in unit.inputs)
             # a definition may stand before what is given to it: then the way is looked through again
-            ends = [found[id(s)] for s in unit.inputs if id(s) in found] if early else _results(unit, through_sums)
+            ends = [found[s] for s in unit.inputs if s in found] if early else unit.results(through_sums)
             if ends:
-                found[id(unit)] = max(ends, key=lambda end: place[id(end)])
+                found[unit] = max(ends, key=lambda end: end.place)
     return found
 
 
-def _operands(unit: Unit) -> list[Unit]:
-    """What a unit stands on, or is multiplied with."""
-    found = list(unit.inputs)
-    waiting = list(unit.readers)
-    while waiting:
-        reader = waiting.pop()
-        if isinstance(reader.thing, Value) and reader.thing.op in ("mul", "div") and not reader.transparent:
-            found += [other for other in reader.inputs if other is not unit and unit not in other.inputs]
-        elif reader.transparent and isinstance(reader.thing, Value):
-            waiting += reader.readers
-    return found
+def name_units(units: Sequence[Unit]) -> None:
+    """Give every call and every definition among `units` its role. Raises FormulaError for a label that is one."""
+    direct, summed = last_results(units, False), last_results(units, True)
+    counts: Counter[str] = Counter()
+    named = [unit for unit in units if unit.named is not None]
+    for unit in sorted(named, key=lambda unit: not unit.sublayer):  # the others' names are made of the sublayers'
+        unit.role = unit.label
+        if not unit.label:
+            base = unit.word if unit.sublayer else role_of(unit, direct, summed)
+            counts[base] += 1
+            unit.role = base if counts[base] == 1 else f"{base}_{counts[base]}"
+    labels = {unit.label: unit for unit in reversed(named) if unit.label}
+    for unit in named:
+        if not unit.label and unit.role in labels:
+            raise FormulaError("label-role", labels[unit.role].thing.place, label=unit.role)
 
 
-def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> list[Unit]:
-    """Give every unit at this depth its role, and those inside definitions theirs."""
+def role_of(unit: Unit, direct: dict[Unit, Unit], summed: dict[Unit, Unit]) -> str:
+    """The role of a call that is no sublayer and has no label, before equal ones are counted."""
+    into = unit.into()
+    if into:
+        return f"{min(into, key=lambda u: u.place).role}_input_{unit.word}"
+    for way, results in (("output", direct), ("sum", summed)):
+        ends = [results[operand] for operand in unit.operands() if operand in results]
+        if ends:
+            return f"{max(ends, key=lambda u: u.place).role}_{way}_{unit.word}"
+    return unit.word
+
+
+def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> None:
+    """Give every call and every definition at this depth its role, and those inside definitions theirs."""
     units = units_of(values, depth, leaving)
-    place = {id(u): i for i, u in enumerate(units)}
-    automatic: dict[str, int] = {}
-    labels = {u.label for u in units if u.label}
-
-    def counted(base: str) -> str:
-        automatic[base] = automatic.get(base, 0) + 1
-        return base if automatic[base] == 1 else f"{base}_{automatic[base]}"
-
-    direct_of, summed_of = _last_results(units, False), _last_results(units, True)
-    # sublayers first: the others' names are made of theirs
-    for unit in units:
-        if unit.named and unit.sublayer:
-            unit.role = unit.label or counted(unit.word)
-    for unit in units:
-        if not unit.named or unit.sublayer:
-            continue
-        if unit.label:
-            unit.role = unit.label
-            continue
-        base = unit.word
-        into = _into(unit)
-        if into:
-            base = f"{min(into, key=lambda u: place[id(u)]).role}_input_{unit.word}"
-        else:
-            operands = _operands(unit)
-            direct = [direct_of[id(o)] for o in operands if id(o) in direct_of]
-            summed = [summed_of[id(o)] for o in operands if id(o) in summed_of]
-            if direct:
-                base = f"{max(direct, key=lambda u: place[id(u)]).role}_output_{unit.word}"
-            elif summed:
-                base = f"{max(summed, key=lambda u: place[id(u)]).role}_sum_{unit.word}"
-        unit.role = counted(base)
-    for unit in units:
-        if unit.named and not unit.label and unit.role in labels:
-            raise FormulaError(
-                "label-role", next(u for u in units if u.label == unit.role).thing.place, label=unit.role
-            )
+    name_units(units)
     inside: dict[int, list[Value]] = {}
     for value in values:
         if len(value.frames) > depth:
             inside.setdefault(id(value.frames[depth]), []).append(value)
     for unit in units:
-        if unit.frame is not None:
-            unit.frame.role = unit.role
-            assign_roles(inside[id(unit.frame)], depth + 1, [unit.frame.result] if unit.frame.result else [])
-        elif unit.call is not None:
-            unit.call.role = unit.role
-    return units
+        if unit.named is not None:
+            unit.named.role = unit.role
+        if isinstance(unit.named, Frame):
+            result = unit.named.result
+            assign_roles(inside[id(unit.named)], depth + 1, [result] if result else [])
 
 
 def name_modules(architecture: Architecture) -> None:
@@ -246,28 +203,30 @@ def name_modules(architecture: Architecture) -> None:
                 number = stack.share[section.number - 1]
             for value in section.calls():
                 assert value.call is not None
-                value.call.path = path_of(section, number, value, homes)
+                value.call.path = path_of(section, number, value, value.call, homes)
                 check_owner(value, owners)
                 name_inner(value.call)
-                check_weights(value, weights)
+                check_weights(value, value.call, weights)
 
 
-def path_of(section: Section, number: int, value: Value, homes: dict[tuple[str, int], str]) -> str:
+def path_of(section: Section, number: int, value: Value, call: Call, homes: dict[tuple[str, int], str]) -> str:
     """Where the module of a call lives in the model; `homes`: the stacks that have what is shared, by label and number
     (the first that calls it)."""
-    call = value.call
-    assert call is not None
-    parts = [*(f.role for f in value.frames), call.role]
-    outer: Frame | Call = value.frames[0] if value.frames else call
+    path = ".".join([*(frame.role for frame in value.frames), call.role])
+    outer = outermost(value)
     prefix = f"{section.stack}." if section.stack else ""
     if outer.share is not None:
-        prefix = homes.setdefault((outer.label, outer.share), prefix)
-        return f"{prefix}layers.{outer.share}." + ".".join(parts)
+        return f"{homes.setdefault((outer.label, outer.share), prefix)}layers.{outer.share}.{path}"
     if section.where == "layer":
-        return f"{prefix}layers.{number}." + ".".join(parts)
-    if outer.label:
-        return ".".join(parts)
-    return f"{prefix if section.where != 'output' else ''}{section.where}." + ".".join(parts)
+        return f"{prefix}layers.{number}.{path}"
+    return path if outer.label else f"{prefix}{section.where}.{path}"
+
+
+def outermost(value: Value) -> Frame | Call:
+    """The call as the section has it: of the word, or of the definition around it."""
+    thing = value.frames[0] if value.frames else value.call
+    assert thing is not None
+    return thing
 
 
 def name_inner(call: Call) -> None:
@@ -276,38 +235,31 @@ def name_inner(call: Call) -> None:
         assign_roles(template.values, 0, [template.result])
         for value in template.values:
             if value.call is not None:
-                parts = [f.role for f in value.frames] + [value.call.role]
+                parts = [*(frame.role for frame in value.frames), value.call.role]
                 value.call.path = role if template.alias else ".".join([role, *parts])
 
 
 def check_owner(value: Value, owners: dict[str, Value]) -> None:
     """One path is one word, and shared by a number or a layer's own: both have the same names."""
 
-    def owner(value: Value) -> tuple[str, Any]:
-        call = value.call
-        assert call is not None
-        outer: Frame | Call = value.frames[0] if value.frames else call
-        return call.word.family or call.word.name, outer.share
+    def key(value: Value) -> tuple[str, Any]:
+        assert value.call is not None
+        return value.call.word.family or value.call.word.name, outermost(value).share
 
     assert value.call is not None
     first = owners.setdefault(value.call.path, value)
-    if first is not value and owner(first) != owner(value):
-        said = [
-            f"{word}{'' if share is None else f' with share={share}'}" for word, share in map(owner, (first, value))
-        ]
-        label = value.frames[0].label if value.frames else value.call.label
-        raise FormulaError("label-twice", value.place, label=label or value.call.path, first=said[0], second=said[1])
+    if first is not value and key(first) != key(value):
+        words = [f"{word}{'' if n is None else f' with share={n}'}" for word, n in map(key, (first, value))]
+        label = outermost(value).label or value.call.path
+        raise FormulaError("label-twice", value.place, label=label, first=words[0], second=words[1])
 
 
-def check_weights(value: Value, weights: dict[str, tuple[Call, dict[str, Any]]]) -> None:
+def check_weights(value: Value, call: Call, weights: dict[str, tuple[Call, dict[str, Any]]]) -> None:
     """One path is one module: its parameters have the same sizes wherever it is called."""
-    call = value.call
-    assert call is not None
     sizes = sizes_of(call, value.place)
-    first = weights.setdefault(call.path, (call, sizes))
+    _, first = weights.setdefault(call.path, (call, sizes))
     for name, size in sizes.items():
-        other = first[1].get(name, size)
+        other = first.get(name, size)
         if other != size and size and other:
-            raise FormulaError(
-                "label-differs", value.place, label=call.label or call.path, name=f"{name} of", first=other, second=size
-            )
+            what, label = f"{name} of", call.label or call.path
+            raise FormulaError("label-differs", value.place, label=label, name=what, first=other, second=size)

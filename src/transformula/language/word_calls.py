@@ -36,6 +36,7 @@ class WordCalls:
         self.names, self.context, self.labels, self.call_norm = names, names.context, labels, call
         self.formulas: dict[ScoreFormula, ScoreFormula] = {}
         self.resolved: dict[Any, dict[str, Any]] = {}
+        self.by_layer: dict[str, bool] = {}
         self.rows: dict[str, int] = {}
 
     def call(
@@ -117,15 +118,16 @@ class WordCalls:
             self.resolved[key] = names
         return environment
 
-    @staticmethod
-    def key_of(call: WordCall) -> Any:
+    def key_of(self, call: WordCall) -> Any:
         """What two calls have in common whose options are equal, so that those of a deep model are resolved once. What
         cannot be hashed is told by its identity."""
         record, scope = call.record, call.scope
         values = [(name, value) for name, (value, _) in call.options.items()]
         written = tuple((k, type(v), v if isinstance(v, (bool, int, float, str)) else id(v)) for k, v in values)
-        by_layer = any(isinstance(o.default, str) and "layer" in o.default for o in record.options.values())
-        layer = scope.numbers.get("layer") if by_layer else None
+        if record.name not in self.by_layer:
+            defaults = (option.default for option in record.options.values())
+            self.by_layer[record.name] = any(isinstance(text, str) and "layer" in text for text in defaults)
+        layer = scope.numbers.get("layer") if self.by_layer[record.name] else None
         stack = None if scope.section.where == "output" else scope.stack.name
         return record.name, stack, tuple((s, v.width) for s, v in call.streams), written, layer
 
