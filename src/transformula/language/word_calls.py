@@ -90,7 +90,7 @@ class WordCalls:
         """Every option of the word: as written, as at the label's first call, or by default. `names` holds them."""
         record, numbers = call.record, call.scope.numbers
         environment = Environment(numbers, self.context.reads.numbers)
-        key = self.key_of(call) if earlier is None and not record.inner else None
+        key = self.key_of(call) if earlier is None else None
         if key is not None and key in self.resolved:
             environment.names = self.resolved[key]
             return environment
