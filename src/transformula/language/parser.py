@@ -7,7 +7,9 @@ itself may raise on hostile input (SyntaxError, ValueError, MemoryError, Recursi
 from __future__ import annotations
 
 import ast
+import dataclasses
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from .messages import FormulaError
@@ -53,32 +55,35 @@ REMEDIES = {
     ast.Import: ("an import", "words come from --use PACKAGE, named by whoever runs the program"),
     ast.ImportFrom: ("an import", "words come from --use PACKAGE, named by whoever runs the program"),
     ast.MatMult: ("the operator @", "use linear(x, size) or dot(a, b)"),
+    ast.BoolOp: ("a test as a value", "tests stand in: a if test else b"),
 }
+"""What is Python's and not the language's: what it is, and what to write."""
+
+LANGUAGE = "a formula has names, numbers, calls, + - * / // % **, `a if test else b`: docs/reference/language.md"
+OPERATORS = "operators are + - * / // % **"
 
 
 def check_text(source: Source) -> None:
     """Refuse, before Python's parser sees it, what is too long, too deep or not ASCII."""
-    text = source.text
+    text, start = source.text, Place(source, 1, 0, 1, 10)
+
+    def place(at: int) -> Place:
+        line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1)
+        return Place(source, line, column, line, column + 1)
+
     if len(text) > MOST_CHARACTERS:
-        raise FormulaError("too-long", Place(source, 1, 0, 1, 10), count=len(text))
+        raise FormulaError("too-long", start, count=len(text))
     if not text.isascii():
         at = next(i for i, c in enumerate(text) if not c.isascii())
-        line = text.count("\n", 0, at) + 1
-        column = at - (text.rfind("\n", 0, at) + 1)
-        raise FormulaError("not-ascii", Place(source, line, column, line, column + 1), char=text[at])
+        raise FormulaError("not-ascii", place(at), char=text[at])
     for what, count, most in (("lines", text.count("\n") + 1, MOST_LINES), ("calls", text.count("("), MOST_CALLS)):
         if count > most:
-            raise FormulaError("too-many-parts", Place(source, 1, 0, 1, 10), count=count, what=what)
-    depth, line, start = 0, 1, 0
+            raise FormulaError("too-many-parts", start, count=count, what=what)
+    depth = 0
     for at, char in enumerate(text):
-        if char == "\n":
-            line, start = line + 1, at + 1
-        elif char in "([{":
-            depth += 1
-            if depth > MOST_LEVELS:
-                raise FormulaError("too-deep", Place(source, line, at - start, line, at - start + 1))
-        elif char in ")]}":
-            depth -= 1
+        depth += (char in "([{") - (char in ")]}")
+        if depth > MOST_LEVELS:
+            raise FormulaError("too-deep", place(at))
 
 
 def parse_python(source: Source, mode: str) -> ast.AST:
@@ -100,66 +105,67 @@ def parse_python(source: Source, mode: str) -> ast.AST:
 
 
 class Rebuilder:
-    """Rebuilds one tree. `second` allows comparisons as values (formulas over scores); `strings` allows strings and
-    flags anywhere (the expressions of words' records)."""
+    """Rebuilds one tree, node by node.
+
+    second   comparisons are values (formulas over scores)
+    strings  strings, flags and comparisons are values (expressions of words' records)
+    """
 
     def __init__(self, source: Source, second: bool = False, strings: bool = False) -> None:
-        self.source, self.second, self.strings = source, second, strings
+        self.source, self.tests, self.strings = source, second or strings, strings
         self.level = 0
 
     def place(self, node: Any) -> Place:
         return Place(self.source, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
 
-    def refuse(self, node: ast.AST) -> FormulaError:
-        what, remedy = REMEDIES.get(
-            type(node),
-            (
-                f"`{type(node).__name__}` of Python",
-                "a formula has names, numbers, calls, + - * / // % **, `a if test else b`: docs/reference/language.md",
-            ),
-        )
+    def refused(self, node: ast.AST, what: str = "", remedy: str = "") -> FormulaError:
+        """The error for what is not part of the language."""
+        if not what:
+            kind: type = type(node.op) if isinstance(node, ast.BinOp) else ast.BoolOp if is_test(node) else type(node)
+            other = f"the operator `{kind.__name__}`" if isinstance(node, ast.BinOp) else f"`{kind.__name__}` of Python"
+            what, remedy = REMEDIES.get(kind, (other, OPERATORS if isinstance(node, ast.BinOp) else LANGUAGE))
         return FormulaError("not-allowed", self.place(node), what=what, remedy=remedy)
 
     def line(self, node: ast.stmt) -> Line:
         if isinstance(node, ast.Expr):
             raise FormulaError("not-assignment", self.place(node), what="this value has none")
         if not isinstance(node, ast.Assign):
-            raise self.refuse(node)
+            raise self.refused(node)
         if len(node.targets) != 1:
             raise FormulaError("not-assignment", self.place(node), what="this line has two")
         target = node.targets[0]
+        if isinstance(target, (ast.Tuple, ast.Attribute, ast.List)):
+            raise self.refused(target)
         if not isinstance(target, ast.Name):
-            if isinstance(target, (ast.Tuple, ast.Attribute, ast.List)):
-                raise self.refuse(target)
             raise FormulaError("not-assignment", self.place(target), what="the left side is not a name")
         return Line(target.id, self.value(node.value), self.place(node))
 
     def value(self, node: ast.expr) -> Node:
         """An expression where a value or a number stands."""
+        return self.deeper(node, self.value_at)
+
+    def test(self, node: ast.expr) -> Node:
+        """An expression where a test stands."""
+        return self.deeper(node, self.test_at)
+
+    def deeper(self, node: ast.expr, rebuild: Callable[[Any, Place], Node | None]) -> Node:
+        """A node one level further down."""
         self.level += 1
-        if self.level > MOST_LEVELS:
-            raise FormulaError("too-deep", self.place(node))
         try:
-            return self._value(node)
+            if self.level > MOST_LEVELS:
+                raise FormulaError("too-deep", self.place(node))
+            rebuilt = rebuild(node, self.place(node))
         finally:
             self.level -= 1
+        if rebuilt is None:
+            raise self.refused(node)
+        return rebuilt
 
-    def _value(self, node: ast.expr) -> Node:
-        place = self.place(node)
+    def value_at(self, node: ast.expr, place: Place) -> Node | None:
+        """The node's value; None if it has none."""
         match node:
-            case ast.Constant(value=bool() as flag) if self.strings:
-                return Flag(place, flag)
-            case ast.Constant(value=str() as text) if self.strings:
-                return Text(place, text)
-            case ast.Constant(value=value) if isinstance(value, (int, float)) and not isinstance(value, bool):
-                if not abs(value) <= 1e9:
-                    raise FormulaError("number-too-large", place)
-                return Number(place, value)
-            case ast.Constant(value=value):
-                what = {str: "a string", bool: "True or False"}.get(type(value), f"{value!r}")
-                raise FormulaError(
-                    "not-allowed", place, what=f"{what} here", remedy="strings, True and False are values of options"
-                )
+            case ast.Constant():
+                return self.constant(node, place)
             case ast.Name(id=name):
                 return Name(place, name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -171,25 +177,30 @@ class Rebuilder:
             case ast.Call():
                 return self.call(node)
             case ast.Subscript(value=ast.Name(id=name), slice=index):
-                if isinstance(index, ast.Slice):
-                    if index.lower or index.upper or index.step:
-                        raise FormulaError(
-                            "not-allowed",
-                            place,
-                            what="a part of a history",
-                            remedy="write x[:] for all of it, or x[n] for one",
-                        )
-                    return Index(place, name, None)
-                return Index(place, name, self.value(index))
+                return Index(place, name, self.index(node, index))
             case ast.Attribute(value=ast.Name(id=call), attr=tap):
                 return Tap(place, call, tap)
-            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()) if self.second or self.strings:
-                return self.test(node)
-            case ast.Compare() | ast.BoolOp() | ast.UnaryOp(op=ast.Not()):
-                raise FormulaError(
-                    "not-allowed", place, what="a test as a value", remedy="tests stand in: a if test else b"
-                )
-        raise self.refuse(node)
+        return self.test_at(node, place) if self.tests and is_test(node) else None
+
+    def constant(self, node: ast.Constant, place: Place) -> Node:
+        """A number; a string or a flag where these may stand."""
+        value = node.value
+        if isinstance(value, (str, bool)) and self.strings:
+            return Text(place, value) if isinstance(value, str) else Flag(place, value)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            what = {str: "a string", bool: "True or False"}.get(type(value), f"{value!r}")
+            raise self.refused(node, f"{what} here", "strings, True and False are values of options")
+        if not abs(value) <= 1e9:
+            raise FormulaError("number-too-large", place)
+        return Number(place, value)
+
+    def index(self, node: ast.Subscript, index: ast.expr) -> Node | None:
+        """What stands in brackets; None for `:`."""
+        if not isinstance(index, ast.Slice):
+            return self.value(index)
+        if index.lower or index.upper or index.step:
+            raise self.refused(node, "a part of a history", "write x[:] for all of it, or x[n] for one")
+        return None
 
     def chain(self, node: ast.BinOp) -> Node:
         """A chain of operators that lean to the left is walked, not recursed into: it counts as one level."""
@@ -200,80 +211,62 @@ class Rebuilder:
             left = left.left
         result = self.value(left)
         for part in reversed(spine):
-            operator = BINARY.get(type(part.op))
-            if operator is None:
-                what, remedy = REMEDIES.get(
-                    type(part.op), (f"the operator `{type(part.op).__name__}`", "operators are + - * / // % **")
-                )
-                raise FormulaError("not-allowed", self.place(part), what=what, remedy=remedy)
-            result = Binary(self.place(part), operator, result, self.value(part.right))
+            if type(part.op) not in BINARY:
+                raise self.refused(part)
+            result = Binary(self.place(part), BINARY[type(part.op)], result, self.value(part.right))
         return result
 
     def call(self, node: ast.Call) -> CallNode:
+        """A call of a word."""
         match node.func:
             case ast.Name(id=word):
                 label = ""
             case ast.Attribute(value=ast.Name(id=word), attr=label):
                 pass
             case _:
-                raise FormulaError(
-                    "not-allowed",
-                    self.place(node.func),
-                    what="a call of this",
-                    remedy="write word(...) or word.label(...)",
-                )
-        items = []
-        for argument in node.args:
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, (str, bool)) and not self.strings:
+                raise self.refused(node.func, "a call of this", "write word(...) or word.label(...)")
+        for argument in node.args if not self.strings else ():
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, (str, bool)):
                 raise FormulaError("definition-value", self.place(argument), name=word, what="streams and numbers here")
-            items.append(self.value(argument))
-        options = []
-        for keyword in node.keywords:
-            if keyword.arg is None:
-                raise FormulaError(
-                    "not-allowed", self.place(keyword), what="a starred argument", remedy="write the arguments out"
-                )
-            options.append(Keyword(keyword.arg, self.option(keyword.value), self.place(keyword)))
-        return CallNode(self.place(node), word, label, tuple(items), tuple(options), self.place(node.func))
+        items = tuple(map(self.value, node.args))
+        options = tuple(map(self.option, node.keywords))
+        return CallNode(self.place(node), word, label, items, options, self.place(node.func))
 
-    def option(self, node: ast.expr) -> Node:
-        match node:
+    def option(self, keyword: ast.keyword) -> Keyword:
+        """An option of a call."""
+        if keyword.arg is None:
+            raise self.refused(keyword, *REMEDIES[ast.Starred])
+        match keyword.value:
             case ast.Constant(value=bool() as flag):
-                return Flag(self.place(node), flag)
+                value: Node = Flag(self.place(keyword.value), flag)
             case ast.Constant(value=str() as text):
-                return Text(self.place(node), text)
-        return self.value(node)
+                value = Text(self.place(keyword.value), text)
+            case _:
+                value = self.value(keyword.value)
+        return Keyword(keyword.arg, value, self.place(keyword))
 
-    def test(self, node: ast.expr) -> Node:
-        self.level += 1
-        if self.level > MOST_LEVELS:
-            raise FormulaError("too-deep", self.place(node))
-        try:
-            place = self.place(node)
-            match node:
-                case ast.Compare(left=left, ops=ops, comparators=parts):
-                    operators = []
-                    for op in ops:
-                        if type(op) not in COMPARE:
-                            raise FormulaError(
-                                "not-allowed",
-                                place,
-                                what=f"the test `{type(op).__name__}`",
-                                remedy="tests are < <= > >= == !=",
-                            )
-                        operators.append(COMPARE[type(op)])
-                    return Compare(place, tuple(operators), tuple(self.value(p) for p in [left, *parts]))
-                case ast.BoolOp(op=op, values=parts):
-                    return Logic(place, "and" if isinstance(op, ast.And) else "or", tuple(self.test(p) for p in parts))
-                case ast.UnaryOp(op=ast.Not(), operand=operand):
-                    return Logic(place, "not", (self.test(operand),))
-            if self.strings:
-                return self.value(node)
-            raise FormulaError(
-                "not-allowed", place, what="this as a test", remedy="a test compares numbers, e.g. layer % 2 == 0"
-            )
-        finally:
-            self.level -= 1
+    def test_at(self, node: ast.expr, place: Place) -> Node:
+        """The node as a test."""
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=parts):
+                for op in ops:
+                    if type(op) not in COMPARE:
+                        raise self.refused(node, f"the test `{type(op).__name__}`", "tests are < <= > >= == !=")
+                return Compare(place, tuple(COMPARE[type(op)] for op in ops), tuple(map(self.value, [left, *parts])))
+            case ast.BoolOp(op=op, values=parts):
+                return Logic(place, "and" if isinstance(op, ast.And) else "or", tuple(map(self.test, parts)))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return Logic(place, "not", (self.test(operand),))
+        if self.strings:
+            return self.value(node)
+        raise self.refused(node, "this as a test", "a test compares numbers, e.g. layer % 2 == 0")
+
+
+def is_test(node: ast.AST) -> bool:
+    """Whether an expression is a comparison, or `and`, `or`, `not`."""
+    return isinstance(node, (ast.Compare, ast.BoolOp)) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    )
 
 
 def parse(source: Source, *, second: bool = False) -> list[Line]:
@@ -282,20 +275,16 @@ def parse(source: Source, *, second: bool = False) -> list[Line]:
     Raises FormulaError; nothing is executed, whatever the text.
     """
     tree = parse_python(source, "exec")
-    rebuilder = Rebuilder(source, second=second)
     if not isinstance(tree, ast.Module) or not tree.body:
-        raise FormulaError("empty", Place(source, 1, 0, 1, max(1, len(source.line(1)))))
-    return [rebuilder.line(statement) for statement in tree.body]
+        raise FormulaError("empty", source.start)
+    return [Rebuilder(source, second=second).line(statement) for statement in tree.body]
 
 
-def parse_expression(source: Source, *, strings: bool = False, test: bool = False) -> Node:
+def parse_expression(source: Source, *, strings: bool = False) -> Node:
     """One expression: a number of a file, or (`strings`) an expression of a word's record."""
-    text = source.text.strip()
-    if not text:
-        raise FormulaError("empty", Place(source, 1, 0, 1, 1))
-    source = Source(source.name, text, source.file, source.first_line, source.indent)
+    source = dataclasses.replace(source, text=source.text.strip())
+    if not source.text:
+        raise FormulaError("empty", source.start)
     tree = parse_python(source, "eval")
-    if not isinstance(tree, ast.Expression):
-        raise FormulaError("empty", Place(source, 1, 0, 1, 1))
-    rebuilder = Rebuilder(source, strings=strings)
-    return rebuilder.test(tree.body) if test else rebuilder.value(tree.body)
+    assert isinstance(tree, ast.Expression)
+    return Rebuilder(source, strings=strings).value(tree.body)
