@@ -38,12 +38,18 @@ def context() -> Any:
 def run_verb(arguments: list[str], folder: Path, environment: Mapping[str, str]) -> tuple[int, str]:
     """Run `transformula ARGUMENTS` in a folder; its exit status, and what it printed on both streams."""
     output = folder / ".output"
-    process = context().Process(target=_verb, args=(arguments, folder, dict(environment), output))
-    process.start()
+    process = start_verb(arguments, folder, environment, output)
     process.join()
     printed = output.read_text(encoding="utf-8", errors="replace")
     output.unlink()
     return process.exitcode, printed
+
+
+def start_verb(arguments: list[str], folder: Path, environment: Mapping[str, str], output: Path) -> Any:
+    """A process that runs `transformula ARGUMENTS` in a folder, and prints to a file."""
+    process = context().Process(target=_verb, args=(arguments, folder, dict(environment), output))
+    process.start()
+    return process
 
 
 def _verb(arguments: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:

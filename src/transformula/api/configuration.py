@@ -34,6 +34,15 @@ def data_settings(task: str) -> type[Settings]:
     return tasks.get(task).settings
 
 
+def model_keys(task: str) -> Mapping[str, Any]:
+    """Keys that a model's text without an output takes from its task."""
+    if task == TASK:
+        return {}
+    from ..tasks.base import tasks
+
+    return tasks.get(task).model
+
+
 def resolve(
     model: str | Path | Model | ModelText,
     given: Mapping[str, Any],
@@ -71,7 +80,8 @@ def resolve(
     if mistakes:
         near = [name for _, names in said.values() for name in names]
         raise ConfigError(mistakes, source=source, near=near, beside=beside)
-    changes = {key: value for key, value in given.items() if key not in settings}
+    own = model_keys(task) if text.output is None else {}
+    changes = {**own, **{key: value for key, value in given.items() if key not in settings}}
     return read_model(text, changes), read[0], read[1]
 
 

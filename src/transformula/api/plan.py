@@ -218,7 +218,7 @@ def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any],
     for key, value in architecture.numbers.items():
         origin = ""
         if key in task.numbers and key not in stated:
-            origin = " (from the data)" if key == "vocab" else " (default)"
+            origin = " (default)" if key in FREE_NUMBERS and key != "vocab" else " (from the data)"
         elif key not in architecture.text.numbers and key in FREE_NUMBERS:
             origin = " (default)"
         numbers.append(f"{key} {value:g}{origin}" if isinstance(value, float) else f"{key} {value}{origin}")

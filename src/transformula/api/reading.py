@@ -25,6 +25,9 @@ MODEL_FILE = "model.yaml"
 MOST_THREADS = 1024
 """More threads than any machine has cores for; far above, the system refuses them in the middle of a run."""
 
+FORMULAS = ("before", "layer", "after", "output")
+"""Keys of a model that are formulas of it."""
+
 PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 
 
@@ -61,6 +64,7 @@ def read_model(
     changes = dict(changes or {})
     number = "family" in text.numbers or mentioned(text, "family")
     family = None if number else changes.pop("family", None)
+    text = text.override({key: changes.pop(key) for key in FORMULAS if key in changes})
     # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
     new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentioned(text, key)}
     if new:

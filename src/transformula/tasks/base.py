@@ -119,6 +119,7 @@ class Task(ABC):
     settings   the settings of its data
     evaluation the settings of `report`: how a trained model is scored
     verb       the verb of the command line that uses what was trained; None for none
+    model      keys of a model's text that the task needs, such as its output: where a text states no output of its own
     example    an input for that verb: a text that the model knows; "" for none
     sequences  how many sequences a batch has where nothing is said; None: its batches are counted otherwise
     measures   the scores that an evaluation finds, by name
@@ -136,6 +137,7 @@ class Task(ABC):
     settings: ClassVar[type[Settings]]
     evaluation: ClassVar[type[Settings]]
     verb: ClassVar[Verb | None] = None
+    model: ClassVar[Mapping[str, Any]] = {}
     sequences: ClassVar[int | None] = 16
     measures: ClassVar[tuple[str, ...]] = ("loss",)
     higher: ClassVar[frozenset[str]] = frozenset()
@@ -259,7 +261,8 @@ class Task(ABC):
             chosen["validation" if "data" in chosen else "data"] = data
         elif "data" not in chosen:
             raise trained.unknown("--data FILE")
-        settings = cls.settings.read({**chosen, **given, "tokenizer": str(trained.folder)})
+        own = {"tokenizer": str(trained.folder)} if "tokenizer" in cls.settings.model_fields else {}
+        settings = cls.settings.read({**chosen, **given, **own})
         cls.check(trained.architecture)
         task = cls.make(settings, trained.numbers, batch=1)
         scores = task.evaluate(trained.alone, progress)

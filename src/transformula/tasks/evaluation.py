@@ -100,9 +100,10 @@ class Evaluation(Report):
         }
 
     def __repr__(self) -> str:
-        rows = [("validation", self.validation)]
+        rows = [("validation", self.validation)] if self.validation else []
         for name, value in self.scores.items():
             rows.append((name, f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:.4f}"))
         rows += [(f"baseline: {name}", f"{value:.4f}") for name, value in self.baselines.items()]
         rows += [("note", note) for note in self.notes]
-        return "\n".join([*(f"{name:<20}{value}" for name, value in rows), self.verdict])
+        width = max(20, *(len(name) + 2 for name, _ in rows))
+        return "\n".join([*(f"{name:<{width}}{value}" for name, value in rows), self.verdict])
