@@ -20,9 +20,9 @@ from transformula import gallery
 from transformula.analysis.accounting import summary
 from transformula.analysis.analysis import Analysis
 from transformula.analysis.warning_table import Remedy, Warning
-from transformula.diagram.parts import pictures
-from transformula.diagram.pen import DARK, LIGHT, colours
-from transformula.diagram.svg import draw_pictures
+from transformula.diagram.parts import diagrams
+from transformula.diagram.pen import DARK, LIGHT, colors
+from transformula.diagram.svg import draw_diagrams
 from transformula.gallery.reader import KINDS, Entry, in_order
 from transformula.inspection import explained
 from transformula.language.check import check
@@ -118,11 +118,11 @@ def keyed(key: str, text: str) -> Iterator[str]:
 def figures(architecture: Architecture) -> tuple[list[str], list[str]]:
     """A diagram of the layers of each stack, and one of the inside of each definition."""
     names = {f.name for s in architecture.sections() for v in s.values for f in v.frames}
-    shown = pictures(architecture, opened=names)
+    shown = diagrams(architecture, opened=names)
     layers = [p for p in shown if p.where != "words"]
     name = f"figure-{architecture.name}"
     stacks = [
-        draw_pictures(
+        draw_diagrams(
             [picture for picture in layers if picture.stack == stack],
             f"{architecture.name}: {stack or 'its layers'}",
             figure=f"{name}-{stack}" if stack else name,
@@ -131,7 +131,7 @@ def figures(architecture: Architecture) -> tuple[list[str], list[str]]:
     ]
     inside = [p for p in shown if p.where == "words"]
     definitions = [
-        draw_pictures([picture], f"{architecture.name}: {picture.title}", figure=f"{name}-inside-{n}")
+        draw_diagrams([picture], f"{architecture.name}: {picture.title}", figure=f"{name}-inside-{n}")
         for n, picture in enumerate(inside, 1)
     ]
     return stacks, definitions
@@ -339,7 +339,7 @@ def page(entries: list[Entry] | None = None) -> str:
     kinds = {kind: in_order(kind, shown) for kind in KINDS}
     kinds = {kind: found for kind, found in kinds.items() if found}
     style = (HERE / "gallery_page" / "page.css").read_text(encoding="utf-8")
-    style += f"{colours(LIGHT)}\n@media (prefers-color-scheme: dark) {{{colours(DARK)}}}\n"
+    style += f"{colors(LIGHT)}\n@media (prefers-color-scheme: dark) {{{colors(DARK)}}}\n"
     script = (HERE / "gallery_page" / "page.js").read_text(encoding="utf-8")
     fields = tag("label", 'Search <input type="search" name="words" autocomplete="off" placeholder="sliding window">')
     fields += choices("kind", "Kind", {"": "all", **{kind: KINDS[kind] for kind in kinds}})

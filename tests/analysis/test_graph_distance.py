@@ -15,7 +15,7 @@ from transformula import gallery
 from transformula.analysis.canonical import wiring_key
 from transformula.analysis.graph_distance import (
     LEAST,
-    Shape,
+    WiringShape,
     distance,
     layers_apart,
     shape,
@@ -35,12 +35,12 @@ def text_of(formula: str) -> ModelText:
     return read_text(formula) if re.match(r"\w+:", formula) else from_formula(formula)
 
 
-def of(formula: str) -> Shape:
+def of(formula: str) -> WiringShape:
     """The shape of a layer's formula, or of a model file's text."""
     return shape_of(text_of(formula), vocabulary())
 
 
-def ranked(wanted: Shape) -> list[tuple[float, str]]:
+def ranked(wanted: WiringShape) -> list[tuple[float, str]]:
     """The gallery by distance."""
     return sorted((distance(wanted, entry.shape), entry.name) for entry in gallery.indexed())
 
@@ -61,7 +61,7 @@ def test_the_key_is_the_wiring_key() -> None:
     for document in DOCUMENTS[:10]:
         architecture = check(*read(document))
         assert shape(architecture).key == wiring_key(architecture)
-        assert Shape.read(wiring_key(architecture), shape(architecture).data) == shape(architecture)
+        assert WiringShape.read(wiring_key(architecture), shape(architecture).data) == shape(architecture)
 
 
 @pytest.mark.parametrize(

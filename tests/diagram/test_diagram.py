@@ -13,9 +13,9 @@ from transformula import gallery
 from transformula.diagram import difference, draw_svg, draw_text
 from transformula.diagram.layout import arrange
 from transformula.diagram.panel import EQUATION, WIDTH, panel
-from transformula.diagram.parts import Picture, pictures
+from transformula.diagram.parts import Diagram, diagrams
 from transformula.diagram.svg import Sheet
-from transformula.diagram.text import picture_text
+from transformula.diagram.text import diagram_text
 from transformula.diagram.wrap import wrapped
 from transformula.language.check import check
 from transformula.language.graph import Architecture
@@ -89,10 +89,10 @@ def every() -> list[tuple[str, Architecture]]:
 MODELS = every()
 
 
-def drawn(architecture: Architecture) -> list[Picture]:
+def drawn(architecture: Architecture) -> list[Diagram]:
     """All pictures, definitions opened and closed."""
     names = {f.name for s in architecture.sections() for v in s.values for f in v.frames}
-    return pictures(architecture, whole=True) + (pictures(architecture, True, names) if names else [])
+    return diagrams(architecture, whole=True) + (diagrams(architecture, True, names) if names else [])
 
 
 Box = tuple[float, float, float, float]
@@ -140,13 +140,13 @@ def test_nothing_overlaps(name: str, architecture: Architecture) -> None:
 @pytest.mark.parametrize(("name", "architecture"), MODELS, ids=[name for name, _ in MODELS])
 def test_text_fits_a_terminal(name: str, architecture: Architecture) -> None:
     for picture in drawn(architecture):
-        rows = picture_text(picture)
+        rows = diagram_text(picture)
         assert max(map(len, rows)) <= 78, rows
         joined = "\n".join(rows)
         for part in picture.parts:
             if part.sort in ("enter", "leave"):
                 assert part.label[:4] in joined
-        assert "\n".join(picture_text(picture, ascii=True)).isascii()
+        assert "\n".join(diagram_text(picture, ascii=True)).isascii()
     assert draw_text(architecture) == draw_text(architecture)
 
 
@@ -189,20 +189,20 @@ def test_the_pre_norm_layer_as_text() -> None:
 
 def test_two_streams_share_a_branch() -> None:
     document = next(d for d in DOCUMENTS if "name: residual2" in d)
-    picture = pictures(check(*read(document)))[0]
-    assert [picture.parts[trunk[0]].label for trunk in picture.trunks] == ["x", "r"]
+    picture = diagrams(check(*read(document)))[0]
+    assert [picture.parts[path[0]].label for path in picture.paths] == ["x", "r"]
     assert picture.layers == list(range(1, 13))
     layout = arrange(picture)
-    assert layout.places[picture.trunks[1][0]][0] == layout.columns - 1
+    assert layout.places[picture.paths[1][0]][0] == layout.columns - 1
 
 
 def test_equal_layers_are_drawn_once() -> None:
     text = "x = x + attention(norm(x)) if layer % 3 == 0 else norm(x + mlp(x))"
-    assert [(p.title, p.times) for p in pictures(made(text, depth=12))] == [
+    assert [(p.title, p.times) for p in diagrams(made(text, depth=12))] == [
         ("layers 1–2, 4–5, 7–8, 10–11", "× 8"),
         ("layers 3, 6 … 12", "× 4"),
     ]
-    shared = pictures(check(read_text("depth: 6\nwidth: 64\nheads: 4\nshare: 0\nlayer: x = x + mlp(x)"), vocabulary()))
+    shared = diagrams(check(read_text("depth: 6\nwidth: 64\nheads: 4\nshare: 0\nlayer: x = x + mlp(x)"), vocabulary()))
     assert shared[0].times == "× 6, shared weights"
 
 
@@ -216,7 +216,7 @@ def test_definitions_are_one_box_until_opened() -> None:
 
 
 def test_history_names_its_layers() -> None:
-    picture = pictures(made("x = x + scalar(0) * x[0] + mlp(norm(x))"))[0]
+    picture = diagrams(made("x = x + scalar(0) * x[0] + mlp(norm(x))"))[0]
     assert [p.label for p in picture.parts if p.sort == "source"] == ["x[0]"]
     assert [past for past in picture.past if past[0]] == [("x", "", [0])]
 
@@ -253,29 +253,29 @@ def document(name: str) -> Architecture:
 
 
 def test_several_stacks_stand_beside_each_other() -> None:
-    sheet = Sheet(pictures(document("vaswani")), True)
+    sheet = Sheet(diagrams(document("vaswani")), True)
     assert [column.stack for column in sheet.columns] == ["encoder", "decoder"]
     first, second = sheet.columns
     assert first.left + first.width < second.left and sheet.tops[0] == sheet.tops[1]
     ((arc),) = sheet.arcs
-    assert (arc.source, arc.target) == (0, 1), "the decoder reads the encoder; no trunk leads there"
+    assert (arc.source, arc.target) == (0, 1), "the decoder reads the encoder; no residual path leads there"
     assert not any(sheet.follows(n, m) for n in (0, 1) for m in (0, 1) if n < m)
-    other = Sheet(pictures(document("clip")), True)
+    other = Sheet(diagrams(document("clip")), True)
     assert len(other.columns) == 2 and other.arcs == []
-    whole = Sheet(pictures(document("vaswani"), whole=True), True)
+    whole = Sheet(diagrams(document("vaswani"), whole=True), True)
     assert whole.panels[-1].picture.where == "output" and whole.column(len(whole.panels) - 1) == 1
 
 
 def test_a_line_of_history_serves_all_readers_of_a_picture() -> None:
     both = check(gallery.load("attention-residuals"), vocabulary())
-    sheet = Sheet(pictures(both), True)
+    sheet = Sheet(diagrams(both), True)
     assert [(a.source, a.target, len(set(a.rows))) for a in sheet.arcs] == [(0, 1, 4), (1, 1, 4)]
     assert not sheet.follows(0, 1), "what leaves is not what enters"
-    assert Sheet(pictures(check(gallery.load("unet"), vocabulary())), True).follows(0, 1)
+    assert Sheet(diagrams(check(gallery.load("unet"), vocabulary())), True).follows(0, 1)
 
 
 def test_definitions_stand_after_the_layers() -> None:
-    shown = pictures(check(gallery.load("value-residual"), vocabulary()), opened=["residual"])
+    shown = diagrams(check(gallery.load("value-residual"), vocabulary()), opened=["residual"])
     assert [(p.title, p.times) for p in shown] == [
         ("layer 1", ""),
         ("layers 2–6", "× 5"),
@@ -285,7 +285,7 @@ def test_definitions_stand_after_the_layers() -> None:
 
 
 def test_inputs_of_a_definition_have_their_names() -> None:
-    inside = next(p for p in pictures(document("xlnet"), opened=["xl"]) if p.title == "inside xl")
+    inside = next(p for p in diagrams(document("xlnet"), opened=["xl"]) if p.title == "inside xl")
     assert [p.label for p in inside.parts if p.sort == "enter"] == ["g", "h", "r", "rank"]
 
 
@@ -300,7 +300,7 @@ def test_equations_break_where_a_reader_would() -> None:
 
 
 def test_several_figures_of_one_page() -> None:
-    """Ids of their own, and colours from the page."""
+    """Ids of their own, and colors from the page."""
     texts = [draw_svg(made(WIRINGS["pre-norm"]), figure=name) for name in ("one", "two")]
     for name, text in zip(("one", "two"), texts, strict=True):
         root = ElementTree.fromstring(text)
@@ -320,7 +320,7 @@ def test_several_figures_of_one_page() -> None:
 )
 def test_a_definition_is_colored_by_what_is_inside(body: str, inside: str) -> None:
     text = read_text(f"words:\n  mine: y = {body}\nlayer: x = x + mine(norm(x))")
-    found = [part for picture in pictures(check(text, vocabulary())) for part in picture.parts]
+    found = [part for picture in diagrams(check(text, vocabulary())) for part in picture.parts]
     assert [part.inside for part in found if part.sort == "definition"] == [inside]
     drawn = draw_svg(check(text, vocabulary()))
     box = drawn[: drawn.index(">mine<")].rsplit("<rect", 2)[1]

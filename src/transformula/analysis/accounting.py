@@ -74,7 +74,7 @@ class Costs:
 
 
 @dataclass
-class Row:
+class CostRow:
     """One line of a formula; `sections` are the equal ones that it stands for ("layers 1-12")."""
 
     section: str
@@ -89,7 +89,7 @@ class Summary:
     """The costs of a model: its `repr` is the table, `.data` the same as plain data."""
 
     name: str
-    rows: list[Row]
+    rows: list[CostRow]
     totals: Costs
     length: int
     batch: int
@@ -180,11 +180,11 @@ def summary(architecture: Architecture, length: int | None = None, batch: int = 
         if value < 1:
             raise InputError(f"{what} must be at least 1; given: {value}")
     counter = Counter(architecture, length, batch, number_bytes)
-    rows: list[Row] = []
+    rows: list[CostRow] = []
     totals = Costs()
     for stack in architecture.stacks:
         rows += counter.rows(stack.before, stack)
-        groups: list[tuple[int, int, list[Row]]] = []
+        groups: list[tuple[int, int, list[CostRow]]] = []
         for layer in stack.layers:
             made = counter.rows(layer, stack)
             if groups and made == groups[-1][2]:
@@ -195,7 +195,7 @@ def summary(architecture: Architecture, length: int | None = None, batch: int = 
             title = (f"{stack.name}, " if stack.name else "") + (
                 f"layer {first}" if first == last else f"layers {first}-{last}"
             )
-            rows += [Row(title, r.line, r.shape, last - first + 1, r.costs) for r in made]
+            rows += [CostRow(title, r.line, r.shape, last - first + 1, r.costs) for r in made]
         rows += counter.rows(stack.after, stack)
     rows += counter.rows(architecture.output, architecture.main)
     for row in rows:
@@ -215,12 +215,12 @@ class Counter:
         self.seen: set[str] = set()
         self.kept: set[Value] = set()
 
-    def rows(self, section: Section, stack: Stack) -> list[Row]:
+    def rows(self, section: Section, stack: Stack) -> list[CostRow]:
         """A row for each line of the section that is built, or of which a tap is."""
         title = "layer" if section.where == "layer" else section.title
         places = [place for place, _, _ in section.lines]
         shapes = [shape(value) if value else "" for _, _, value in section.lines]
-        rows = [Row(title, text_of(p), s, 1, Costs()) for p, s in zip(places, shapes, strict=True)]
+        rows = [CostRow(title, text_of(p), s, 1, Costs()) for p, s in zip(places, shapes, strict=True)]
         kept = {i for i, (_, _, value) in enumerate(section.lines) if value}
         for value in section.values:
             # a value that stands in no line of its own (it was read from elsewhere) costs nothing

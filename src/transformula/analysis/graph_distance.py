@@ -1,6 +1,6 @@
 """How far two wirings are apart: an edit distance of their layers' graphs, for finding the nearest in a gallery.
 
-    shape(check(text, vocabulary))     -> Shape: the wiring without what the wiring key leaves out, as short plain data
+    shape(check(text, vocabulary))     -> WiringShape: the wiring as its key takes it, as short plain data
     distance(shape, other)             -> 0 if the wiring keys are equal, else how many edits a layer, on the average
     unseen(check(text, vocabulary))    -> what the key leaves out and a reader wants to know: norms, sharing ...
 
@@ -55,7 +55,7 @@ SUBLAYERS = ("positions", "channels", "scores")
 
 
 @dataclass(frozen=True)
-class Shape:
+class WiringShape:
     """A wiring, for comparing: its key, and for each stack its layers in order as runs of (how many, graph).
 
     A graph is a text of nodes, "label argument argument; ...": arguments are numbers of nodes before it.
@@ -75,12 +75,12 @@ class Shape:
         return sum(_price(runs) for runs in self.stacks)
 
     @classmethod
-    def read(cls, key: str, data: Sequence[Sequence[Sequence[Any]]]) -> Shape:
+    def read(cls, key: str, data: Sequence[Sequence[Sequence[Any]]]) -> WiringShape:
         """The shape that has this key and `data`."""
         return cls(key, tuple(tuple((int(count), str(graph)) for count, graph in stack) for stack in data))
 
 
-def shape(architecture: Architecture) -> Shape:
+def shape(architecture: Architecture) -> WiringShape:
     """The shape of a checked model, with its own depth."""
     stacks = []
     for stack in architecture.stacks:
@@ -93,10 +93,10 @@ def shape(architecture: Architecture) -> Shape:
             else:
                 runs.append((1, graph))
         stacks.append(tuple(runs))
-    return Shape(wiring_key(architecture), tuple(stacks))
+    return WiringShape(wiring_key(architecture), tuple(stacks))
 
 
-def shape_of(text: ModelText, vocabulary: Vocabulary) -> Shape:
+def shape_of(text: ModelText, vocabulary: Vocabulary) -> WiringShape:
     """The shape of a model file, taken at depth 12 where its stack can be that deep, as wiring keys are."""
     try:
         return shape(check(text.override({"depth": WIRING_DEPTH}), vocabulary))
@@ -363,7 +363,7 @@ def nodes_in(graph: str) -> int:
     return graph.count(";") + 1
 
 
-def pairs_of_nodes(a: Shape, b: Shape) -> int:
+def pairs_of_nodes(a: WiringShape, b: WiringShape) -> int:
     """At most how many pairs of nodes `distance` looks at."""
     found = 0
     for one in a.stacks:
@@ -388,7 +388,7 @@ def _price(runs: Runs) -> float:
     return sum(count * _graph(graph).price for count, graph in runs) / max(1, sum(count for count, _ in runs))
 
 
-def distance(a: Shape, b: Shape) -> float:
+def distance(a: WiringShape, b: WiringShape) -> float:
     """How many edits a layer two wirings are apart: 0 if, and only if, their wiring keys are equal; symmetric."""
     if a.key == b.key:
         return 0.0

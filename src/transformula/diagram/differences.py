@@ -16,22 +16,22 @@ from typing import Any
 
 from ..language.graph import Architecture
 from ..notebook import page
-from .parts import Picture, pictures
-from .svg import draw_pictures
-from .text import CIRCLES, PLAIN, picture_text
+from .parts import Diagram, diagrams
+from .svg import draw_diagrams
+from .text import CIRCLES, PLAIN, diagram_text
 
 
 @dataclass
 class Change:
-    """One picture of each model; None where one model has fewer.
+    """One diagram of each model; None where one model has fewer.
 
     equations  (mark, line): " ", "-" or "+"
     parts      (mark, label)
     edges      (mark, label of the source, label of the target)
     """
 
-    first: Picture | None
-    second: Picture | None
+    first: Diagram | None
+    second: Diagram | None
     equations: list[tuple[str, str]] = field(default_factory=list)
     parts: list[tuple[str, str]] = field(default_factory=list)
     edges: list[tuple[str, str, str]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ModelDifference:
     """The difference of two models; its repr is what a person reads, `data` what a program reads."""
 
     names: tuple[str, str]
@@ -90,9 +90,9 @@ class Difference:
                 for what, found in (("parts", parts), ("edges", edges)):
                     listed = ", ".join(label if n == 1 else f"{n} times {label}" for label, n in found.items())
                     rows += [f"{mark} {what}: {listed}"] if found else []
-            for name, picture in zip(self.names, (change.first, change.second), strict=True):
-                if drawn and picture is not None:
-                    title, *lines = picture_text(picture, ascii)
+            for name, diagram in zip(self.names, (change.first, change.second), strict=True):
+                if drawn and diagram is not None:
+                    title, *lines = diagram_text(diagram, ascii)
                     rows += ["", f"{name}, {title}", *lines]
         return "\n".join(row.translate(PLAIN) if ascii else row for row in rows)
 
@@ -100,10 +100,10 @@ class Difference:
         """Both diagrams of every section whose parts differ, with the marks."""
         shown = []
         for change in self.changes:
-            for name, picture in zip(self.names, (change.first, change.second), strict=True):
-                if picture is not None and not change.equal:
-                    shown.append(replace(picture, title=f"{name}: {picture.title}"))
-        return draw_pictures(shown, f"the difference of {self.names[0]} and {self.names[1]}", dark, linked=False)
+            for name, diagram in zip(self.names, (change.first, change.second), strict=True):
+                if diagram is not None and not change.equal:
+                    shown.append(replace(diagram, title=f"{name}: {diagram.title}"))
+        return draw_diagrams(shown, f"the difference of {self.names[0]} and {self.names[1]}", dark, linked=False)
 
     def __repr__(self) -> str:
         return self.text()
@@ -113,8 +113,8 @@ class Difference:
         return page(self.text(drawn=False), drawn)
 
 
-def _label(picture: Picture, n: int) -> str:
-    part = picture.parts[n]
+def _label(diagram: Diagram, n: int) -> str:
+    part = diagram.parts[n]
     return CIRCLES[part.label] if part.sort == "op" else part.label
 
 
@@ -128,26 +128,26 @@ def _lines(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def _edges(picture: Picture) -> list[tuple[int, int, int]]:
-    return [(s, n, port) for n, part in enumerate(picture.parts) for port, s in enumerate(part.inputs)]
+def _edges(diagram: Diagram) -> list[tuple[int, int, int]]:
+    return [(s, n, port) for n, part in enumerate(diagram.parts) for port, s in enumerate(part.inputs)]
 
 
-def _compare(first: Picture | None, second: Picture | None) -> Change:
-    """Match the parts of two pictures, and mark what has no partner in them."""
+def _compare(first: Diagram | None, second: Diagram | None) -> Change:
+    """Match the parts of two diagrams, and mark what has no partner in them."""
     change = Change(first, second)
-    empty = Picture("", [], [], [])
+    empty = Diagram("", [], [], [])
     a, b = first or empty, second or empty
     change.equations = _lines(a.equations, b.equations)
-    one, other = ([(p.sort, p.label) for p in picture.parts] for picture in (a, b))
+    one, other = ([(p.sort, p.label) for p in diagram.parts] for diagram in (a, b))
     partner: dict[int, int] = {}
     for i, j, size in SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks():
         partner |= {i + n: j + n for n in range(size)}
     if first is not None and second is not None:
-        for mark, picture, known in (("-", a, set(partner)), ("+", b, set(partner.values()))):
-            for n, part in enumerate(picture.parts):
+        for mark, diagram, known in (("-", a, set(partner)), ("+", b, set(partner.values()))):
+            for n, part in enumerate(diagram.parts):
                 if n not in known:
                     part.mark = mark
-                    change.parts.append((mark, _label(picture, n)))
+                    change.parts.append((mark, _label(diagram, n)))
         left = Counter((partner.get(s, -1), partner.get(t, -1)) for s, t, _ in _edges(a))
         for s, t, port in _edges(b):
             if left[s, t] > 0:
@@ -165,8 +165,8 @@ def _compare(first: Picture | None, second: Picture | None) -> Change:
     return change
 
 
-def _pairs(first: list[Picture], second: list[Picture]) -> list[tuple[Picture | None, Picture | None]]:
-    """Which pictures to compare: those of the same layer, or in order; beyond the shallower model's end, its last."""
+def _pairs(first: list[Diagram], second: list[Diagram]) -> list[tuple[Diagram | None, Diagram | None]]:
+    """Which diagrams to compare: those of the same layer, or in order; beyond the shallower model's end, its last."""
     if first and second and first[0].layers and second[0].layers:
         ends = [{n: p for p in found for n in p.layers} for found in (first, second)]
         depths = [max(end) for end in ends]
@@ -176,15 +176,15 @@ def _pairs(first: list[Picture], second: list[Picture]) -> list[tuple[Picture | 
     return list(zip_longest(first, second))
 
 
-def difference(a: Architecture, b: Architecture) -> Difference:
+def difference(a: Architecture, b: Architecture) -> ModelDifference:
     """The difference of two models, section by section; layers that are drawn alike are compared once."""
-    shown: list[dict[tuple[str, str], list[Picture]]] = [{}, {}]
+    shown: list[dict[tuple[str, str], list[Diagram]]] = [{}, {}]
     for found, architecture in zip(shown, (a, b), strict=True):
-        for picture in pictures(architecture, whole=True):
-            found.setdefault((picture.stack, picture.where), []).append(picture)
+        for diagram in diagrams(architecture, whole=True):
+            found.setdefault((diagram.stack, diagram.where), []).append(diagram)
     changes = [
         _compare(*deepcopy(pair))
         for key in dict.fromkeys([*shown[0], *shown[1]])
         for pair in _pairs(shown[0].get(key, []), shown[1].get(key, []))
     ]
-    return Difference((a.name or "first", b.name or "second"), tuple(changes))
+    return ModelDifference((a.name or "first", b.name or "second"), tuple(changes))

@@ -1,6 +1,6 @@
-"""Where the parts of a picture stand: a grid of columns and lines, and edges along it.
+"""Where the parts of a diagram stand: a grid of columns and lines, and edges along it.
 
-The first trunk is column 0, the others stand at the far right; branches take columns between, skips that pass
+The first residual path is column 0, the others stand at the far right; branches take columns between, skips that pass
 everything by take columns at the left. Time runs downwards: each part has a rank below those it reads, and a part of
 several inputs has its ranks for itself, so that inputs can come in from both sides. Between two ranks lie tracks, on
 which edges change columns; each stretch of a column belongs to one source only. Hence no edge runs through a part and
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from .parts import Picture
+from .parts import Diagram
 
 FAR = 1000
-"""Columns of the second trunk and further ones while columns are handed out."""
+"""Columns of the second residual path and further ones while columns are handed out."""
 
 Point = tuple[int, int]
 
@@ -31,7 +31,7 @@ class Edge:
 
 
 @dataclass
-class Layout:
+class DiagramLayout:
     """places: for each part its (column, first line, last line). Lines in `tracks` hold edges only."""
 
     places: list[tuple[int, int, int]]
@@ -41,25 +41,25 @@ class Layout:
     tracks: set[int]
 
 
-class _Grid:
-    def __init__(self, picture: Picture, spans: dict[int, int]) -> None:
-        self.parts, self.trunks, self.spans = picture.parts, picture.trunks, spans
-        self.trunk = {n: t for t, trunk in enumerate(picture.trunks) for n in trunk}
+class _Arranger:
+    def __init__(self, diagram: Diagram, spans: dict[int, int]) -> None:
+        self.parts, self.paths, self.spans = diagram.parts, diagram.paths, spans
+        self.path_of = {n: t for t, path in enumerate(diagram.paths) for n in path}
         self.readers: dict[int, list[int]] = {n: [] for n in range(len(self.parts))}
         for n, part in enumerate(self.parts):
             for source in part.inputs:
                 self.readers[source].append(n)
-        before = {b: a for trunk in picture.trunks for a, b in zip(trunk, trunk[1:], strict=False)}
+        before = {b: a for path in diagram.paths for a, b in zip(path, path[1:], strict=False)}
         self.main = {n: self.main_port(n, before.get(n)) for n, p in enumerate(self.parts) if p.inputs}
         self.docked = {
             n for n, part in enumerate(self.parts)
-            if part.sort == "source" and len(self.readers[n]) == 1 and n not in self.trunk
+            if part.sort == "source" and len(self.readers[n]) == 1 and n not in self.path_of
             and self.parts[self.readers[n][0]].inputs[self.main[self.readers[n][0]]] != n
         }  # fmt: skip
         self.heir: dict[int, int] = {a: b for b, a in before.items()}
         for n in self.main:
             source = self.source(n)
-            if source not in self.trunk and n not in self.trunk:
+            if source not in self.path_of and n not in self.path_of:
                 self.heir.setdefault(source, n)
         self.rank: dict[int, int] = {}
         self.column: dict[int, int] = {}
@@ -73,7 +73,7 @@ class _Grid:
         if before is not None:
             return part.inputs.index(before)
         beside = ("source", "enter")
-        free = [i for i, s in enumerate(part.inputs) if s not in self.trunk and self.parts[s].sort not in beside]
+        free = [i for i, s in enumerate(part.inputs) if s not in self.path_of and self.parts[s].sort not in beside]
         if part.ordered:
             return 0
         return free[(len(free) - 1) // 2] if free else 0
@@ -93,19 +93,12 @@ class _Grid:
         taken: dict[int, list[int]] = {}
         closed: set[int] = set()
         for n, part in enumerate(self.parts):
-            if part.sort == "source" or part.sort == "leave":
+            if part.sort in ("source", "leave"):
                 continue
-            above = [s for s in part.inputs if s in self.rank]
-            rank = max([self.bottom(s) + 1 for s in above], default=0)
             waiting = [s for s in part.inputs if s not in self.rank and s not in self.docked]
-            if waiting:
-                rank = max(rank, 1)
-            join = len(part.inputs) > 1
-            while True:
-                rows = range(rank, rank + self.span(n))
-                full = any(r in taken and not self.beside(n, taken[r]) for r in rows) if join else rank in closed
-                if not full and not (waiting and rank - 1 in closed):
-                    break
+            above = [self.bottom(s) + 1 for s in part.inputs if s in self.rank]
+            rank = max([*above, int(bool(waiting))])
+            while not self.fits(n, rank, taken, closed) or (waiting and rank - 1 in closed):
                 rank += 1
             self.rank[n] = rank
             for s in waiting:
@@ -113,25 +106,35 @@ class _Grid:
                 taken.setdefault(rank - 1, []).append(s)
             for r in range(rank, rank + self.span(n)):
                 taken.setdefault(r, []).append(n)
-                if join:
+                if len(part.inputs) > 1:
                     closed.add(r)
+        self.rank_leaving()
+
+    def fits(self, n: int, rank: int, taken: dict[int, list[int]], closed: set[int]) -> bool:
+        """Whether a part may have this rank: one of several inputs has its ranks for itself."""
+        if len(self.parts[n].inputs) < 2:
+            return rank not in closed
+        return all(r not in taken or self.beside(n, taken[r]) for r in range(rank, rank + self.span(n)))
+
+    def rank_leaving(self) -> None:
+        """What leaves stands below all, and its sources, if nothing else reads them, just above it."""
         last = 1 + max([self.bottom(n) for n in self.rank], default=0)
-        if any(p.sort == "leave" and self.parts[s].sort == "enter" for p in self.parts for s in p.inputs):
+        leaving = [n for n, part in enumerate(self.parts) if part.sort == "leave"]
+        if any(self.parts[s].sort == "enter" for n in leaving for s in self.parts[n].inputs):
             last = max(last, 2)
-        for n, part in enumerate(self.parts):
-            if part.sort == "leave":
-                for s in part.inputs:
-                    self.rank.setdefault(s, last - 1)
-                self.rank[n] = last
+        for n in leaving:
+            for s in self.parts[n].inputs:
+                self.rank.setdefault(s, last - 1)
+            self.rank[n] = last
 
     def beside(self, n: int, others: list[int]) -> bool:
-        """Whether a circle may share its rank: with one on another trunk that reads the same branch."""
-        if len(others) != 1 or n not in self.trunk or others[0] not in self.trunk:
+        """Whether a circle may share its rank: with one on another path that reads the same branch."""
+        if len(others) != 1 or n not in self.path_of or others[0] not in self.path_of:
             return False
         o = others[0]
         sides = [[s for i, s in enumerate(self.parts[p].inputs) if i != self.main[p]] for p in (n, o)]
-        return self.trunk[n] != self.trunk[o] and len(sides[0]) == 1 and sides[0] == sides[1] and not (
-            set(sides[0]) & (self.docked | set(self.trunk))
+        return self.path_of[n] != self.path_of[o] and len(sides[0]) == 1 and sides[0] == sides[1] and not (
+            set(sides[0]) & (self.docked | set(self.path_of))
         )  # fmt: skip
 
     # Columns. Heights count half ranks: 2r is rank r, 2r + 1 the tracks below it.
@@ -145,16 +148,16 @@ class _Grid:
 
     def set_columns(self) -> None:
         end = 2 * max(self.rank.values()) + 2
-        for t, trunk in enumerate(self.trunks):
+        for t, path in enumerate(self.paths):
             column = t and FAR + t
-            for n in trunk:
+            for n in path:
                 self.column[n] = column
                 self.take(column, 2 * self.rank[n], end, -1 - n)
-            for n in trunk:  # each stretch belongs to the part above it
+            for n in path:  # each stretch belongs to the part above it
                 for h in range(2 * self.rank[n], end + 1):
                     self.owner[column, h] = n
             self.take(column, 0, end, -1)
-        heads = [n for n in range(len(self.parts)) if n in self.rank and n not in self.trunk]
+        heads = [n for n in range(len(self.parts)) if n in self.rank and n not in self.path_of]
         heads = [n for n in heads if n not in self.main or self.heir.get(self.source(n)) != n]
         for head in sorted(heads, key=lambda n: (self.rank[n], n)):
             self.place_chain(head)
@@ -217,7 +220,7 @@ class _Grid:
         if self.column[source] != self.column[target] and self.free(self.column[source], first, last, source):
             self.take(self.column[source], first, last, source)
             return self.column[source]
-        if source in self.trunk and target in self.trunk and self.column[target] == 0:
+        if source in self.path_of and target in self.path_of and self.column[target] == 0:
             tried: Iterable[int] = range(-1, -FAR, -1)
         else:
             tried = (c for c in range(1, FAR))
@@ -251,71 +254,84 @@ class _Grid:
         return found
 
 
-def arrange(picture: Picture) -> Layout:
-    """The layout of a picture. Equal pictures have equal layouts."""
+Corner = tuple[int, int, bool]
+"""(column, rank, whether on the track below that rank)."""
+
+
+def arrange(diagram: Diagram) -> DiagramLayout:
+    """The layout of a diagram. Equal diagrams have equal layouts."""
     spans: dict[int, int] = {}
     for attempt in range(3):
-        grid = _Grid(picture, spans)
-        grid.set_ranks()
-        grid.set_columns()
-        grid.set_sides()
-        needed = {n: max(1, 1 + max(grid.rows(n).values()) - grid.rank[n]) for n in grid.ends}
-        if needed == {n: grid.span(n) for n in needed}:
+        arranger = _Arranger(diagram, spans)
+        arranger.set_ranks()
+        arranger.set_columns()
+        arranger.set_sides()
+        needed = {n: max(1, 1 + max(arranger.rows(n).values()) - arranger.rank[n]) for n in arranger.ends}
+        if needed == {n: arranger.span(n) for n in needed}:
             break
-        spans = needed if attempt == 0 else {n: max(grid.span(n), needed[n]) for n in needed}
-    return _draw(picture, grid)
+        spans = needed if attempt == 0 else {n: max(arranger.span(n), needed[n]) for n in needed}
+    return _to_points(arranger)
 
 
-def _draw(picture: Picture, grid: _Grid) -> Layout:
-    """From ranks, columns and turns to points."""
-    ways: list[tuple[Edge, list[tuple[int, int, bool]]]] = []
-    """Corners as (column, rank, whether on the track below that rank)."""
-    for n, part in enumerate(grid.parts):
-        rows = grid.rows(n)
+def _ways(arranger: _Arranger) -> list[tuple[Edge, list[Corner]]]:
+    """Each edge with its corners."""
+    ways: list[tuple[Edge, list[Corner]]] = []
+    for n, part in enumerate(arranger.parts):
+        rows = arranger.rows(n)
         for port, source in enumerate(part.inputs):
-            start, at = grid.column[source], grid.column[n]
-            way = [(start, grid.bottom(source), False)]
-            if port == grid.main[n]:
-                way += [(column, rank, True) for column, rank in grid.routes.get((n, port), [])]
-                way.append((at, grid.rank[n], False))
+            start, at, bottom = arranger.column[source], arranger.column[n], arranger.bottom(source)
+            way: list[Corner] = [(start, bottom, False)]
+            if port == arranger.main[n]:
+                way += [(column, rank, True) for column, rank in arranger.routes.get((n, port), [])]
+                way.append((at, arranger.rank[n], False))
             else:
-                lane = next(c for c, p in grid.ends[n] if p == port)
-                if lane != start:
-                    way += [(start, grid.bottom(source), True), (lane, grid.bottom(source), True)]
-                if source not in grid.docked:
-                    way.append((lane, rows[port], False))
+                lane = next(c for c, p in arranger.ends[n] if p == port)
+                way += [(start, bottom, True), (lane, bottom, True)] if lane != start else []
+                way += [(lane, rows[port], False)] if source not in arranger.docked else []
                 way.append((at, rows[port], False))
             ways.append((Edge(source, n, port), way))
-    stretches: dict[tuple[int, int], tuple[int, int]] = {}  # (rank, source) -> columns that its track covers
+    return ways
+
+
+def _tracks(ways: list[tuple[Edge, list[Corner]]]) -> tuple[dict[tuple[int, int], int], dict[int, int]]:
+    """(rank, source) -> the track below the rank on which its edges change columns; rank -> how many tracks."""
+    stretches: dict[tuple[int, int], tuple[int, int]] = {}  # the columns that a track covers
     for edge, way in ways:
         for column, rank, track in way:
             if track:
                 low, high = stretches.get((rank, edge.source), (column, column))
                 stretches[rank, edge.source] = (min(low, column), max(high, column))
     tracks: dict[tuple[int, int], int] = {}
-    count: dict[int, list[list[tuple[int, int]]]] = {}
+    levels_of: dict[int, list[list[tuple[int, int]]]] = {}
     for (rank, source), (low, high) in sorted(stretches.items(), key=lambda s: (s[0][0], s[1][1] - s[1][0], s[0][1])):
-        levels = count.setdefault(rank, [])
+        levels = levels_of.setdefault(rank, [])
         level = next((i for i, t in enumerate(levels) if all(high < a or b < low for a, b in t)), len(levels))
         if level == len(levels):
             levels.append([])
         levels[level].append((low, high))
         tracks[rank, source] = level
+    return tracks, {rank: len(levels) for rank, levels in levels_of.items()}
+
+
+def _to_points(arranger: _Arranger) -> DiagramLayout:
+    """From ranks, columns and turns to points."""
+    ways = _ways(arranger)
+    tracks, count = _tracks(ways)
     line_of, line = {}, 0
     between: set[int] = set()
-    for rank in range(max(grid.rank[n] + grid.span(n) for n in grid.rank)):
+    for rank in range(max(arranger.rank[n] + arranger.span(n) for n in arranger.rank)):
         line_of[rank] = line
-        more = len(count.get(rank, []))
-        between |= set(range(line + 1, line + 1 + more))
-        line += 1 + more
-    columns = {c: i for i, c in enumerate(sorted({c for _, way in ways for c, *_ in way} | set(grid.column.values())))}
-    edges = []
+        between |= set(range(line + 1, line + 1 + count.get(rank, 0)))
+        line += 1 + count.get(rank, 0)
+    used = {column for _, way in ways for column, *_ in way} | set(arranger.column.values())
+    columns = {column: i for i, column in enumerate(sorted(used))}
     for edge, way in ways:
         for column, rank, track in way:
-            at = line_of[rank] + (1 + tracks[rank, edge.source] if track else 0)
-            point = (columns[column], at)
+            point = columns[column], line_of[rank] + (1 + tracks[rank, edge.source] if track else 0)
             if not edge.points or edge.points[-1] != point:
                 edge.points.append(point)
-        edges.append(edge)
-    places = [(columns[grid.column[n]], line_of[grid.rank[n]], line_of[grid.bottom(n)]) for n in range(len(grid.parts))]
-    return Layout(places, edges, len(columns), line, between)
+    places = [
+        (columns[arranger.column[n]], line_of[arranger.rank[n]], line_of[arranger.bottom(n)])
+        for n in range(len(arranger.parts))
+    ]
+    return DiagramLayout(places, [edge for edge, _ in ways], len(columns), line, between)

@@ -1,11 +1,13 @@
-"""One picture in pixels: where its boxes, lines and equations stand."""
+"""One diagram in pixels: where its boxes, lines and equations stand."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
-from .layout import arrange
-from .parts import Part, Picture
+from .layout import Edge, Point, arrange
+from .parts import Diagram, DiagramPart
 from .wrap import wrapped
 
 WIDTH = 384
@@ -23,7 +25,7 @@ Dot = tuple[float, float]
 
 @dataclass
 class Panel:
-    """One picture in pixels.
+    """One diagram in pixels.
 
     boxes   for each part (left, top, width, height)
     edges   for each edge of the layout (source, target, port) its corners, from border to border
@@ -31,21 +33,28 @@ class Panel:
     texts   the equations: (left, top, width, height, text)
     """
 
-    picture: Picture
+    diagram: Diagram
     boxes: list[tuple[float, float, float, float]] = field(default_factory=list)
     edges: list[tuple[int, int, int, list[Dot]]] = field(default_factory=list)
     dots: list[tuple[int, float, float]] = field(default_factory=list)
     texts: list[tuple[float, float, float, float, str]] = field(default_factory=list)
     width: float = 0
     height: float = 0
-    trunk: float = 0
+    axis: float = 0
+
+    def write(self, equation: str, left: float, top: float, letters: int) -> float:
+        """Put an equation in rows of so many letters; where the next one may begin."""
+        for row in wrapped(equation, letters):
+            self.texts.append((left, top, len(row) * MONO, 14, row))
+            top += 14
+        return top + 3
 
 
-def label_of(part: Part) -> str:
+def label_of(part: DiagramPart) -> str:
     return f"{'−' if part.mark == '-' else part.mark} {part.label}" if part.mark and part.sort != "op" else part.label
 
 
-def _size(part: Part) -> tuple[float, float]:
+def _size(part: DiagramPart) -> tuple[float, float]:
     wide = len(label_of(part)) * LETTER
     return (18, 18) if part.sort == "op" else (wide + 4, 15) if part.sort in NAMES else (wide + 14, 22)
 
@@ -58,39 +67,31 @@ def _border(box: tuple[float, float, float, float], at: Dot, toward: Dot) -> Dot
     return (x if toward[0] < at[0] else x + w), at[1]
 
 
-def panel(picture: Picture) -> Panel:
-    """The geometry of a picture: boxes, lines and the equations beside the parts that they make."""
-    layout = arrange(picture)
-    made = Panel(picture)
-    sizes = [_size(p) for p in picture.parts]
+def panel(diagram: Diagram) -> Panel:
+    """The geometry of a diagram: boxes, lines and the equations beside the parts that they make."""
+    layout = arrange(diagram)
+    made = Panel(diagram)
+    sizes = [_size(p) for p in diagram.parts]
     widths = [6.0] * layout.columns
     heights = [0.0 if line in layout.tracks else 15.0 for line in range(layout.lines)]
     for (column, first, last), (w, h) in zip(layout.places, sizes, strict=True):
         widths[column] = max(widths[column], w)
         for line in range(first, last + 1):
             heights[line] = max(heights[line], h)
-    xs: list[float] = []
-    x = 0.0
-    for w in widths:
-        xs.append(x + w / 2)
-        x += w + GAP
-    wide = x - GAP
+    lefts = list(accumulate((w + GAP for w in widths), initial=0.0))
+    xs = [left + w / 2 for left, w in zip(lefts, widths, strict=False)]
+    wide = lefts[-1] - GAP
     above = WIDTH - 2 * MARGIN - wide - 20 < BESIDE * MONO
     letters = int((max(wide, WIDTH - 2 * MARGIN) if above else WIDTH - 2 * MARGIN - wide - 20) / MONO)
     y = 0.0
     if above:
-        for equation in picture.equations:
-            for row in wrapped(equation, letters):
-                made.texts.append((0, y, len(row) * MONO, 14, row))
-                y += 14
-            y += 3
+        for equation in diagram.equations:
+            y = made.write(equation, 0, y, letters)
         y += 8
     ys: list[float] = []
     for line, h in enumerate(heights):
-        track = line in layout.tracks
         if line:
-            before = line - 1 in layout.tracks
-            y += TRACK if track else ROW + 2 if before else ROW
+            y += TRACK if line in layout.tracks else ROW + 2 if line - 1 in layout.tracks else ROW
         ys.append(y + h / 2)
         y += h
     for (column, first, last), (w, h) in zip(layout.places, sizes, strict=True):
@@ -100,29 +101,36 @@ def panel(picture: Picture) -> Panel:
         points[0] = _border(made.boxes[edge.source], points[0], points[1])
         points[-1] = _border(made.boxes[edge.target], points[-1], points[-2])
         made.edges.append((edge.source, edge.target, edge.port, points))
-    ways: dict[tuple[int, int, int], set[tuple[int, int]]] = {}
-    for edge in layout.edges:
-        for a, b in zip(edge.points, edge.points[1:], strict=False):
-            step = ((b[0] > a[0]) - (b[0] < a[0]), (b[1] > a[1]) - (b[1] < a[1]))
-            ways.setdefault((edge.source, *a), set()).add(step)
-            ways.setdefault((edge.source, *b), set()).add((-step[0], -step[1]))
-            for other in layout.edges:  # a line that goes on where another one turns
-                for c in other.points[1:-1]:
-                    straight = (a[0] == c[0] == b[0] and min(a[1], b[1]) < c[1] < max(a[1], b[1])) or (
-                        a[1] == c[1] == b[1] and min(a[0], b[0]) < c[0] < max(a[0], b[0]))  # fmt: skip
-                    if other.source == edge.source and straight:
-                        ways.setdefault((edge.source, *c), set()).update({step, (-step[0], -step[1])})
-    made.dots = [(net, xs[c], ys[line]) for (net, c, line), w in sorted(ways.items()) if len(w) > 2]
+    made.dots = [(source, xs[c], ys[line]) for source, c, line in _partings(layout.edges)]
     below = 0.0
-    if not above:
-        for n, equation in enumerate(picture.equations):
-            starts = [made.boxes[i][1] for i, p in enumerate(picture.parts) if p.line == n]
-            below = max(below, min(starts, default=below))
-            for row in wrapped(equation, letters):
-                made.texts.append((wide + 20, below, len(row) * MONO, 14, row))
-                below += 14
-            below += 3
+    for n, equation in enumerate([] if above else diagram.equations):
+        starts = [made.boxes[i][1] for i, p in enumerate(diagram.parts) if p.line == n]
+        below = made.write(equation, wide + 20, max(below, min(starts, default=below)), letters)
     made.width = max([wide, *(left + w for left, _, w, _, _ in made.texts)])
     made.height = max(y, below)
-    made.trunk = xs[layout.places[picture.trunks[0][0]][0]] if picture.trunks else xs[0]
+    made.axis = xs[layout.places[diagram.paths[0][0]][0]] if diagram.paths else xs[0]
     return made
+
+
+def _partings(edges: Sequence[Edge]) -> list[tuple[int, int, int]]:
+    """The points (source, column, line) from which lines of one source lead in more than two directions."""
+    ways: dict[tuple[int, int, int], set[Point]] = {}
+    corners: dict[int, set[Point]] = {}
+    for edge in edges:
+        corners.setdefault(edge.source, set()).update(edge.points[1:-1])
+    for edge in edges:
+        for a, b in zip(edge.points, edge.points[1:], strict=False):
+            step = ((b[0] > a[0]) - (b[0] < a[0]), (b[1] > a[1]) - (b[1] < a[1]))
+            back = (-step[0], -step[1])
+            ways.setdefault((edge.source, *a), set()).add(step)
+            ways.setdefault((edge.source, *b), set()).add(back)
+            for c in corners[edge.source]:  # a line that goes on where another one turns
+                if _within(a, c, b):
+                    ways.setdefault((edge.source, *c), set()).update({step, back})
+    return [at for at, directions in sorted(ways.items()) if len(directions) > 2]
+
+
+def _within(a: Point, c: Point, b: Point) -> bool:
+    """Whether c lies on the line from a to b, and is neither."""
+    upright = a[0] == c[0] == b[0] and min(a[1], b[1]) < c[1] < max(a[1], b[1])
+    return upright or (a[1] == c[1] == b[1] and min(a[0], b[0]) < c[0] < max(a[0], b[0]))

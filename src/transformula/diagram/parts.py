@@ -2,7 +2,7 @@
 
 A part is a box (a word, or a whole definition), a circle (an operation), an end (a name entering or leaving) or a
 source (a name or a piece of history that is read beside the stream). Numbers and coefficients are folded into the
-label of the operation that uses them. A trunk is the way of a carried name through its layer, the one with the fewest
+label of the operation that uses them. A path is the way of a carried name through its layer, the one with the fewest
 sublayers on it: the residual stream, where there is one.
 """
 
@@ -13,23 +13,26 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..analysis.equal_layers import first_of_kind
+from ..analysis.lines import text_of
 from ..language.graph import Architecture, Frame, Section, Stack, Value
-from ..language.source import Place
 
 SYMBOLS = {"add": "+", "sub": "−", "mul": "×", "div": "÷", "pow": "^", "neg": "−"}
+FLAT = ("number", "coefficient")
+"""Kinds of values that are folded into labels."""
+
 SUBLAYERS = ("positions", "channels", "output", "definition")
 TOLL = {"op": 0, "factor": 0, "enter": 0, "leave": 0, "source": 10, "norm": 1, "chance": 1, "function": 1, "depth": 3}
-"""What a trunk pays for passing a part; sublayers cost 100, others 2."""
+"""What a path pays for passing a part; sublayers cost 100, others 2."""
 
 
 @dataclass
-class Part:
+class DiagramPart:
     """One thing that is drawn.
 
     sort     "enter", "leave", "source", "op", "definition", "tap", or the kind of a word (see `vocabulary.KINDS`)
     label    what stands in it; `written` is the same with numbers as the formula writes them
     inputs   the parts it reads, in written order: its edges
-    line     which of the picture's equations it belongs to; -1: none
+    line     which of the diagram's equations it belongs to; -1: none
     hint     the text it was made from
     mark     "+" or "-" in a difference of two diagrams; `edges` marks inputs by their position
     inside   of a definition the kind of word by which it is colored: what it mixes; "norm"; "" for neither
@@ -52,15 +55,15 @@ class Part:
 
 
 @dataclass
-class Picture:
+class Diagram:
     """The parts of one section, in order of evaluation, or of several equal layers; or of one opened definition.
 
     past   for each source that reads history: (name, stack, layers read)
     """
 
     title: str
-    parts: list[Part]
-    trunks: list[list[int]]
+    parts: list[DiagramPart]
+    paths: list[list[int]]
     equations: list[str]
     stack: str = ""
     where: str = ""
@@ -70,7 +73,7 @@ class Picture:
 
     def lasting(self) -> list[int]:
         """The parts, without what is only handed on beside the stream: the last layer has no reader for that."""
-        handed = {n for n, p in enumerate(self.parts) if p.sort == "leave" and all(n not in t for t in self.trunks)}
+        handed = {n for n, p in enumerate(self.parts) if p.sort == "leave" and all(n not in t for t in self.paths)}
         readers: dict[int, set[int]] = {}
         for n, part in enumerate(self.parts):
             for source in part.inputs:
@@ -84,16 +87,8 @@ class Picture:
         kept = [self.parts[n] for n in order]
         lines = ["", *self.equations]
         parts = [(p.sort, p.written, tuple(order[i] for i in p.inputs), lines[p.line + 1]) for p in kept]
-        trunks = [tuple(order[n] for n in trunk) for trunk in self.trunks]
-        return self.stack, self.where, tuple(parts), tuple(trunks)
-
-
-def _text(place: Place) -> str:
-    """All of a place's text, on one line."""
-    rows = [place.source.line(n) for n in range(place.line, place.end_line + 1)]
-    rows[-1] = rows[-1][: place.end_column]
-    rows[0] = rows[0][place.column :]
-    return " ".join(" ".join(row.split("#")[0].split()) for row in rows).strip()
+        paths = [tuple(order[n] for n in path) for path in self.paths]
+        return self.stack, self.where, tuple(parts), tuple(paths)
 
 
 def kind_inside(frame: Frame, values: Iterable[Value]) -> str:
@@ -109,7 +104,7 @@ class _Maker:
                  frame: Frame | None, depth: int) -> None:  # fmt: skip
         self.values, self.leaves, self.lines, self.depth = values, leaves, lines, depth
         self.frame = frame
-        self.parts: list[Part] = []
+        self.parts: list[DiagramPart] = []
         self.index: dict[object, int] = {}
         self.past: list[tuple[str, str, list[int]]] = []
 
@@ -132,7 +127,7 @@ class _Maker:
         if frame:
             return frame.name
         if value.op == "number":
-            own = _text(value.place) if value.place else ""
+            own = text_of(value.place) if value.place else ""
             if not own or (not written and len(own) > 14):
                 return f"{value.number:.4g}"
             own = own if len(own) <= 24 else own[:23] + "…"
@@ -145,7 +140,7 @@ class _Maker:
         terms = [self.term(a, written) for a in value.args]
         return SYMBOLS[value.op] + terms[0] if len(terms) == 1 else f"({terms[0]} {SYMBOLS[value.op]} {terms[1]})"
 
-    def add(self, key: object, part: Part) -> int:
+    def add(self, key: object, part: DiagramPart) -> int:
         part.written = part.written or part.label
         if key not in self.index:
             self.index[key] = len(self.parts)
@@ -154,10 +149,10 @@ class _Maker:
 
     def source(self, value: Value, reader: int) -> int:
         """A name, constant of the stack, or history, read beside the stream; one part for each line that reads it."""
-        text = _text(value.place) if value.place else value.name
+        text = text_of(value.place) if value.place else value.name
         if value.op == "name":
-            return self.add(("name", value.name, reader), Part("source", value.stack or value.name, (), reader))
-        n = self.add(("history", text, reader), Part("source", text, (), reader, text))
+            return self.add(("name", value.name, reader), DiagramPart("source", value.stack or value.name, (), reader))
+        n = self.add(("history", text, reader), DiagramPart("source", text, (), reader, text))
         while len(self.past) <= n:
             self.past.append(("", "", []))
         name, stack, layers = self.past[n] if self.past[n][0] else (value.stack or value.name, value.stack, [])
@@ -175,93 +170,103 @@ class _Maker:
                 return whole
             names = [k for k, v in frame.names.items() if v is value]
             label = f"{frame.label or frame.name}.{names[0] if names else 'value'}"
-            return self.add(("tap", id(value)), Part("tap", label, (whole,), self.parts[whole].line))
+            return self.add(("tap", id(value)), DiagramPart("tap", label, (whole,), self.parts[whole].line))
         if id(value) in self.index:
             return self.index[id(value)]
         if self.frame is not None and self.frame not in value.frames:
             names = [k for k, v in self.frame.names.items() if v is value]
-            return self.add(id(value), Part("enter", names[0] if names else value.name or "input"))
-        if value.kind in ("number", "coefficient"):
-            return self.add(id(value), Part("coefficient", self.term(value, False), (), reader))
+            return self.add(id(value), DiagramPart("enter", names[0] if names else value.name or "input"))
+        if value.kind in FLAT:
+            return self.add(id(value), DiagramPart("coefficient", self.term(value, False), (), reader))
         return self.source(value, reader)
 
     def inputs(self, arguments: Iterable[Value], line: int) -> tuple[int, ...]:
-        found = [self.edge(a, line) for a in arguments if a.kind not in ("number", "coefficient")]
+        found = [self.edge(a, line) for a in arguments if a.kind not in FLAT]
         kept: list[int] = []
         for n in found:
             if n not in kept or self.parts[n].sort != "source":
                 kept.append(n)
         return tuple(kept)
 
-    def operation(self, value: Value, line: int) -> Part:
+    def operation(self, value: Value, line: int) -> DiagramPart:
         symbol = SYMBOLS[value.op]
-        flat = [a.kind in ("number", "coefficient") for a in value.args]
-        hint = _text(value.place) if value.place else ""
+        flat = [a.kind in FLAT for a in value.args]
+        hint = text_of(value.place) if value.place else ""
         if not any(flat):
-            return Part("op", symbol, self.inputs(value.args, line), line, "", hint)
+            return DiagramPart("op", symbol, self.inputs(value.args, line), line, "", hint)
         labels = []
         for written in (False, True):
             term = self.term(value.args[flat.index(True)], written)
             labels.append(f"{term} {symbol}" if flat[0] and value.op in ("sub", "div", "pow") else f"{symbol} {term}")
-        return Part("factor", labels[0], self.inputs(value.args, line), line, labels[1], hint)
+        return DiagramPart("factor", labels[0], self.inputs(value.args, line), line, labels[1], hint)
 
-    def make(self, beside: Collection[str] = ()) -> tuple[list[Part], list[list[int]]]:
-        """Parts and trunks. Names `beside` are read beside the stream, though they are carried."""
-        carried = [v for v in self.values if v.op == "name" and not v.stack and v.name in self.leaves]
-        carried = [v for v in carried if v.name not in beside]
-        entering = [v for v in self.values if v.op == "input"] + carried
-        first = next((v for v in self.values if v.op == "name" and v.kind == "stream"), None)
-        if self.frame is None and not entering and first is not None:
-            entering = [first]
-        for value in sorted(entering, key=lambda v: v.name != "x"):
-            self.add(id(value), Part("enter", value.stack or value.name))
-        if self.frame is not None:  # parameters enter in the order of the header
-            given = {id(a) for v in self.values for a in v.args if self.frame not in v.frames[: self.depth - 1]}
-            for name, value in self.frame.names.items():
-                if isinstance(value, Value) and self.frame not in value.frames and id(value) in given:
-                    if value.kind not in ("number", "coefficient", "list"):
-                        self.add(id(value), Part("enter", name))
+    def make(self, beside: Collection[str] = ()) -> tuple[list[DiagramPart], list[list[int]]]:
+        """Parts and residual paths. Names `beside` are read beside the stream, though they are carried."""
+        self.enter(beside)
         last = {id(f): n for n, v in enumerate(self.values) if (f := self.inside(v))}
         for n, value in enumerate(self.values):
-            frame, line = self.inside(value), self.line_of(value)
-            if frame is not None:
-                if last[id(frame)] == n:
-                    within = [v for v in self.values if self.inside(v) is frame]
-                    own = {id(v) for v in within}
-                    outer = {id(a): a for v in within for a in v.args if id(a) not in own and a.op != "number"}
-                    named = {id(v): k for k, v in reversed(frame.names.items()) if isinstance(v, Value)}
-                    order = list(frame.names)
-                    given_in_order = sorted(outer.values(), key=lambda a: order.index(named.get(id(a), order[0])))
-                    label = frame.name + (f".{frame.label}" if frame.label else "")
-                    inputs = self.inputs(given_in_order, line)
-                    inside = kind_inside(frame, self.values)
-                    self.add(id(frame), Part("definition", label, inputs, line, "", _text(frame.place), inside=inside))
-            elif value.op in ("add", "sub", "mul", "div", "pow", "neg"):
-                if value.kind not in ("number", "coefficient"):
-                    self.add(id(value), self.operation(value, line))
-            elif value.op == "tap":
-                whole = self.edge(value.args[0], line)
-                label = f"{self.parts[whole].label}.{value.name}"
-                self.add(id(value), Part("tap", label, (whole,), line))
-            elif value.call is not None and value.kind not in ("number", "coefficient"):
-                name = value.call.name + (f".{value.call.label}" if value.call.label else "")
-                hint = _text(value.place) if value.place else name
-                inputs = self.inputs(value.args, line)
-                self.add(id(value), Part(value.call.word.kind, name, inputs, line, "", hint))
+            frame = self.inside(value)
+            if frame is None:
+                self.put(value, self.line_of(value))
+            elif last[id(frame)] == n:
+                self.put_definition(frame, self.line_of(value))
         for name, value in sorted(self.leaves.items(), key=lambda pair: (pair[0] != "x", pair[0])):
             if value.op != "number":
-                self.parts.append(Part("leave", name, (self.edge(value, -1),), -1, name))
+                self.parts.append(DiagramPart("leave", name, (self.edge(value, -1),), -1, name))
         self.past += [("", "", [])] * (len(self.parts) - len(self.past))
-        trunks = self.trunks()
-        for trunk in trunks[1:]:  # a second way through a sublayer is no stream of its own
-            if any(self.parts[n].sort in SUBLAYERS for n in trunk):
+        paths = self.paths()
+        for path in paths[1:]:  # a second way through a sublayer is no stream of its own
+            if any(self.parts[n].sort in SUBLAYERS for n in path):
                 again = _Maker(self.values, self.leaves, self.lines, self.frame, self.depth)
-                made = again.make([*beside, self.parts[trunk[0]].label])
+                made = again.make([*beside, self.parts[path[0]].label])
                 self.past = again.past
                 return made
-        return self.parts, trunks
+        return self.parts, paths
 
-    def trunks(self) -> list[list[int]]:
+    def enter(self, beside: Collection[str]) -> None:
+        """What the level reads from outside: carried names and inputs, or a definition's parameters."""
+        carried = [v for v in self.values if v.op == "name" and not v.stack and v.name in self.leaves]
+        entering = [v for v in self.values if v.op == "input"] + [v for v in carried if v.name not in beside]
+        if self.frame is None and not entering:
+            entering = [v for v in self.values if v.op == "name" and v.kind == "stream"][:1]
+        for value in sorted(entering, key=lambda v: v.name != "x"):
+            self.add(id(value), DiagramPart("enter", value.stack or value.name))
+        if self.frame is not None:  # parameters enter in the order of the header
+            read = {id(a) for v in self.values for a in v.args if self.frame not in v.frames[: self.depth - 1]}
+            for name, parameter in self.frame.names.items():
+                if isinstance(parameter, Value) and self.frame not in parameter.frames and id(parameter) in read:
+                    if parameter.kind not in (*FLAT, "list"):
+                        self.add(id(parameter), DiagramPart("enter", name))
+
+    def put(self, value: Value, line: int) -> None:
+        """The part of a value that stands in no definition of this level."""
+        if value.op == "tap":
+            whole = self.edge(value.args[0], line)
+            self.add(id(value), DiagramPart("tap", f"{self.parts[whole].label}.{value.name}", (whole,), line))
+        elif value.kind in FLAT:
+            return
+        elif value.op in SYMBOLS:
+            self.add(id(value), self.operation(value, line))
+        elif value.call is not None:
+            name = value.call.name + (f".{value.call.label}" if value.call.label else "")
+            hint = text_of(value.place) if value.place else name
+            inputs = self.inputs(value.args, line)
+            self.add(id(value), DiagramPart(value.call.word.kind, name, inputs, line, "", hint))
+
+    def put_definition(self, frame: Frame, line: int) -> None:
+        """The box of a definition's call, its inputs in the order of its parameters."""
+        within = [v for v in self.values if self.inside(v) is frame]
+        own = {id(v) for v in within}
+        outer = {id(a): a for v in within for a in v.args if id(a) not in own and a.op != "number"}
+        named = {id(v): k for k, v in reversed(frame.names.items()) if isinstance(v, Value)}
+        order = list(frame.names)
+        arguments = sorted(outer.values(), key=lambda a: order.index(named.get(id(a), order[0])))
+        label = frame.name + (f".{frame.label}" if frame.label else "")
+        part = DiagramPart("definition", label, self.inputs(arguments, line), line, "", text_of(frame.place))
+        part.inside = kind_inside(frame, self.values)
+        self.add(id(frame), part)
+
+    def paths(self) -> list[list[int]]:
         """For each carried name the way through with the fewest sublayers; ways share no part."""
         enter = {p.label: n for n, p in enumerate(self.parts) if p.sort == "enter"}
         leave = {p.label: n for n, p in enumerate(self.parts) if p.sort == "leave"}
@@ -272,7 +277,7 @@ class _Maker:
             pairs = [(starts, min(leave.values(), key=lambda n: self.parts[n].label != "x"))]
         found: list[list[int]] = []
         for starts, end in pairs:
-            used = {n for trunk in found for n in trunk}
+            used = {n for path in found for n in path}
             best: dict[int, tuple[int, int, list[int]]] = {}
             for n, part in enumerate(self.parts):
                 if n in used or (part.sort == "leave" and n != end):
@@ -310,17 +315,17 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _lines(section: Section) -> list[tuple[int, int, int, str]]:
-    return [(p.line, p.end_line, p.column, _text(p)) for p, _, value in section.lines if value is not None]
+    return [(p.line, p.end_line, p.column, text_of(p)) for p, _, value in section.lines if value is not None]
 
 
-def _of_section(section: Section, opened: Collection[str]) -> list[Picture]:
-    """The picture of a section, then those of its opened definitions."""
+def _of_section(section: Section, opened: Collection[str]) -> list[Diagram]:
+    """The diagram of a section, then those of its opened definitions."""
     lines = _lines(section)
     maker = _Maker(section.values, section.leaves, lines, None, 0)
-    parts, trunks = maker.make()
+    parts, paths = maker.make()
     layers = [section.number] if section.where == "layer" else []
-    first = Picture("", parts, trunks, [t for *_, t in lines], section.stack, section.where, layers, "", maker.past)
-    pictures, seen = [first], set()
+    first = Diagram("", parts, paths, [t for *_, t in lines], section.stack, section.where, layers, "", maker.past)
+    diagrams, seen = [first], set()
     for value in section.values:
         for depth, frame in enumerate(value.frames, 1):
             if frame.name in opened and frame.name not in seen and frame.result is not None:
@@ -330,16 +335,16 @@ def _of_section(section: Section, opened: Collection[str]) -> list[Picture]:
                 rows = [(n, n, 0, " ".join(r.split())) for n, r in enumerate(source.text.splitlines(), 1) if r.strip()]
                 names = [k for k, v in frame.names.items() if v is frame.result]
                 maker = _Maker(within, {names[-1] if names else "result": frame.result}, rows, frame, depth)
-                parts, trunks = maker.make()
-                made = Picture(f"inside {frame.name}", parts, trunks, [t for *_, t in rows], section.stack, "words")
+                parts, paths = maker.make()
+                made = Diagram(f"inside {frame.name}", parts, paths, [t for *_, t in rows], section.stack, "words")
                 made.layers, made.past = layers, maker.past
-                pictures.append(made)
-    return pictures
+                diagrams.append(made)
+    return diagrams
 
 
-def _forms(stack: Stack, opened: Collection[str]) -> list[Picture]:
-    """Layers that are drawn alike as one picture, in order of their first layer."""
-    groups: dict[object, list[list[Picture]]] = {}
+def _forms(stack: Stack, opened: Collection[str]) -> list[Diagram]:
+    """Layers that are drawn alike as one diagram, in order of their first layer."""
+    groups: dict[object, list[list[Diagram]]] = {}
     kinds: dict[int, list[int]] = {}
     for number, first in enumerate(first_of_kind(stack), 1):
         kinds.setdefault(first, []).append(number)
@@ -347,28 +352,28 @@ def _forms(stack: Stack, opened: Collection[str]) -> list[Picture]:
         made = _of_section(stack.layers[first - 1], opened)
         made[0].layers = numbers
         groups.setdefault(made[0].key(), []).append(made)
-    found: list[Picture] = []
-    definitions: list[Picture] = []
+    found: list[Diagram] = []
+    definitions: list[Diagram] = []
     for group in groups.values():
-        picture, *inside = max(group, key=lambda m: len(m[0].parts))
+        diagram, *inside = max(group, key=lambda m: len(m[0].parts))
         layers = sorted(number for made in group for number in made[0].layers)
         for other, *_ in group:
-            for i, j in zip(picture.lasting(), other.lasting(), strict=True):
-                if picture.parts[i].label != other.parts[j].label:
-                    picture.parts[i].label = picture.parts[i].written
-                read = picture.past[i][2]
+            for i, j in zip(diagram.lasting(), other.lasting(), strict=True):
+                if diagram.parts[i].label != other.parts[j].label:
+                    diagram.parts[i].label = diagram.parts[i].written
+                read = diagram.past[i][2]
                 read[:] = sorted({*read, *other.past[j][2]})
-        picture.layers = layers
-        picture.title = f"layer{'s' if len(layers) > 1 else ''} {_ranges(layers)}"
+        diagram.layers = layers
+        diagram.title = f"layer{'s' if len(layers) > 1 else ''} {_ranges(layers)}"
         if len(layers) > 1:
-            picture.times = f"× {len(layers)}"
+            diagram.times = f"× {len(layers)}"
             if stack.share is not None and len({stack.share[n - 1] for n in layers}) < len(layers):
-                picture.times += ", shared weights"
-        found.append(picture)
+                diagram.times += ", shared weights"
+        found.append(diagram)
         seen = {p.key() for p in definitions}
         for definition in inside:
             if definition.key() not in seen:
-                definition.times = picture.title
+                definition.times = diagram.title
                 definitions.append(definition)
     names = Counter(p.title for p in definitions)
     for definition in definitions:
@@ -376,19 +381,19 @@ def _forms(stack: Stack, opened: Collection[str]) -> list[Picture]:
     return found + definitions
 
 
-def pictures(architecture: Architecture, whole: bool = False, opened: Collection[str] = ()) -> list[Picture]:
-    """The pictures of a model: its layers, equal ones once; with `whole` also before, after and output, in order.
+def diagrams(architecture: Architecture, whole: bool = False, opened: Collection[str] = ()) -> list[Diagram]:
+    """The diagrams of a model: its layers, equal ones once; with `whole` also before, after and output, in order.
 
     `opened` names definitions whose inside is drawn too; otherwise each call of a definition is one box.
     """
-    found: list[Picture] = []
+    found: list[Diagram] = []
     for stack in architecture.stacks:
         group = _forms(stack, opened)
         if whole:
             group = [*_of_section(stack.before, opened), *group, *_of_section(stack.after, opened)]
-        for picture in group:
-            title = picture.title or picture.where
-            picture.title = f"{stack.name}: {title}" if stack.name else title
+        for diagram in group:
+            title = diagram.title or diagram.where
+            diagram.title = f"{stack.name}: {title}" if stack.name else title
         found += group
     if whole:
         found += _of_section(architecture.output, opened)

@@ -1,4 +1,4 @@
-"""Writes boxes, lines and texts as SVG elements, in the colours of a light or a dark ground."""
+"""Writes boxes, lines and texts as SVG elements, in the colors of a light or a dark ground."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .panel import (
     Panel,
     label_of,
 )
-from .parts import Part
+from .parts import DiagramPart
 
 FONT, FIXED = "Helvetica, Arial, 'DejaVu Sans', sans-serif", "Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
@@ -26,34 +26,34 @@ FILLS = {"positions": "positions", "channels": "channels", "output": "channels",
 """The color of a word by its kind; a definition has that of what is inside."""
 
 
-def colours(palette: dict[str, str]) -> str:
-    """The style sheet that gives the elements a palette's colours."""
+def colors(palette: dict[str, str]) -> str:
+    """The style sheet that gives the elements a palette's colors."""
     return "".join(f".f{code(k)}{{fill:{v}}}.s{code(k)}{{stroke:{v}}}" for k, v in palette.items())
 
 
 def code(name: str) -> str:
-    """What of a colour's name stands in the names of classes."""
+    """What of a color's name stands in the names of classes."""
     return {"+": "more", "-": "less"}.get(name, name)
 
 
 class Pen:
-    """Writes elements with their colours as classes, and as attributes that a style sheet overrides; without a
+    """Writes elements with their colors as classes, and as attributes that a style sheet overrides; without a
     palette as classes alone, for a page that has the style sheet."""
 
     def __init__(self, palette: dict[str, str] | None) -> None:
         self.palette = palette
         self.rows: list[str] = []
 
-    def colour(self, what: str, name: str) -> str:
+    def color(self, what: str, name: str) -> str:
         return f' {what}="{self.palette[name]}"' if self.palette else ""
 
     def fill(self, name: str) -> str:
-        return f'class="f{code(name)}"{self.colour("fill", name)}'
+        return f'class="f{code(name)}"{self.color("fill", name)}'
 
     def stroke(self, name: str, width: float, fill: str = "") -> str:
         classes = f"s{code(name)} f{code(fill)}" if fill else f"s{code(name)}"
-        inside = self.colour("fill", fill) if fill else ' fill="none"'
-        return f'class="{classes}"{inside}{self.colour("stroke", name)} stroke-width="{width:g}"'
+        inside = self.color("fill", fill) if fill else ' fill="none"'
+        return f'class="{classes}"{inside}{self.color("stroke", name)} stroke-width="{width:g}"'
 
     def text(self, x: float, y: float, text: str, more: str = "", ink: str = "ink") -> None:
         self.rows.append(f'<text x="{x:.1f}" y="{y:.1f}" {self.fill(ink)}{more}>{escape(text, quote=False)}</text>')
@@ -70,9 +70,9 @@ class Pen:
         self.rows.append(f'<polygon points="{" ".join(f"{i:.1f},{j:.1f}" for i, j in corners)}" {self.fill(ink)}/>')
 
     def panel(self, made: Panel, left: float, top: float) -> None:
-        """The lines of one picture, then its boxes, then its equations."""
-        parts, trunks = made.picture.parts, made.picture.trunks
-        along = {pair for trunk in trunks for pair in zip(trunk, trunk[1:], strict=False)}
+        """The lines of one diagram, then its boxes, then its equations."""
+        parts, paths = made.diagram.parts, made.diagram.paths
+        along = {pair for path in paths for pair in zip(path, path[1:], strict=False)}
         self.rows.append(f'<g transform="translate({left:.1f} {top:.1f})">')
         for net in sorted({source for source, *_ in made.edges}):
             own = [e for e in made.edges if e[0] == net]
@@ -96,7 +96,7 @@ class Pen:
             self.text(x + indent * MONO, y + 11, text.strip(), fixed)
         self.rows.append("</g>")
 
-    def part(self, part: Part, box: tuple[float, float, float, float]) -> None:
+    def part(self, part: DiagramPart, box: tuple[float, float, float, float]) -> None:
         x, y, w, h = box
         middle = f' text-anchor="middle" font-size="{LABEL}"'
         self.rows.append(f"<g><title>{escape(part.hint or part.label, quote=False)}</title>")

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..language.graph import Architecture
-from .layout import Layout, arrange
-from .parts import Part, Picture, pictures
+from .layout import DiagramLayout, arrange
+from .parts import Diagram, DiagramPart, diagrams
 from .wrap import wrapped
 
 WIDTH = 78
@@ -39,7 +39,7 @@ PLAIN = str.maketrans(
 """From what is drawn to ASCII."""
 
 
-def _label(part: Part, longest: int, ascii: bool) -> str:
+def _label(part: DiagramPart, longest: int, ascii: bool) -> str:
     """What stands for a part; labels of more than `longest` characters are cut."""
     label = CIRCLES[part.label] if part.sort == "op" else part.label
     label = label.translate(PLAIN) if ascii else label
@@ -87,30 +87,30 @@ class _Sheet:
         return ["".join(self.at((x, y)) for x in range(width)).rstrip() for y in range(height)]
 
 
-def _centres(layout: Layout, labels: Sequence[str], gap: int) -> tuple[list[int], int]:
+def _centers(layout: DiagramLayout, labels: Sequence[str], gap: int) -> tuple[list[int], int]:
     """Where the columns stand, and the width of all."""
     widths = [1] * layout.columns
     for (column, _, _), label in zip(layout.places, labels, strict=True):
         widths[column] = max(widths[column], len(label))
-    centres, x = [], 0
+    centers, x = [], 0
     for width in widths:
-        centres.append(x + width // 2)
+        centers.append(x + width // 2)
         x += width + gap
-    return centres, x - gap
+    return centers, x - gap
 
 
-def _sheet(picture: Picture, layout: Layout, ascii: bool) -> tuple[_Sheet, int]:
+def _sheet(diagram: Diagram, layout: DiagramLayout, ascii: bool) -> tuple[_Sheet, int]:
     for longest, gap in ((30, 3), (30, 2), (20, 2), (14, 2), (11, 1), (8, 1), (5, 1), (3, 1)):
-        labels = [_label(part, longest, ascii) for part in picture.parts]
-        centres, width = _centres(layout, labels, gap)
+        labels = [_label(part, longest, ascii) for part in diagram.parts]
+        centers, width = _centers(layout, labels, gap)
         if width <= WIDTH - 2:
             break
     sheet = _Sheet()
     for edge in layout.edges:
         for (c, y), (d, z) in zip(edge.points, edge.points[1:], strict=False):
-            sheet.line(edge.source, (centres[c], y), (centres[d], z))
+            sheet.line(edge.source, (centers[c], y), (centers[d], z))
     for (column, first, last), label in zip(layout.places, labels, strict=True):
-        x = centres[column] - len(label) // 2
+        x = centers[column] - len(label) // 2
         for row in range(first, last + 1):
             sheet.write(x, row, label if row == first else f"[{' ' * (len(label) - 2)}]" if len(label) > 2 else "│")
     for edge in layout.edges:
@@ -118,24 +118,24 @@ def _sheet(picture: Picture, layout: Layout, ascii: bool) -> tuple[_Sheet, int]:
         (c, y), (_, z) = edge.points[-2:]
         if y == z:
             label = labels[edge.target]
-            left = centres[column] - len(label) // 2
+            left = centers[column] - len(label) // 2
             sheet.write(*((left + len(label), z, "◄") if c > column else (left - 1, z, "►")))
     return sheet, width
 
 
-def picture_text(picture: Picture, ascii: bool = False) -> list[str]:
-    """The lines of one picture: its title, the diagram, the equations beside it (above it where it is wide)."""
-    layout = arrange(picture)
-    sheet, width = _sheet(picture, layout, ascii)
+def diagram_text(diagram: Diagram, ascii: bool = False) -> list[str]:
+    """The lines of one diagram: its title, the diagram, the equations beside it (above it where it is wide)."""
+    layout = arrange(diagram)
+    sheet, width = _sheet(diagram, layout, ascii)
     rows = sheet.rows()
-    head = [picture.title + (f"  {picture.times}" if picture.times else "")]
+    head = [diagram.title + (f"  {diagram.times}" if diagram.times else "")]
     room = WIDTH - width - 5
     if room < EQUATION:
-        head += [row for e in picture.equations for row in wrapped(e, WIDTH - 4, "    ")]
+        head += [row for e in diagram.equations for row in wrapped(e, WIDTH - 4, "    ")]
     else:
         below = 0
-        for n, equation in enumerate(picture.equations):
-            starts = [layout.places[i][1] for i, part in enumerate(picture.parts) if part.line == n]
+        for n, equation in enumerate(diagram.equations):
+            starts = [layout.places[i][1] for i, part in enumerate(diagram.parts) if part.line == n]
             below = max(below, min(starts, default=below))
             for row in wrapped(equation, room, "    "):
                 rows += [""] * (below + 1 - len(rows))
@@ -154,5 +154,5 @@ def draw_text(
     whole   also before, after and output
     opened  definitions to be drawn inside too, by name
     """
-    shown = [picture_text(picture, ascii) for picture in pictures(architecture, whole, opened)]
+    shown = [diagram_text(diagram, ascii) for diagram in diagrams(architecture, whole, opened)]
     return "\n\n".join("\n".join(rows) for rows in shown)

@@ -34,7 +34,7 @@ from ..notebook import page
 from .tags import all_names, names_of
 
 if TYPE_CHECKING:
-    from ..analysis.graph_distance import Shape
+    from ..analysis.graph_distance import WiringShape
 
 FOLDER = Path(__file__).parent / "entries"
 INDEX = Path(__file__).parent / "index.json"
@@ -96,11 +96,11 @@ class Entry:
         return int(self.about["year"]) if "year" in self.about else None
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> WiringShape:
         """Its wiring, for comparing, as the index holds it."""
-        from ..analysis.graph_distance import Shape  # listing needs none of it
+        from ..analysis.graph_distance import WiringShape  # listing needs none of it
 
-        return Shape.read(self.wiring, self.layers)
+        return WiringShape.read(self.wiring, self.layers)
 
     @cached_property
     def text(self) -> ModelText:

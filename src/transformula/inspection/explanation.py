@@ -33,7 +33,7 @@ UNDRAWN = "the diagram: it would have too many parts"
 
 
 @dataclass(frozen=True)
-class Part:
+class TextPart:
     """A row of the model's text beside its layers: `left_out` says that the text has none, and this was filled in."""
 
     key: str
@@ -57,7 +57,7 @@ class Explanation:
 
     analysis: Analysis
     diagram: str
-    parts: list[Part]
+    parts: list[TextPart]
     text: str
     totals: dict[str, Any]
     relatives: list[Neighbour]
@@ -190,25 +190,25 @@ def with_names(analysis: Analysis, architecture: Architecture) -> Analysis:
     return analysis
 
 
-def parts_of(architecture: Architecture) -> list[Part]:
+def parts_of(architecture: Architecture) -> list[TextPart]:
     """The text beside the layers, with what was left out filled in."""
     text, found = architecture.text, []
     for stack, stated in zip(architecture.stacks, text.stacks, strict=True):
         prefix = f"{stack.name}, " if stack.name else ""
-        found.append(Part(f"{prefix}before", formula_text(stack.before), stated.before is None))
-        found.append(Part(f"{prefix}after", formula_text(stack.after) or "nothing", stated.after is None))
+        found.append(TextPart(f"{prefix}before", formula_text(stack.before), stated.before is None))
+        found.append(TextPart(f"{prefix}after", formula_text(stack.after) or "nothing", stated.after is None))
     if architecture.output.lines:
-        found.append(Part("output", formula_text(architecture.output), text.output is None))
-    found += [Part(name, one_line(source)) for name, source in text.words.items()]
+        found.append(TextPart("output", formula_text(architecture.output), text.output is None))
+    found += [TextPart(name, one_line(source)) for name, source in text.words.items()]
     for key, hook in text.hooks.items():
         rows = hook.items() if isinstance(hook, Mapping) else [("", hook)]
         said = [f"{name}: {written(value)}" if name else written(value) for name, value in rows]
-        found.append(Part(key, "; ".join(said)))
-    found += [Part(name, f"a word from {said.package or 'outside'}") for name, said in text.extra.items()]
+        found.append(TextPart(key, "; ".join(said)))
+    found += [TextPart(name, f"a word from {said.package or 'outside'}") for name, said in text.extra.items()]
     numbers = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
     missing = [key for key in FREE_NUMBERS if key in architecture.numbers and key not in numbers]
     if missing:
-        found.append(Part("numbers", ", ".join(f"{key} {architecture.numbers[key]:,}" for key in missing), True))
+        found.append(TextPart("numbers", ", ".join(f"{key} {architecture.numbers[key]:,}" for key in missing), True))
     return found
 
 
@@ -227,7 +227,7 @@ def one_line(source: Source) -> str:
     return "; ".join(row.split("#")[0].strip() for row in source.text.splitlines() if row.split("#")[0].strip())
 
 
-def silent_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[Part]:
+def silent_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[TextPart]:
     """Words of chance without a p, where the file has no number of their name: they do nothing, and that is said."""
     text = architecture.text
     sources = [s for stack in text.stacks for s in (stack.before, *stack.layers.values(), stack.after) if s is not None]
@@ -243,4 +243,4 @@ def silent_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[P
             chance = record is not None and record.kind == "chance" and "p" in record.options
             if chance and len(call.items) == 1 and not call.options and call.word not in architecture.numbers:
                 found[call.word] = None
-    return [Part(name, "p = 0, so it does nothing: the text has no number of that name") for name in found]
+    return [TextPart(name, "p = 0, so it does nothing: the text has no number of that name") for name in found]

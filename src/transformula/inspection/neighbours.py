@@ -12,9 +12,9 @@ from .. import gallery
 from ..analysis.analysis import WIDTH
 from ..analysis.budget import Budget
 from ..analysis.canonical import formula_hash
-from ..analysis.graph_distance import Shape, distance, pairs_of_nodes, shape_of, unseen
+from ..analysis.graph_distance import WiringShape, distance, pairs_of_nodes, shape_of, unseen
 from ..diagram import difference
-from ..diagram.differences import Difference
+from ..diagram.differences import ModelDifference
 from ..errors import InputError
 from ..language.check import check
 from ..language.graph import Architecture
@@ -58,7 +58,7 @@ class Nearest:
     first: Architecture
 
     @cached_property
-    def difference(self) -> Difference:
+    def difference(self) -> ModelDifference:
         """What differs between the wiring and the nearest entry: equations, parts, edges."""
         name = self.architecture.name
         yours = YOURS if not name or name == self.first.name else name
@@ -131,7 +131,7 @@ def comparable(architecture: Architecture, budget: Budget) -> bool:
     return budget.allows("a graph", size, LEFT_OUT)
 
 
-def neighbours(architecture: Architecture, shape: Shape, budget: Budget) -> list[Neighbour]:
+def neighbours(architecture: Architecture, shape: WiringShape, budget: Budget) -> list[Neighbour]:
     """All entries but the wiring itself, nearest first; among equals those first that differ least otherwise. None
     where the budget is too small for all."""
     if not budget.spend("compared", sum(pairs_of_nodes(shape, entry.shape) for entry in gallery.indexed()), LEFT_OUT):
