@@ -263,7 +263,7 @@ def test_several_stacks_stand_beside_each_other() -> None:
     other = Sheet(diagrams(document("clip")), True)
     assert len(other.columns) == 2 and other.arcs == []
     whole = Sheet(diagrams(document("vaswani"), whole=True), True)
-    assert whole.panels[-1].picture.where == "output" and whole.column(len(whole.panels) - 1) == 1
+    assert whole.panels[-1].diagram.where == "output" and whole.column(len(whole.panels) - 1) == 1
 
 
 def test_a_line_of_history_serves_all_readers_of_a_picture() -> None:

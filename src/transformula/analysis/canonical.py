@@ -7,20 +7,12 @@ and definitions' names kept (as the paths of modules), operands in written order
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..language.check import check
 from ..language.depth import Steps, deep
-from ..language.graph import (
-    OPERATIONS,
-    Architecture,
-    Call,
-    Section,
-    Stack,
-    Value,
-)
+from ..language.graph import OPERATIONS, Architecture, Call, Section, Stack, Value
 from ..language.messages import FormulaError
 from ..language.model_file import ModelText
 from ..language.vocabulary import Vocabulary
@@ -178,14 +170,45 @@ def formula_hash(architecture: Architecture) -> str:
     return hashlib.sha256(canonical(architecture, output=False).encode()).hexdigest()[:16]
 
 
+class Operands:
+    """The operands of chains of sums or products: what they are the sum or the product of, brackets apart."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[int, str], list[tuple[Value, bool]]] = {}
+
+    def of(self, value: Value, op: str) -> Steps:
+        """The operands of a value, "add" or "mul", in written order, and whether each is subtracted. A chain is taken
+        apart as far as it has MOST_TERMS; beyond, what is added together stays together."""
+        if op == "add" and value.op == "sub":
+            left, right = value.args
+            return [*(yield self.inner(left, op)), (right, True)]
+        found: list[tuple[Value, bool]] = []
+        for argument in value.args:
+            found += yield self.inner(argument, op)
+        return found
+
+    def inner(self, value: Value, op: str) -> Steps:
+        """The operands that one argument of a sum or a product stands for."""
+        if value.op == op or (op == "add" and value.op == "sub"):
+            key = id(value), op
+            if key not in self.known:
+                self.known[key] = yield self.of(value, op)
+            if len(self.known[key]) <= MOST_TERMS:
+                return self.known[key]
+        return [(value, False)]
+
+
 class Wiring:
     """Digests of a section's values for the wiring key: definitions opened, sums and products sorted, kinds of norm
     merged, factors that are numbers kept; no labels, options, sizes, dropout; carried names by order of appearance."""
 
-    def __init__(self, names: dict[str, str]) -> None:
+    def __init__(self, section: Section, names: dict[str, str]) -> None:
         self.names = names
         self.known: dict[int, str] = {}
-        self.flat: dict[tuple[int, str], Counter[str]] = {}
+        self.operands = Operands()
+        for value in section.values:
+            if value.op in ("name", "history"):
+                self.name(value.name)
 
     @staticmethod
     def digest(*parts: str) -> str:
@@ -193,27 +216,6 @@ class Wiring:
 
     def name(self, name: str) -> str:
         return self.names.setdefault(name, f"s{len(self.names)}")
-
-    def terms(self, value: Value, op: str) -> Steps:
-        """How often each operand stands in a chain of sums or products, flattened as far as it has MOST_TERMS; beyond,
-        what is added together stays together."""
-        if op == "add" and value.op == "sub":
-            left, right = value.args
-            minus = self.digest("neg", (yield self.steps(right)))
-            return (yield self.operand(left, op)) + Counter([minus])
-        found: Counter[str] = Counter()
-        for argument in value.args:
-            found += yield self.operand(argument, op)
-        return found
-
-    def operand(self, value: Value, op: str) -> Steps:
-        """The operands that one argument of a sum or a product stands for."""
-        if value.op == op or (op == "add" and value.op == "sub"):
-            if (id(value), op) not in self.flat:
-                self.flat[id(value), op] = yield self.terms(value, op)
-            if self.flat[id(value), op].total() <= MOST_TERMS:
-                return self.flat[id(value), op]
-        return Counter([(yield self.steps(value))])
 
     def of(self, value: Value) -> str:
         return str(deep(self.steps(value)))
@@ -231,10 +233,13 @@ class Wiring:
                 return self.digest("name", value.stack, self.name(value.name))
             case "history":
                 return self.digest("history", value.stack, self.name(value.name), f"{value.number:g}")
-            case "add" | "sub":
-                return self.digest("sum", *sorted((yield self.terms(value, "add")).elements()))
-            case "mul":
-                return self.digest("product", *sorted((yield self.terms(value, "mul")).elements()))
+            case "add" | "sub" | "mul":
+                op = "mul" if value.op == "mul" else "add"
+                digests: list[str] = []
+                for operand, minus in (yield self.operands.of(value, op)):
+                    digest = yield self.steps(operand)
+                    digests.append(self.digest("neg", digest) if minus else digest)
+                return self.digest("product" if op == "mul" else "sum", *sorted(digests))
         call = value.call
         if call is not None and call.word.kind == "chance":
             return (yield self.steps(value.args[0]))
@@ -248,10 +253,7 @@ class Wiring:
 
 def layer_wiring(section: Section, names: dict[str, str]) -> str:
     """The digest of one layer's graph; calls are counted, so that one norm read twice is not two norms."""
-    wiring = Wiring(names)
-    for value in section.values:
-        if value.op in ("name", "history"):
-            wiring.name(value.name)
+    wiring = Wiring(section, names)
     leaves = sorted(f"{wiring.name(name)}={wiring.of(value)}" for name, value in section.leaves.items())
     calls = sorted(wiring.of(v) for v in section.calls() if v.call is not None and v.call.word.kind != "chance")
     return Wiring.digest(*leaves, "calls", *calls)
@@ -270,9 +272,14 @@ def wiring_key(architecture: Architecture) -> str:
     return Wiring.digest(*keys)[:16]
 
 
-def wiring_key_of(text: ModelText, vocabulary: Vocabulary) -> str:
-    """The wiring key of a model file, taken at depth 12 where its stack can be that deep."""
+def check_for_wiring(text: ModelText, vocabulary: Vocabulary) -> Architecture:
+    """A model file, checked at depth 12 where its stack can be that deep: wirings are compared at this depth."""
     try:
-        return wiring_key(check(text.override({"depth": WIRING_DEPTH}), vocabulary))
+        return check(text.override({"depth": WIRING_DEPTH}), vocabulary)
     except FormulaError:
-        return wiring_key(check(text, vocabulary))
+        return check(text, vocabulary)
+
+
+def wiring_key_of(text: ModelText, vocabulary: Vocabulary) -> str:
+    """The wiring key of a model file."""
+    return wiring_key(check_for_wiring(text, vocabulary))

@@ -29,14 +29,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..language.check import check
 from ..language.depth import Steps, deep
 from ..language.graph import Architecture, Section, Value
-from ..language.messages import FormulaError
 from ..language.model_file import ModelText
 from ..language.score_formula import ScoreFormula
 from ..language.vocabulary import Vocabulary
-from .canonical import MOST_TERMS, WIRING_DEPTH, Wiring, wiring_key
+from .canonical import Wiring, check_for_wiring, wiring_key
 
 LEAST = 0.25
 """The distance of wirings whose keys differ where no edit is found (layers in another proportion, say)."""
@@ -97,11 +95,8 @@ def shape(architecture: Architecture) -> WiringShape:
 
 
 def shape_of(text: ModelText, vocabulary: Vocabulary) -> WiringShape:
-    """The shape of a model file, taken at depth 12 where its stack can be that deep, as wiring keys are."""
-    try:
-        return shape(check(text.override({"depth": WIRING_DEPTH}), vocabulary))
-    except FormulaError:
-        return shape(check(text, vocabulary))
+    """The shape of a model file, taken at the depth of wiring keys."""
+    return shape(check_for_wiring(text, vocabulary))
 
 
 def unseen(architecture: Architecture) -> dict[str, list[str]]:
@@ -134,14 +129,10 @@ class _Nodes:
     """Writes one layer's graph as nodes in a line."""
 
     def __init__(self, section: Section, names: dict[str, str]) -> None:
-        self.wiring = Wiring(names)
-        for value in section.values:
-            if value.op in ("name", "history"):
-                self.wiring.name(value.name)
+        self.wiring = Wiring(section, names)
         self.rows: list[str] = []
         self.numbers: dict[object, int] = {}
         self.sublayers: dict[int, str] = {}
-        self.flat: dict[tuple[int, str], list[tuple[Value, bool]]] = {}
         self.known: dict[int, int] = {}
 
     def put(self, key: object, label: str, inputs: Sequence[int] = ()) -> int:
@@ -154,26 +145,6 @@ class _Nodes:
     def alike(self, label: str, inputs: Sequence[int] = ()) -> int:
         """A node without weights: one for all that are written alike."""
         return self.put((label, *inputs), label, inputs)
-
-    def operands(self, value: Value, op: str) -> Steps:
-        """The operands of a chain of sums or products, and whether each is subtracted; flattened as the wiring key
-        flattens them."""
-        if op == "add" and value.op == "sub":
-            left, right = value.args
-            return [*(yield self.operand(left, op)), (right, True)]
-        found: list[tuple[Value, bool]] = []
-        for argument in value.args:
-            found += yield self.operand(argument, op)
-        return found
-
-    def operand(self, value: Value, op: str) -> Steps:
-        """The operands that one argument of a sum or a product stands for."""
-        if value.op == op or (op == "add" and value.op == "sub"):
-            if (id(value), op) not in self.flat:
-                self.flat[id(value), op] = yield self.operands(value, op)
-            if len(self.flat[id(value), op]) <= MOST_TERMS:
-                return self.flat[id(value), op]
-        return [(value, False)]
 
     def sublayer(self, value: Value) -> Steps:
         """The first sublayer on the way to a value: what an operand is known by, however it is normed or weighed."""
@@ -191,7 +162,7 @@ class _Nodes:
     def many(self, value: Value, op: str, label: str) -> Steps:
         """A sum or a product."""
         parts: list[tuple[Any, ...]] = []
-        for operand, minus in (yield self.operands(value, op)):
+        for operand, minus in (yield self.wiring.operands.of(value, op)):
             first = yield self.sublayer(operand)
             parts.append((bool(first), first, operand.op, minus, self.wiring.of(operand), len(parts), operand))
         inputs = []

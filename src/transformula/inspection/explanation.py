@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..analysis.accounting import parameters_in_words, summary
-from ..analysis.analysis import WIDTH, Analysis, analyze
+from ..analysis.analysis import Analysis, analyze, wrapped
 from ..analysis.budget import Budget
 from ..analysis.canonical import formula_hash
 from ..analysis.equal_layers import first_of_kind
@@ -109,12 +108,12 @@ class Explanation:
             f"{totals['flops_per_token']:,.0f} FLOPs a token, forward and backward; "
             f"cache {totals['cache_bytes']:,.0f} bytes a position; hash {self.hash[:12]}"
         )
-        rows += textwrap.wrap(size, WIDTH, break_on_hyphens=False)
+        rows += wrapped(size, rest="")
         rows += self.gallery_rows()
         if self.left_out:
             rows += ["", "left out, for so large a model"]
         for said in self.left_out:
-            rows += textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+            rows += wrapped(said, "  ", "    ")
         return rows
 
     def gallery_rows(self) -> Iterable[str]:
@@ -130,22 +129,14 @@ class Explanation:
             said = f"by edits a layer ({self.edits:.3g} from nothing)"
             rows.append(f"nearest in the gallery, {said}: {', '.join(near)}")
         for row in rows:
-            indent = "  " if self.relatives else ""
-            yield from textwrap.wrap(
-                row, WIDTH, initial_indent=indent, subsequent_indent="    ", break_on_hyphens=False
-            )
+            yield from wrapped(row, "  " if self.relatives else "", "    ")
 
     def part_rows(self) -> Iterable[str]:
         """The parts, their texts under each other."""
         width = max((len(part.key) for part in self.parts), default=0) + 2
         for part in self.parts:
-            yield from textwrap.wrap(
-                part.text + ("   (default)" if part.left_out else ""),
-                WIDTH,
-                initial_indent=f"{part.key:<{width}}",
-                subsequent_indent=" " * (width + 2),
-                break_on_hyphens=False,
-            )
+            shown = part.text + ("   (default)" if part.left_out else "")
+            yield from wrapped(shown, f"{part.key:<{width}}", " " * (width + 2))
 
 
 def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
@@ -154,10 +145,10 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
     analysis = with_names(analyze(architecture, vocabulary, budget), architecture)
     diagram = draw_text(architecture, ascii=ascii) if drawable(architecture, budget) else ""
     near: list[Neighbour] = []
-    edits = 0.0
+    edits, hash = 0.0, formula_hash(architecture)
     if comparable(architecture, budget):
         shape = shape_of(architecture.text, vocabulary)
-        near, edits = neighbours(architecture, shape, budget), shape.size
+        near, edits = neighbours(architecture, shape, hash, budget), shape.size
     relatives = [neighbour for neighbour in near if not neighbour.distance]
     return Explanation(
         analysis,
@@ -168,7 +159,7 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
         relatives,
         [] if relatives else one_of_each(near, 3),
         edits,
-        formula_hash(architecture),
+        hash,
         architecture,
         budget.left_out,
     )

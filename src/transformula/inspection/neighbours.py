@@ -27,7 +27,6 @@ YOURS = "yours"
 LAST = ("teaching", "whole model")
 """Kinds of entries that come after others of the same wiring."""
 
-
 LEFT_OUT = "neighbours in the gallery: its layers are too large, or too many of them differ, to compare them with all"
 
 
@@ -131,12 +130,12 @@ def comparable(architecture: Architecture, budget: Budget) -> bool:
     return budget.allows("a graph", size, LEFT_OUT)
 
 
-def neighbours(architecture: Architecture, shape: WiringShape, budget: Budget) -> list[Neighbour]:
+def neighbours(architecture: Architecture, shape: WiringShape, hash: str, budget: Budget) -> list[Neighbour]:
     """All entries but the wiring itself, nearest first; among equals those first that differ least otherwise. None
-    where the budget is too small for all."""
+    where the budget is too small for all. `shape` and `hash` are those of the model."""
     if not budget.spend("compared", sum(pairs_of_nodes(shape, entry.shape) for entry in gallery.indexed()), LEFT_OUT):
         return []
-    own, hash = unseen(architecture), formula_hash(architecture)
+    own = unseen(architecture)
     found: list[tuple[tuple[object, ...], Neighbour]] = []
     for entry in gallery.indexed():
         apart = distance(shape, entry.shape)
@@ -161,7 +160,8 @@ def nearest(architecture: Architecture, vocabulary: Vocabulary, count: int = 5) 
     budget = Budget()
     found: list[Neighbour] = []
     if comparable(architecture, budget):
-        found = neighbours(architecture, shape_of(architecture.text, vocabulary), budget)[:count]
+        shape = shape_of(architecture.text, vocabulary)
+        found = neighbours(architecture, shape, formula_hash(architecture), budget)[:count]
     if budget.left_out:
         raise InputError(f"no neighbours are looked for: {LEFT_OUT}; write smaller layers")
     return Nearest(architecture, found, check(gallery.load(found[0].name), vocabulary))
