@@ -90,7 +90,7 @@ def test_from_repairing_to_pairs(data, repaired, before_the_first_step, capsys):
     assert before_the_first_step(**rows)["tensors"].keys() == given.keys()
 
 
-def test_another_decoder_begins_anew(data, repaired, before_the_first_step, capsys, tmp_path):
+def test_another_decoder_keeps_its_random_initialization(data, repaired, before_the_first_step, capsys, tmp_path):
     out, given = repaired
     text = (out / "best" / "model.yaml").read_text()
     at = text.index("decoder:")
@@ -100,7 +100,7 @@ def test_another_decoder_begins_anew(data, repaired, before_the_first_step, caps
     assert seen["tensors"]["decoder.layers.1.mlp.up.weight"].shape == (48, 16)
     for name, tensor in seen["tensors"].items():
         assert name.startswith("decoder.") or torch.equal(tensor, given[name])
-    wanted = "begins with words, encoder; anew: decoder (decoder.layers.1.mlp.up.weight is (48, 16)"
+    wanted = "loaded words, encoder; randomly initialized: decoder (decoder.layers.1.mlp.up.weight is (48, 16)"
     assert wanted in said(capsys)
 
 
@@ -110,7 +110,8 @@ def test_a_language_model_becomes_an_encoder(data, language_model, before_the_fi
     seen = before_the_first_step(LAYER, **rows, init_stack="encoder", **BOTH)
     for name, tensor in given.items():
         assert torch.equal(seen["tensors"][name if name == "words.weight" else f"encoder.{name}"], tensor)
-    assert "begins with words, encoder; anew: decoder" in said(capsys) and seen["config"]["init_stack"] == "encoder"
+    assert "loaded words, encoder; randomly initialized: decoder" in said(capsys)
+    assert seen["config"]["init_stack"] == "encoder"
 
 
 def test_a_run_that_began_so_goes_on_and_is_repeated(data, language_model, tmp_path, before_the_first_step):

@@ -48,7 +48,7 @@ def test_min_p_compares_with_the_likeliest(row: list[float], p: float) -> None:
 def test_repetition_penalty_lowers_seen_tokens_of_either_sign() -> None:
     logits = torch.tensor([[2.0, -2.0, 2.0, -2.0]])
     seen = torch.tensor([[True, True, False, False]])
-    assert sampling.penalise_repetition(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0, -2.0]]
+    assert sampling.penalize_repetition(logits, seen, 2.0).tolist() == [[1.0, -4.0, 2.0, -2.0]]
 
 
 def test_filters_act_in_the_documented_order() -> None:

@@ -5,7 +5,7 @@ import torch
 
 from transformula.api.reading import check_model
 from transformula.errors import CheckpointError
-from transformula.interop.partial_load import begin
+from transformula.interop.partial_load import load_parts
 from transformula.interop.weights import model_tensors
 from transformula.model import build
 
@@ -25,13 +25,13 @@ def begun(model, other, into=None):
     """What was taken, and before and after: {name: tensor}."""
     module, stacks = model
     before = {name: tensor.clone() for name, tensor in model_tensors(module).items()}
-    found = begin(module, stacks, model_tensors(other[0]), "the weights", into)
+    found = load_parts(module, stacks, model_tensors(other[0]), "the weights", into)
     return found, before, model_tensors(module)
 
 
 def test_the_same_text_is_taken_whole():
     found, _, after = begun(both(seed=1), (other := both(seed=2)))
-    assert found.taken == ("words", "encoder", "decoder") and not found.anew
+    assert found.loaded == ("words", "encoder", "decoder") and not found.random
     assert all(torch.equal(tensor, after[name]) for name, tensor in model_tensors(other[0]).items())
     assert str(found) == "begins with words, encoder, decoder"
 
@@ -54,7 +54,7 @@ def test_one_stack_of_two_agrees(tmp_path):
     path = tmp_path / "two.yaml"
     path.write_text(TWO)
     found, before, after = begun(made(path), (other := made(path, seed=2, hidden=48)))
-    assert found.taken == ("words", "encoder", "last") and list(found.anew) == ["decoder"]
+    assert found.loaded == ("words", "encoder", "last") and list(found.random) == ["decoder"]
     assert "decoder.layers.1.mlp.up.weight is (32, 16), among the weights (48, 16)" in str(found)
     for name, tensor in model_tensors(other[0]).items():
         assert torch.equal(after[name], before[name] if name.startswith("decoder.") else tensor)
@@ -62,8 +62,8 @@ def test_one_stack_of_two_agrees(tmp_path):
 
 def test_norms_in_other_places_are_other_layers():
     found, before, after = begun(made("vaswani"), (other := made("vaswani-pre", seed=2)))
-    assert found.taken == ("words",) and set(found.anew) == {"encoder", "decoder"}
-    assert "encoder.layers.1.attention_sum_norm.weight is not among the weights" in found.anew["encoder"]
+    assert found.loaded == ("words",) and set(found.random) == {"encoder", "decoder"}
+    assert "encoder.layers.1.attention_sum_norm.weight is not among the weights" in found.random["encoder"]
     assert torch.equal(after["words.weight"], model_tensors(other[0])["words.weight"])
     rest = [name for name in before if name != "words.weight"]
     assert all(torch.equal(before[name], after[name]) for name in rest)
@@ -71,22 +71,22 @@ def test_norms_in_other_places_are_other_layers():
 
 def test_a_stack_with_another_shape_is_left_out_whole():
     found, before, after = begun(both(context=9), both(seed=2))
-    assert found.taken == ("words",)
+    assert found.loaded == ("words",)
     assert "encoder.before.positions.weight is (9, 16), among the weights (8, 16)" in str(found)
     assert all(torch.equal(before[name], after[name]) for name in before if name != "words.weight")
 
 
 def test_a_language_model_becomes_an_encoder():
     found, before, after = begun(both(), (other := made(seed=2)), "encoder")
-    assert found.taken == ("words", "encoder") and list(found.anew) == ["decoder"]
+    assert found.loaded == ("words", "encoder") and list(found.random) == ["decoder"]
     for name, tensor in model_tensors(other[0]).items():
         assert torch.equal(tensor, after[name if name == "words.weight" else f"encoder.{name}"])
     assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("decoder."))
 
 
-def test_a_language_model_becomes_a_decoder_whose_memory_begins_anew():
+def test_a_language_model_becomes_a_decoder_whose_cross_attention_is_random():
     found, before, after = begun(both(), (other := made(seed=2)), "decoder")
-    assert found.taken == ("words", "decoder")
+    assert found.loaded == ("words", "decoder")
     for name, tensor in model_tensors(other[0]).items():
         assert torch.equal(tensor, after[name if name == "words.weight" else f"decoder.{name}"])
     memory = [name for name in before if "cross_attention" in name]
@@ -110,5 +110,5 @@ def test_what_is_refused_changes_nothing(model, other, into, said):
     module, stacks = model()
     before = {name: tensor.clone() for name, tensor in model_tensors(module).items()}
     with pytest.raises(CheckpointError, match=said):
-        begin(module, stacks, model_tensors(other()[0]), "the weights", into)
+        load_parts(module, stacks, model_tensors(other()[0]), "the weights", into)
     assert all(torch.equal(before[name], tensor) for name, tensor in model_tensors(module).items())

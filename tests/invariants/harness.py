@@ -202,7 +202,7 @@ def left_by(model: nn.Module, scale: float = 1.0) -> list[dict[str, float]]:
     def note(_: Section, made: Mapping[str, Tensor]) -> None:
         left.append({key: value.square().mean().sqrt().item() for key, value in made.items()})
 
-    with torch.no_grad(), model.silent():
+    with torch.no_grad(), model.zero_sublayers():
         model.run_layers(entering, note)
     return left
 

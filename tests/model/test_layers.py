@@ -14,7 +14,7 @@ def gain(text: str, **given: object) -> float:
     model = build(checked(text, **given)).double()
     x = torch.randn(2, 5, 32, dtype=torch.float64)
     x = x / x.square().mean().sqrt()
-    with model.silent(), torch.no_grad():
+    with model.zero_sublayers(), torch.no_grad():
         left = model.run_layers({"x": x})["x"]
     return float((left.square().mean() / x.square().mean()).sqrt())
 
@@ -34,7 +34,7 @@ def test_gain_with_silent_sublayers(text: str, wanted: float) -> None:
 def test_silence_ends_and_covers_taps() -> None:
     model = make("u = norm(x)\nx = x + attention(u) + attention.v")
     x = torch.randn(2, 5, 32, dtype=torch.float64)
-    with model.silent():
+    with model.zero_sublayers():
         assert torch.equal(model.run_layers({"x": x})["x"], x)
     assert not torch.equal(model.run_layers({"x": x})["x"], x)
 

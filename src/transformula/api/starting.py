@@ -44,7 +44,7 @@ class Start:
     def begin(self, module: nn.Module, architecture: Architecture) -> str:
         """Give a model its first weights; what is said of it."""
         from ..interop.folder import WEIGHTS
-        from ..interop.partial_load import begin
+        from ..interop.partial_load import load_parts
         from ..interop.weights import load_tensors, put_tensors
 
         path = self.folder / WEIGHTS
@@ -52,7 +52,7 @@ class Start:
         if not self.other:
             put_tensors(module, tensors, path)
             return f"{'weights':<12}from {self.folder}"
-        taken = begin(module, [stack.name for stack in architecture.stacks], tensors, path, self.init_stack)
+        taken = load_parts(module, [stack.name for stack in architecture.stacks], tensors, path, self.init_stack)
         return f"{'weights':<12}from {self.folder}: {taken}"
 
 

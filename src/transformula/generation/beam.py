@@ -114,7 +114,7 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of every sentence, best first, in the order given: at most `settings.n_best` of each.
 
-    models    one, or several of one vocabulary that write together
+    models    one, or an ensemble: several of one vocabulary
     prompts   token ids that are read before anything is written, none empty: a text to go on from, or the token that
               begins one
     end       what stops a hypothesis: a token or several. Its probability counts; at the greatest length nothing else
@@ -331,7 +331,7 @@ def read(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tu
         decodings.append(decoding)
     if len({x.shape[-1] for x in logits}) > 1:
         sizes = ", ".join(str(x.shape[-1]) for x in logits)
-        raise InputError(f"models that write together need one vocabulary; these have {sizes} tokens")
+        raise InputError(f"the models of an ensemble need one vocabulary; these have {sizes} tokens")
     return decodings, logits
 
 

@@ -24,7 +24,7 @@ def log_probabilities(logits: Sequence[Tensor], mean: str = "probabilities") -> 
     (rows, vocab) and float32 at least.
 
         "probabilities"       log p = log((1 / K) sum_k p_k)
-        "log-probabilities"   log p = (1 / K) sum_k log p_k, which is not normalised again
+        "log-probabilities"   log p = (1 / K) sum_k log p_k, which is not normalized again
 
     One model's tokens are ranked by its logits, of which rounded log p can make two one.
     """

@@ -152,8 +152,8 @@ def run(
 def read(model: Decoder, rows: list[Row], most: int, window: int | None) -> tuple[Any, Tensor]:
     """Fresh caches that hold the rows' texts, and the logits after each: (batch, vocab).
 
-    With a window, a row that is longer begins anew with the last half window; the others are read as they are, so what
-    a row sees does not depend on its neighbours. Chunks are padded on the right, where nothing real sees the padding.
+    With a window, a row that is longer begins again with the last half window; the others are read as they are, so what
+    a row sees does not depend on its neighbors. Chunks are padded on the right, where nothing real sees the padding.
     """
     for row in rows:
         if window is not None and len(row.tokens) - row.begin > window:

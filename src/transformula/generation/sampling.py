@@ -15,7 +15,7 @@ from torch import Tensor
 from .settings import SamplingSettings
 
 
-def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
+def penalize_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
     """logit / penalty where it is positive, logit * penalty where it is negative, for tokens in `seen` (batch, vocab).
 
     Source: Keskar et al. 2019 (CTRL), section 4.1, with the usual correction for negative logits.
@@ -26,7 +26,7 @@ def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 
 
 def keep_top_k(logits: Tensor, k: int | None) -> Tensor:
-    """Rule out what is less likely than the k-th likeliest token of its row."""
+    """Rule out what is less likely than the k-th most likely token of its row."""
     if k is None or k >= logits.shape[-1]:
         return logits
     border = logits.topk(k, dim=-1).values[..., -1:]
@@ -34,9 +34,9 @@ def keep_top_k(logits: Tensor, k: int | None) -> Tensor:
 
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
-    """Keep the fewest likeliest tokens whose probabilities add up to p or more (nucleus; Holtzman et al. 2019).
+    """Nucleus sampling: keep the smallest set of tokens with total probability p or more (Holtzman et al. 2019).
 
-    The likeliest token always stays.
+    The most likely token always stays.
     """
     if p >= 1.0:
         return logits
@@ -50,7 +50,7 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
 
 
 def keep_min_p(logits: Tensor, p: float) -> Tensor:
-    """Rule out tokens less likely than p times the likeliest (Nguyen et al. 2024)."""
+    """Rule out tokens less likely than p times the most likely one (min-p; Nguyen et al. 2024)."""
     if p <= 0.0:
         return logits
     probabilities = logits.softmax(-1)
@@ -64,7 +64,7 @@ def filtered(logits: Tensor, settings: SamplingSettings, seen: Tensor | None = N
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if seen is not None:
-        logits = penalise_repetition(logits, seen, settings.repetition_penalty)
+        logits = penalize_repetition(logits, seen, settings.repetition_penalty)
     if settings.temperature == 0.0:
         return logits
     if settings.temperature != 1.0:

@@ -1,4 +1,4 @@
-"""How text is drawn from a model's logits, or searched for."""
+"""Settings of sampling and of beam search."""
 
 from __future__ import annotations
 
@@ -13,25 +13,31 @@ class SamplingSettings(Settings):
     """What `sample` and `Model.generate` take. Filters act in the order in which they stand here; see sampling.py."""
 
     max_tokens: int | None = Field(
-        None, ge=1, description="most tokens to write; by default 200, or what the model's learned positions leave"
+        None,
+        ge=1,
+        description="maximum number of new tokens; by default 200, or what the model's learned positions leave",
     )
     repetition_penalty: float = Field(
-        1.0, ge=1.0, le=100.0, description="above 1 makes tokens that were seen before less likely"
+        1.0, ge=1.0, le=100.0, description="above 1 lowers the logits of tokens that already occur"
     )
-    temperature: float = Field(
-        1.0, ge=0.0, le=100.0, description="divides the logits; 0 always takes the likeliest token (greedy)"
-    )
-    top_k: int | None = Field(None, ge=1, description="keep only the k likeliest tokens")
+    temperature: float = Field(1.0, ge=0.0, le=100.0, description="divides the logits; 0: greedy decoding")
+    top_k: int | None = Field(None, ge=1, description="top-k sampling: draw from the k most likely tokens")
     top_p: float = Field(
-        1.0, gt=0.0, le=1.0, description="keep the fewest likeliest tokens whose probabilities reach p together"
+        1.0,
+        gt=0.0,
+        le=1.0,
+        description="nucleus sampling: draw from the smallest set of tokens with total probability p",
     )
     min_p: float = Field(
-        0.0, ge=0.0, le=1.0, description="keep tokens at least this many times as likely as the likeliest"
+        0.0,
+        ge=0.0,
+        le=1.0,
+        description="min-p sampling: draw from tokens at least this many times as likely as the most likely",
     )
-    stop: list[str] = Field([], description="end the text before any of these strings")
-    seed: int = Field(1, ge=0, lt=2**62, description="of the random draws: same seed, same text")
+    stop: list[str] = Field([], description="stop before any of these strings")
+    seed: int = Field(1, ge=0, lt=2**62, description="random seed: the same seed gives the same text")
     window: bool = Field(
-        False, description="past the context, go on from the latter half of it instead of refusing (or running past it)"
+        False, description="past the context, go on from its latter half instead of refusing (or running past it)"
     )
 
     @field_validator("stop", mode="before")
@@ -52,34 +58,39 @@ class SearchSettings(Settings):
     The same alpha is two different searches. With alpha 0 both are none.
     """
 
-    beam: int = Field(5, ge=1, le=1000, description="how many hypotheses are kept of a sentence; 1 is greedy")
+    beam: int = Field(5, ge=1, le=1000, description="beam size; 1 is greedy search")
     penalty: Literal["gnmt", "average"] = Field(
-        "gnmt", description="what a score is divided by: gnmt is ((5 + l) / 6)^alpha, average is l^alpha"
+        "gnmt", description="length penalty: gnmt is ((5 + l) / 6)^alpha, average is l^alpha"
     )
-    alpha: float = Field(0.6, ge=0.0, le=100.0, description="power of the length penalty; 0: none")
-    n_best: int = Field(1, ge=1, description="how many hypotheses are returned of a sentence, at most `beam`")
-    min_length: int = Field(0, ge=0, description="fewest tokens to write before the end")
+    alpha: float = Field(0.6, ge=0.0, le=100.0, description="exponent of the length penalty; 0: no penalty")
+    n_best: int = Field(1, ge=1, description="number of hypotheses to return for a sentence, at most `beam`")
+    min_length: int = Field(0, ge=0, description="minimum length of the output, in tokens")
     max_length: int | None = Field(
         None,
         ge=1,
-        description="most tokens to write; by default twice the longest target of training, or what learned positions"
-        " leave",
+        description="maximum length of the output, in tokens; by default twice the longest target of training, or what"
+        " learned positions leave",
     )
     max_ratio: float | None = Field(
-        None, gt=0.0, le=1e6, description="most tokens to write, times the source's length (at least min_length, and 1)"
+        None,
+        gt=0.0,
+        le=1e6,
+        description="maximum length of the output, as a multiple of the source's length (at least min_length, and 1)",
     )
-    block_ngrams: int | None = Field(None, ge=1, description="never write the same n tokens in a row twice")
+    block_ngrams: int | None = Field(None, ge=1, description="never repeat an n-gram of this size")
     ensemble: Literal["probabilities", "log-probabilities"] = Field(
-        "probabilities", description="what is averaged where several models write together"
+        "probabilities", description="what an ensemble of models averages"
     )
     batch_tokens: int = Field(
-        8192, ge=1, description="a batch's sentences x beam x longest input, padding included, is at most this"
+        8192,
+        ge=1,
+        description="batch size in tokens: sentences x beam x longest input, padding included, is at most this",
     )
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.n_best > self.beam:
-            raise ValueError(f"n_best ({self.n_best}) is more than beam ({self.beam}): make the beam wider")
+            raise ValueError(f"n_best ({self.n_best}) is more than beam ({self.beam}): make the beam larger")
         if self.max_length is not None and self.min_length > self.max_length:
             raise ValueError(f"min_length ({self.min_length}) is more than max_length ({self.max_length})")
         return self

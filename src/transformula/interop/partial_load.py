@@ -1,4 +1,5 @@
-"""Weights of one model as the beginning of another: whole parts that agree are taken, all else begins anew.
+"""Partial load: weights of another model for those parts of a model that agree with it; the others keep their random
+initialization.
 
 The parts of a model are its stacks, by their names, its output, and each label of the whole model, such as `words`, the
 table that an encoder, a decoder and the output share. A part agrees where its tensors have the same names and shapes
@@ -22,30 +23,30 @@ SECTIONS = ("before", "layers", "after")
 
 
 @dataclass(frozen=True)
-class Begun:
-    """How a model begins. `str` is a line of text.
+class PartialLoad:
+    """Which parts of a model were loaded. `str` is a line of text.
 
-    taken  parts with weights of another
-    anew   parts with initial values, and why, where the other model has such a part at all
+    loaded  parts with weights of the other model
+    random  parts that keep their random initialization, and why, where the other model has such a part at all
     """
 
-    taken: tuple[str, ...]
-    anew: Mapping[str, str]
+    loaded: tuple[str, ...]
+    random: Mapping[str, str]
 
     def __str__(self) -> str:
-        said = f"begins with {', '.join(map(titled, self.taken))}"
-        return f"{said}; anew: {reasons(self.anew)}" if self.anew else said
+        line = f"loaded {', '.join(map(titled, self.loaded))}"
+        return f"{line}; randomly initialized: {reasons(self.random)}" if self.random else line
 
 
-def begin(
+def load_parts(
     model: nn.Module, stacks: Sequence[str], tensors: Mapping[str, Tensor], path: Path | str, into: str | None = None
-) -> Begun:
-    """Give a model the parts of another that agree with its own.
+) -> PartialLoad:
+    """Load the parts of another model that agree with a model's own.
 
     stacks   the names of the model's stacks; that of the only one may be ""
     tensors  the other model's, read from `path`
     into     the stack that takes that of a model of one stack. All tensors of the latter must have their place there;
-             what the stack has beside them, such as attention over a memory, begins anew
+             what the stack has beside them, such as cross-attention, keeps its random initialization
 
     Raises CheckpointError, with the nearest names, where nothing agrees or there is no such stack; then nothing is
     changed.
@@ -57,21 +58,21 @@ def begin(
         beside = [name for name in own if name.startswith(f"{into}.") and name not in tensors]
     mine, given = parts(name for name in own if name not in beside), parts(tensors)
     found = {part: difference(own, tensors, names, given.get(part, [])) for part, names in mine.items()}
-    taken = tuple(part for part, why in found.items() if why is None)
-    anew = {part: why for part, why in found.items() if why is not None}
+    loaded = tuple(part for part, why in found.items() if why is None)
+    random = {part: why for part, why in found.items() if why is not None}
     check_types(own, tensors, path)
-    if not taken:
+    if not loaded:
         raise CheckpointError(
-            f"{path}: no part of the model agrees with these weights by names and shapes: {reasons(anew)}."
+            f"{path}: no part of the model agrees with these weights by names and shapes: {reasons(random)}."
             f" They are those of: {', '.join(map(titled, given))}",
-            near=[near for part in anew for near in nearest(part, given, 1)],
+            near=[near for part in random for near in nearest(part, given, 1)],
         )
     with torch.no_grad():
-        for name in (name for part in taken for name in given[part]):
+        for name in (name for part in loaded for name in given[part]):
             own[name].copy_(tensors[name])
     if beside:
-        anew[f"{beside[0]} and the like in {into}"] = f"{len(beside)} tensors"
-    return Begun(taken, anew)
+        random[f"{beside[0]} and the like in {into}"] = f"{len(beside)} tensors"
+    return PartialLoad(loaded, random)
 
 
 def placed(
@@ -133,9 +134,9 @@ def difference(
     return None
 
 
-def reasons(anew: Mapping[str, str]) -> str:
-    """Parts that begin anew, with the reasons."""
-    return "; ".join(titled(part) + (f" ({why})" if why else "") for part, why in anew.items())
+def reasons(random: Mapping[str, str]) -> str:
+    """Parts that keep their random initialization, with the reasons."""
+    return "; ".join(titled(part) + (f" ({why})" if why else "") for part, why in random.items())
 
 
 def titled(part: str) -> str:

@@ -97,6 +97,19 @@ def _digest(tensor: Tensor) -> str:
     return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
 
 
+def in_float32(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors as a model's folder holds them: numbers of fewer bits in float32, without loss.
+
+    Raises CheckpointError for float64, which would lose bits.
+    """
+    for name, tensor in tensors.items():
+        if tensor.dtype == torch.float64:
+            raise CheckpointError(
+                f"{name} is float64, and a model's folder holds float32: round the model first, by `module.float()`"
+            )
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+
+
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and kept buffers of a model by name; a tensor that has several names stands under the first."""
     found: dict[str, Tensor] = {}

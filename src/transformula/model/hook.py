@@ -1,9 +1,9 @@
 """Hooks: what a model asks for that is no equation, by name, under the key of a model file that says when it happens.
 
     calibrate: admin              once, before the first step of training
-    after_step: unit_rows         after the initial values, and after each step of the optimiser
+    after_step: unit_rows         after the initial values, and after each step of the optimizer
     policy: layerdrop(p=0.2)      whenever a layer is run
-    carry: 150                    what a segment of a text sees of those before it: a number, see `model/carry.py`
+    carry: 150                    how much a segment sees of those before it: a number, see `model/segment_memory.py`
     schedule: cosine(warmup=0.1)  the learning rate, where the run says nothing else
 
 A hook is a function (a policy: a class) under the decorator `@hook(KEY, NAME)`, in a file of `model/hooks/` or, from
@@ -21,7 +21,7 @@ What each key's hooks are given and give; their options are what is keyword-only
                 changes parameters in place; no gradient is recorded
     policy      a class derived from `Policy`: (stack, *, options)
 
-Schedules are those of training, announced there (`training/schedules.py`). `init` is described in `model/init.py`.
+Schedules are those of training, registered there (`training/schedules.py`). `init` is described in `model/init.py`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Run = Callable[[Values], dict[str, Tensor]]
 
 
 def hook(key: str, name: str) -> Callable[[T], T]:
-    """Announce a hook: `@hook("after_step", "unit_rows")`. Raises UnknownName for a key that has no hooks, InputError
+    """Register a hook: `@hook("after_step", "unit_rows")`. Raises UnknownName for a key that has no hooks, InputError
     for a second hook of one name."""
     if key not in HOOKS:
         raise UnknownName("key of hooks", key, HOOKS)

@@ -56,7 +56,7 @@ class SecondLevel(nn.Module):
     """
 
     kind = "scores"
-    """What its tables are to an optimiser: numbers of scores, no matrices."""
+    """What its tables are to an optimizer: numbers of scores, no matrices."""
 
     def __init__(self, formula: ScoreFormula) -> None:
         super().__init__()

@@ -222,8 +222,8 @@ class Transformer(FormulaModule):
         those on leaving. What another stack made is called by that stack's name. `each` is told what every layer
         leaves.
 
-        History 0 is what enters; what `after` and the output read is returned. For invariants such as the gain of the
-        skip path. Raises InputError for names that are missing.
+        History 0 is what enters; what `after` and the output read is returned. For invariants such as how the
+        residual path scales. Raises InputError for names that are missing.
         """
         stack = self.architecture.main
         now: dict[Any, Any] = {("now", name): value for name, value in entering_values.items()}
@@ -279,7 +279,7 @@ class Transformer(FormulaModule):
             self.train(training)
 
     @contextmanager
-    def silent(self) -> Iterator[None]:
+    def zero_sublayers(self) -> Iterator[None]:
         """Within it every sublayer of the layers (a call that mixes positions or channels) yields 0."""
         sections = [s for s in self.architecture.sections() if s.where == "layer"]
         calls = [value.call for section in sections for value in section.calls()]

@@ -20,7 +20,7 @@ Content = bytes | memoryview
 
 
 class Texts(Sequence[str]):
-    """A sequence of documents. One that is asked for by its number is made a string anew each time.
+    """A sequence of documents. One that is asked for by its number becomes a string each time.
 
     contents  the UTF-8 of each, known to be valid
 

@@ -40,7 +40,7 @@ SEEDS = 500_000
 """Runs of bytes that training begins with, at most."""
 
 LONGEST_WORD = 1 << 30
-"""No word is too long to be learnt from."""
+"""No word is too long to be learned from."""
 
 
 @tokenizers.register("unigram", needs=["sentencepiece"])
@@ -64,9 +64,9 @@ class Unigram(ByteLevel):
         words = _words(documents)
         seen = set().union(*words)
         unseen = [sign for sign in alphabet() if sign not in seen]
-        learnt = _learnt(words, size - 1 - len(unseen)) if words else []
-        rarest = min((score for _, score in learnt), default=0.0)
-        scored = [(END, NEVER), *learnt, *((sign, rarest - 1) for sign in unseen)]
+        learned = _learned(words, size - 1 - len(unseen)) if words else []
+        rarest = min((score for _, score in learned), default=0.0)
+        scored = [(END, NEVER), *learned, *((sign, rarest - 1) for sign in unseen)]
         backend = backend_of(models.Unigram(scored, unk_id=None, byte_fallback=False))
         backend.add_special_tokens([library.AddedToken(END, special=True, normalized=False)])
         return cls(backend)
@@ -92,7 +92,7 @@ def _seeds(words: Counter[str]) -> list[tuple[str, int]]:
     return sorted(found, key=lambda one: (-one[1], one[0]))[:SEEDS]
 
 
-def _learnt(words: Counter[str], size: int) -> list[tuple[str, float]]:
+def _learned(words: Counter[str], size: int) -> list[tuple[str, float]]:
     """At most `size` tokens, every sign of the words among them, with the logarithms of their probabilities.
 
     Words go in sorted and by one thread: sums, and with them equal scores, come out the same each time.
@@ -116,7 +116,7 @@ def _learnt(words: Counter[str], size: int) -> list[tuple[str, float]]:
             bos_id=-1,
             eos_id=-1,
             pad_id=-1,
-            # Words come cut, and as they shall be learnt.
+            # Words come cut, and as they shall be learned.
             normalization_rule_name="identity",
             character_coverage=1.0,
             add_dummy_prefix=False,

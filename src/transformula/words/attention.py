@@ -39,7 +39,7 @@ from .word import At, GeneratorFor, choice, definition, fill_matrix, flag, matri
         "size": whole("channels of a head", "(x if x > 0 else q) / heads", minimum=1, shapes=True),
         "rotary": number("base of rotary positions; 0: none", 0, minimum=0),
         "rotary_part": number("share of a head that turns", 1, minimum=0, maximum=1),
-        "rotary_pairs": flag("turn pairs of neighbours, not of halves"),
+        "rotary_pairs": flag("turn pairs of neighbors, not of halves"),
         "window": whole("i sees i-window < j <= i; 0: all", 0, minimum=0),
         "qk_norm": choice(
             "norm of queries and keys: by the head, or of all heads at once", ["none", "head", "full"], shapes=True

@@ -1,4 +1,4 @@
-"""Batch normalisation over the real positions of a batch: `batchnorm`."""
+"""Batch normalization over the real positions of a batch: `batchnorm`."""
 
 from __future__ import annotations
 
@@ -84,13 +84,13 @@ class BatchNorm(Word):
         here = real[..., None].expand(*x.shape[:-1], 1)
         count = here.sum().clamp(min=1)
         mean = precise.masked_fill(~here, 0).sum((0, 1)) / count
-        centred = precise - mean
-        variance = centred.square().masked_fill(~here, 0).sum((0, 1)) / count
+        centered = precise - mean
+        variance = centered.square().masked_fill(~here, 0).sum((0, 1)) / count
         with torch.no_grad():
             unbiased = variance * (count / (count - 1).clamp(min=1))
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
-        y = centred * torch.rsqrt(variance + self.eps)
+        y = centered * torch.rsqrt(variance + self.eps)
         if self.weight is not None:
             y = y * self.weight
         if self.bias is not None:

@@ -57,7 +57,7 @@ class Scalar(Word):
 class Vector(Word):
     """A learned number for each channel, (size,).
 
-    weight (size,): the value divided by `stored`, so init / stored; the value is stored * weight. An optimiser with
+    weight (size,): the value divided by `stored`, so init / stored; the value is stored * weight. An optimizer with
     steps of one size (Adam) so moves the value `stored` times as fast.
     """
 

@@ -38,15 +38,15 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, spread
     state="(length - 1) * x / positions if stride == 1 else 0",
     saved="x",
     example="x = x + linear(gelu(conv(norm(x), 4, depthwise=True)), width)",
-    equation="y_i = sum over k of W_k x_(i - k) + b, k from 0 to length - 1; centred where the stack sees all",
+    equation="y_i = sum over k of W_k x_(i - k) + b, k from 0 to length - 1; centered where the stack sees all",
     source="LeCun et al. 1989; depthwise and causal: Wu et al., 1901.10430",
 )
 class Conv(Word):
     """y_i = sum over k = 0 ... length - 1 of W_k x_(stride i + ahead - k) + b, with x 0 outside its real positions.
 
     ahead is 0 in a causal stack, so that a position sees itself and length - 1 before it; elsewhere length // 2:
-    centred, for an even length one more position ahead than behind. x (batch, positions, x), y (batch, ceil(positions /
-    stride), size). `depthwise=True`: W_k is diagonal.
+    centered, for an even length one more position ahead than behind. x (batch, positions, x), y (batch,
+    ceil(positions / stride), size). `depthwise=True`: W_k is diagonal.
 
     weight (size, x, length), depthwise (x, 1, length), from N(0, 1 / (3 fan_in)), fan_in = length * x, or length; W_k
     is weight[:, :, length - 1 - k], the order of PyTorch's Conv1d. bias (size,), 0.

@@ -150,7 +150,7 @@ def _with_scores(
 
 
 def one_type(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k, v in one type: under autocast a norm's result is float32 while its neighbour is bfloat16."""
+    """q, k, v in one type: under autocast a norm's result is float32 while its neighbor is bfloat16."""
     if q.dtype == k.dtype == v.dtype:
         return q, k, v
     kind = q.device.type

@@ -241,7 +241,7 @@ class Matrices(nn.Module):
         super().__init__()
         self.fans = (x, size)
         self.weight = empty(n, size, x)
-        # one row, as biases are to initial values and optimisers
+        # one row, as biases are to initial values and optimizers
         self.bias = empty(n * size) if bias else None
 
     def of(self, used: list[int]) -> list[tuple[Tensor, Tensor | None]]:

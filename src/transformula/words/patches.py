@@ -19,7 +19,7 @@ from .word import GeneratorFor, Word, empty, fill, fill_normal, flag, spread, wh
     real="patches",
     options={
         "size": whole("side of a patch, in pixels", minimum=1, shapes=True),
-        "channels": whole("colours of a pixel", 3, minimum=1, shapes=True),
+        "channels": whole("color channels of a pixel", 3, minimum=1, shapes=True),
         "bias": flag("whether b is there", True, shapes=True),
         "width": whole("width of the result", "width", minimum=1, shapes=True),
     },

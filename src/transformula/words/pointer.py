@@ -76,7 +76,7 @@ class Pointer(Word):
         return CrossCache()
 
     def carried(self, state: Any, keep: int) -> CrossCache:
-        """The keys are made anew in each segment."""
+        """The keys are made again in each segment."""
         return CrossCache()
 
     def step(

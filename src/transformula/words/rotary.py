@@ -22,7 +22,7 @@ from .word import At, Word, flag, number, split, whole, word
         "base": number("longest wave, over 2 pi", 10000, minimum=1),
         "heads": whole("slices that are rotated alike", "heads", minimum=1),
         "part": number("share of each head rotated", 1, minimum=0, maximum=1),
-        "pairs": flag("pairs of neighbours, not of halves"),
+        "pairs": flag("pairs of neighbors, not of halves"),
     },
     checks={"x % heads == 0": "the width {x} does not divide into {heads} heads"},
     saved="0",

@@ -95,12 +95,12 @@ GeneratorFor = Callable[[str], torch.Generator]
 
 
 def word(name: str, **stated: Any) -> Callable[[C], C]:
-    """Announce a word: its record is stored as `.record`; a class is registered under its name.
+    """Register a word: its record is stored as `.record`; a class is registered under its name.
 
     Raises InputError for a malformed record and for a second word of the same name.
     """
 
-    def announce(thing: C) -> C:
+    def register(thing: C) -> C:
         module = thing.__module__
         fields = _STATED[module, name] = merged(stated, {n: s for (m, n), s in _STATED.items() if m == module})
         record = record_from(name, fields, module, inspect.cleandoc(thing.__doc__ or ""))
@@ -112,7 +112,7 @@ def word(name: str, **stated: Any) -> Callable[[C], C]:
             CLASSES[name] = thing
         return thing
 
-    return announce
+    return register
 
 
 def word_class(record: WordRecord) -> type[Word]:
@@ -238,7 +238,7 @@ class Word(nn.Module):
     def carried(self, state: Any, keep: int) -> Any:
         """The state with which the next segment of a text begins (`carry` in a model's file): of a state that grows
         with the past the last `keep` positions, a state of fixed size as it is. `state` may be changed; gradients are
-        cut off by whoever calls this. What is no tensor in it begins anew, as `start` makes it."""
+        cut off by whoever calls this. What is no tensor in it is as `start` makes it."""
         return state
 
     def reorder(self, state: Any, rows: Tensor) -> Any:

@@ -31,7 +31,7 @@ def unit_rows(model: Transformer, *, columns: str = COLUMNS) -> None:
     that is no matrix or table (norms, biases, coefficients, kernels of convolutions) stay as they are.
 
     nGPT: Loshchilov et al. 2024, 2410.01131. As in the published code (NVIDIA/ngpt, `normalize_matrices`), which
-    normalises queries, keys, values, the MLP's first matrix, embedding and output along dimension 1, the attention's
+    normalizes queries, keys, values, the MLP's first matrix, embedding and output along dimension 1, the attention's
     and the MLP's last matrices along dimension 0, before the first step and after each. Norms are taken in float32 at
     least.
     """

@@ -1,0 +1,105 @@
+"""Models in the formats of other programs: an importer reads a folder, an exporter writes one. Each registers itself.
+
+    @exporter("numpy")
+    def write_numpy(model, folder):
+        (folder / TEXT).write_text(text_of(model), encoding="utf-8")
+        np.savez(folder / "weights.npz", **{name: t.numpy() for name, t in model_tensors(model).items()})
+
+    @importer("numpy")
+    def read_numpy(folder, verify):
+        arrays = np.load(need_file(folder, "weights.npz"))
+        return ModelFiles(need_file(folder, TEXT), {name: torch.from_numpy(arrays[name]) for name in arrays.files},
+                          folder / "weights.npz")
+
+As a file of `interop/formats/` the format is found by its place, from outside through `--use`. Our own folder,
+`interop/formats/transformula.py`, is read and written through the same registry. `interop/folder.py` does the rest:
+the folder is written whole or not at all, the text is checked, and tensors are compared with what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from ..errors import CheckpointError
+from ..registry import Registry
+
+TEXT = "model.yaml"
+"""The file with a model's text, which our own format has and others may have."""
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """What an importer reads.
+
+    text     the model file, or its text where the format has no such file
+    tensors  parameters and kept buffers by the names that the model has
+    weights  the file that they were read from, to be named in errors
+    """
+
+    text: Path | str
+    tensors: Mapping[str, Tensor]
+    weights: Path
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the files that were read; others in the folder, such as a tokenizer, are not the format's."""
+        return {path.name for path in (self.text, self.weights) if isinstance(path, Path)}
+
+
+class Importer(Protocol):
+    """Reads a model from a folder that is there. `verify`: check what can be checked, such as a hash.
+
+    Nothing that is read may be executed. Raises CheckpointError, with the file and what to do.
+    """
+
+    def __call__(self, folder: Path, verify: bool, /) -> ModelFiles: ...
+
+
+class Exporter(Protocol):
+    """Writes a model into an empty folder. Raises CheckpointError for what the format cannot hold."""
+
+    def __call__(self, model: nn.Module, folder: Path, /) -> None: ...
+
+
+IMPORTERS: Registry[Importer] = Registry("format to import", "transformula.interop.formats")
+EXPORTERS: Registry[Exporter] = Registry("format to export", "transformula.interop.formats")
+
+
+def importer(name: str) -> Callable[[Importer], Importer]:
+    """Register an importer under the name of its format. Raises InputError for a second one of the same name."""
+    return IMPORTERS.register(name)
+
+
+def exporter(name: str) -> Callable[[Exporter], Exporter]:
+    """Register an exporter under the name of its format. Raises InputError for a second one of the same name."""
+    return EXPORTERS.register(name)
+
+
+def need_file(folder: Path, name: str) -> Path:
+    """The file of that name in a model's folder. Raises CheckpointError where it is missing."""
+    if not (folder / name).is_file():
+        raise CheckpointError(
+            f"{folder / name}: the file is missing, without which the folder is not a whole model; copy the folder again"
+            " from where it was made, or name its format"
+        )
+    return folder / name
+
+
+def text_of(model: nn.Module) -> str:
+    """The text of a model's file. Models made by hand may carry a plain string as `text`."""
+    text = getattr(model, "text", None)
+    if isinstance(text, str):
+        return text
+    if text is None:
+        raise CheckpointError(
+            f"a model of the class {type(model).__name__} has no text, so its folder could not be loaded again;"
+            " build it from a formula, or set `model.text` to the text of a model file"
+        )
+    from ..language.model_writing import write_text
+
+    return write_text(text)

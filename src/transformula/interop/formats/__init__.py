@@ -1,0 +1,1 @@
+"""One format of models a file; see `interop/exchange.py`."""
