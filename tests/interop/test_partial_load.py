@@ -33,7 +33,7 @@ def test_the_same_text_is_taken_whole():
     found, _, after = begun(both(seed=1), (other := both(seed=2)))
     assert found.loaded == ("words", "encoder", "decoder") and not found.random
     assert all(torch.equal(tensor, after[name]) for name, tensor in model_tensors(other[0]).items())
-    assert str(found) == "begins with words, encoder, decoder"
+    assert str(found) == "loaded words, encoder, decoder"
 
 
 TWO = """

@@ -84,8 +84,8 @@ def need_file(folder: Path, name: str) -> Path:
     """The file of that name in a model's folder. Raises CheckpointError where it is missing."""
     if not (folder / name).is_file():
         raise CheckpointError(
-            f"{folder / name}: the file is missing, without which the folder is not a whole model; copy the folder again"
-            " from where it was made, or name its format"
+            f"{folder / name}: the file is missing; the folder is no whole model of this format. Copy it again from"
+            " where it was made, or name another format"
         )
     return folder / name
 

@@ -18,7 +18,7 @@ from torch import nn
 from ..atomic_io import follow_umask, sync, whole_folder
 from ..errors import CheckpointError
 from .exchange import EXPORTERS, IMPORTERS, TEXT, ModelFiles
-from .formats.transformula import WEIGHTS
+from .formats.transformula import WEIGHTS as WEIGHTS
 from .weights import check_finite, put_tensors
 
 if TYPE_CHECKING:
@@ -84,8 +84,10 @@ def convert(source: Path | str, out: Path | str, *, read: str = OURS, write: str
 
     Raises CheckpointError, UnknownName for a format that is not registered.
     """
-    source = Path(source)
+    source, out = Path(source), Path(out)
     EXPORTERS.need(write)
+    if out.exists() and out.samefile(source):
+        raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
     found = read_files(source, verify, read)
     model, _ = build_model(found, verify)
 

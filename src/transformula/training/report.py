@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..errors import RunError
-from ..interop.folder import text_of
+from ..interop.exchange import text_of
 from ..runs import random_state
 from ..runs.commands import command, longer, resume_command, usage_command
 from ..runs.curve import draw_curve

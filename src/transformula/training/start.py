@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ..errors import CheckpointError, ConfigError, RunError, did_you_mean, nearest
-from ..interop.folder import text_of
+from ..interop.exchange import text_of
 from ..interop.weights import check_finite
 from ..runs import random_state
 from ..runs.folder import RunFolder

@@ -1,0 +1,39 @@
+"""`transformula import`: a folder in the format of another program as a model's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .explain import USE
+from .options import Given, Parser
+from .output import as_json
+
+WHAT = """\
+Make a model's folder of a folder in another format, so that every verb that takes a RUN takes it. Nothing that is read
+is executed. pytorch is model.yaml and weights.pt, as torch.save(module.state_dict(), "weights.pt") writes it."""
+
+EXAMPLES = [
+    "transformula import exported --format pytorch --out models/first",
+]
+
+
+def make_parser(_: Sequence[str]) -> Parser:
+    """Its options."""
+    parser = Parser("import", WHAT, EXAMPLES, "FOLDER")
+    parser.add_argument("folder", metavar="FOLDER", help="the folder that is read")
+    parser.add_argument("--format", metavar="FORMAT", required=True, help="its format, such as pytorch")
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="the model's folder that is written")
+    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    return parser
+
+
+def run(given: Given) -> int:
+    """Import one model."""
+    from ..api.reading import import_packages
+
+    import_packages(given["use"])
+    from ..interop.folder import convert
+
+    folder = convert(given["folder"], given["out"], read=given["format"])
+    print(as_json({"folder": folder, "format": "transformula"}) if given["json"] else f"wrote {folder}")
+    return 0
