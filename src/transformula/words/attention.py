@@ -12,7 +12,7 @@ from .core import attend
 from .dot_attention import Call, DotAttention, Streams
 from .rotary import rotate, rotation_tables, turned_channels
 from .scores import ScoreFunction
-from .word import At, GeneratorFor, choice, definition, fill_matrix, flag, matrix, number, whole, word
+from .word import At, choice, definition, flag, matrix, number, whole, word
 
 
 @word(
@@ -97,6 +97,8 @@ class Attention(DotAttention):
     the future, and is not decoded.
     """
 
+    matrices = ("query", "key", "value", "output")
+
     def __init__(
         self,
         x: int | None = None,
@@ -152,11 +154,6 @@ class Attention(DotAttention):
         self.value_norm = norms.get("value_norm")
         self.normed, self.full = bool(norms), qk_norm == "full"
 
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        super().initial_values(generator_for)
-        for name in ("query", "key", "value", "output"):
-            fill_matrix(getattr(self, name), generator_for, name)
-
     def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
         """Queries, keys and values through their matrices, by heads, normed and turned."""
         own: dict[str, Any] = self._modules  # PyTorch's look-up by attribute is slower: it shows at length 1
@@ -204,6 +201,3 @@ class Attention(DotAttention):
         q, k, v = of_one_batch(q, *state.of_rows(at))
         made = attend(q, k, v, settings, extras, at, training=self.training, keep_scores="scores" in taps)
         return self.result(made, taps, q, k, v)
-
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, kv_heads={self.kv_heads}, size={self.size}, causal={self.settings.causal}"

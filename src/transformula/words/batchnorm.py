@@ -96,6 +96,3 @@ class BatchNorm(Word):
         if self.bias is not None:
             y = y + self.bias
         return y.to(x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"{self.running_mean.shape[0]}, eps={self.eps}, momentum={self.momentum}"

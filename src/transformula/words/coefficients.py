@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .word import GeneratorFor, Word, empty, fill, number, whole, word
+from .word import Word, empty, number, whole, word
 
 
 @word(
@@ -29,11 +29,8 @@ class Scalar(Word):
 
     def __init__(self, init: float) -> None:
         super().__init__()
-        self.init = init
+        self.constants = {"weight": init}
         self.weight = empty(1)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill(self.weight, self.init)
 
     def forward(self) -> Tensor:
         return self.weight
@@ -63,11 +60,8 @@ class Vector(Word):
 
     def __init__(self, init: float, size: int, stored: float = 1) -> None:
         super().__init__()
-        self.init, self.stored = init, stored
+        self.constants, self.stored = {"weight": init / stored}, stored
         self.weight = empty(size)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill(self.weight, self.init / self.stored)
 
     def forward(self) -> Tensor:
         return self.weight if self.stored == 1 else self.weight * self.stored

@@ -104,7 +104,3 @@ class Conv(Word):
             kept = at.new[:, None] + torch.arange(self.length - 1, device=x.device)
             state["last"] = both.gather(1, kept[..., None].expand(-1, -1, self.x))
         return self._over(both)
-
-    def extra_repr(self) -> str:
-        size, _, length = self.weight.shape
-        return f"{self.x}, {length}, {size}, groups={self.groups}, stride={self.stride}, causal={self.causal}"

@@ -70,9 +70,6 @@ class Mix(Word):
             weights = F.linear(hidden, self.second.weight, self.weight).unsqueeze(-2).unbind(-1)
         return weighted(entries, weights)
 
-    def extra_repr(self) -> str:
-        return f"{len(self.weight)} entries, dynamic={self.first is not None}"
-
 
 @word(
     "attend",
@@ -98,13 +95,12 @@ class Attend(Word):
     Entries are (batch, length, entry); query (entry,), 0: at first y is their mean. rms has no weight.
     """
 
+    constants = {"query": 0}
+
     def __init__(self, entries: int, entry: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.eps = eps
         self.query = empty(entry)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill(self.query, 0)
 
     def forward(self, *entries: Tensor) -> Tensor:
         # an entry without rows of its own (sinusoids) is one for the whole batch

@@ -91,6 +91,7 @@ class DotAttention(Word):
         self.settings = AttentionSettings(scale, causal, window, cap, dropout, softmax, score or None, mask or None)
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
+        super().initial_values(generator_for)
         tables: Any = self._modules.get("score")
         if tables is not None:
             tables.initial_values()
@@ -180,7 +181,3 @@ class DotAttention(Word):
         q, k, v = self.by_heads(*streams, at)
         made = attend(q, k, v, *call, at, training=self.training, keep_scores="scores" in taps)
         return self.result(made, taps, q, k, v)
-
-    def extra_repr(self) -> str:
-        causal = self.settings.causal
-        return f"heads={self.heads}, kv_heads={self.kv_heads}, scale={self.settings.scale:.4g}, causal={causal}"

@@ -32,18 +32,14 @@ class Embed(Word):
     weight (rows, size), from N(0, 0.02^2). Under one label with `unembed` both use one table.
     """
 
+    deviations = {"weight": 0.02}
+
     def __init__(self, rows: int, size: int, tokens: int | None = None) -> None:
         super().__init__()
         self.weight = empty(rows, size)
 
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_normal(self.weight, generator_for("weight"), 0.02)
-
     def forward(self, tokens: Tensor) -> Tensor:
         return F.embedding(tokens, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"{self.weight.shape[0]}, {self.weight.shape[1]}"
 
 
 @word(
@@ -87,9 +83,6 @@ class Unembed(Word):
         # called on the module of either face: an Embed has no bias
         return F.linear(x, self.weight, getattr(self, "bias", None))
 
-    def extra_repr(self) -> str:
-        return f"{self.weight.shape[1]}, {self.weight.shape[0]}, bias={self.bias is not None}"
-
 
 @word(
     "positions",
@@ -118,13 +111,12 @@ class Positions(Word):
     further than they were trained.
     """
 
+    deviations = {"weight": 0.02}
+
     def __init__(self, rows: int, size: int, first: int = 0, x: int | None = None) -> None:
         super().__init__()
         self.weight = empty(rows, size)
         self.first = first
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_normal(self.weight, generator_for("weight"), 0.02)
 
     def _rows(self, start: int, x: Tensor) -> Tensor:
         end = start + x.shape[1]
@@ -146,6 +138,3 @@ class Positions(Word):
         # padding on the right of a chunk may stand past the end; what it gets is never seen
         rows = (at.positions(x.shape[1]) + self.first).clamp(max=self.weight.shape[0] - 1)
         return F.embedding(rows, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"{self.weight.shape[0]}, {self.weight.shape[1]}, first={self.first}"

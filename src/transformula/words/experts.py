@@ -227,9 +227,6 @@ class Experts(Word):
             y = y + spreads @ self.down.bias.view(self.n, -1).to(h.dtype)
         return y
 
-    def extra_repr(self) -> str:
-        return f"active={self.active}, activation={self.activation!r}, renormalise={self.renormalise}"
-
 
 class Matrices(nn.Module):
     """n matrices with their biases: weight (n, size, x), bias (n size,) or None.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import GeneratorFor, Word, empty, fill, fill_matrix, matrix, number, whole, word
+from .word import Word, empty, matrix, number, whole, word
 
 
 @word(
@@ -35,13 +35,9 @@ class Gate(Word):
 
     def __init__(self, x: int, size: int, bias: float = -2) -> None:
         super().__init__()
-        self.start_at = bias
+        self.constants = {"weight": 0, "bias": bias}
         self.weight = empty(size, x)
         self.bias = empty(size)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill(self.weight, 0)
-        fill(self.bias, self.start_at)
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.sigmoid(F.linear(x, self.weight, self.bias))
@@ -75,18 +71,15 @@ class GRUGate(Word):
     N(0, 1 / (3 x)). bias b (x,), `bias`: at 2 the gate starts near the identity on x.
     """
 
+    matrices = ("input", "state", "candidate")
+
     def __init__(self, x: int, y: int | None = None, bias: float = 2) -> None:
         super().__init__()
-        self.start_at = bias
+        self.constants = {"bias": bias}
         self.input = matrix(x, 3 * x, False)
         self.state = matrix(x, 2 * x, False)
         self.candidate = matrix(x, x, False)
         self.bias = empty(x)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        for name in ("input", "state", "candidate"):
-            fill_matrix(getattr(self, name), generator_for, name)
-        fill(self.bias, self.start_at)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         from_y_reset, from_y_update, from_y = self.input(y).chunk(3, -1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .word import GeneratorFor, Word, empty, fill_normal, whole, word
+from .word import Word, empty, whole, word
 
 
 @word(
@@ -32,15 +32,11 @@ class Learned(Word):
     N(0, 0.02^2).
     """
 
+    deviations = {"weight": 0.02}
+
     def __init__(self, rows: int, size: int) -> None:
         super().__init__()
         self.weight = empty(rows, size)
 
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_normal(self.weight, generator_for("weight"), 0.02)
-
     def forward(self) -> Tensor:
         return self.weight[None]
-
-    def extra_repr(self) -> str:
-        return f"{self.weight.shape[0]}, {self.weight.shape[1]}"

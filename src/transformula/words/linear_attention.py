@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import At, GeneratorFor, Word, fill_matrix, flag, matrix, number, whole, word
+from .word import At, Word, flag, matrix, number, whole, word
 
 CHUNK = 64
 """Positions that are compared pair by pair; what stands before them is summed up."""
@@ -65,6 +65,8 @@ class LinearAttention(Word):
     Decoding keeps S and z.
     """
 
+    matrices = ("query", "key", "value", "output")
+
     def __init__(
         self, x: int, heads: int, size: int, bias: bool = True, eps: float = 1e-6, causal: bool = True
     ) -> None:
@@ -74,10 +76,6 @@ class LinearAttention(Word):
         self.key = matrix(x, heads * size, bias)
         self.value = matrix(x, heads * size, bias)
         self.output = matrix(heads * size, x, bias)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        for name in ("query", "key", "value", "output"):
-            fill_matrix(getattr(self, name), generator_for, name)
 
     def _heads(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """f(q), f(k), v, each (batch, heads, length, size); f(k) and v are 0 where a position is padding."""
@@ -126,9 +124,6 @@ class LinearAttention(Word):
         state["S"] = state["S"] + k.transpose(2, 3) @ v
         state["z"] = state["z"] + k.sum(2, dtype=state["z"].dtype)
         return self._result(made, weights)
-
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, size={self.size}, causal={self.causal}"
 
 
 def _precise(x: Tensor) -> torch.dtype:

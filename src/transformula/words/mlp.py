@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import GeneratorFor, Word, choice, fill_matrix, flag, matrix, whole, word
+from .word import Word, choice, flag, matrix, whole, word
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
@@ -65,18 +65,14 @@ class MLP(Word):
     `hidden` is 4 x unless given, with a gate too: a gated one of the size of an ungated one has hidden = 8 x / 3.
     """
 
+    matrices = ("gate", "up", "down")
+
     def __init__(self, x: int, hidden: int, activation: str = "gelu", gated: bool = False, bias: bool = True) -> None:
         super().__init__()
         self.gate = matrix(x, hidden, bias) if gated else None
         self.up = matrix(x, hidden, bias)
         self.down = matrix(hidden, x, bias)
         self.activation = activation
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        if self.gate is not None:
-            fill_matrix(self.gate, generator_for, "gate")
-        fill_matrix(self.up, generator_for, "up")
-        fill_matrix(self.down, generator_for, "down")
 
     def forward(self, x: Tensor) -> Tensor:
         activate = ACTIVATIONS[self.activation]
@@ -87,6 +83,3 @@ class MLP(Word):
             x = activate(self.gate(x)) * own["up"](x)
         result: Tensor = own["down"](x)
         return result
-
-    def extra_repr(self) -> str:
-        return f"activation={self.activation!r}"

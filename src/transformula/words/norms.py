@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .rms import rms_norm
-from .word import GeneratorFor, Word, empty, fill, flag, number, split, whole, word
+from .word import Word, empty, flag, number, split, whole, word
 
 
 def _typed(parameter: Tensor | None, x: Tensor) -> Tensor | None:
@@ -18,15 +18,13 @@ def _typed(parameter: Tensor | None, x: Tensor) -> Tensor | None:
 class _Norm(Word):
     """What norms share: a weight and a bias by slice of `size` channels, which all slices of the width use."""
 
+    constants = {"weight": 1, "bias": 0}
+
     def __init__(self, x: int, eps: float, weight: bool, bias: bool, size: int) -> None:
         super().__init__()
         self.size, self.eps, self.sliced = size, eps, size != x
         self.weight = empty(size) if weight else None
         self.bias = empty(size) if bias else None
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill(self.weight, 1)
-        fill(self.bias, 0)
 
     def norm(self, x: Tensor) -> Tensor:
         """Of x (..., size)."""
@@ -34,9 +32,6 @@ class _Norm(Word):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(split(x, -1, self.size)).flatten(-2) if self.sliced else self.norm(x)
-
-    def extra_repr(self) -> str:
-        return f"{self.size}, eps={self.eps}, weight={self.weight is not None}, bias={self.bias is not None}"
 
 
 @word(
@@ -134,13 +129,12 @@ class ScaleNorm(Word):
     size 1; the root holds eps, as in `rmsnorm`, which the paper has as a maximum.
     """
 
+    constants = {"weight": 1}
+
     def __init__(self, x: int, eps: float = 1e-6) -> None:
         super().__init__()
         self.eps = eps
         self.weight = empty(1)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill(self.weight, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         return rms_norm(x, None, self.eps) * self.weight
@@ -197,15 +191,10 @@ class DynamicTanh(Word):
 
     def __init__(self, x: int, init: float = 0.5, weight: bool = True, bias: bool = True) -> None:
         super().__init__()
-        self.init = init
+        self.constants = {"alpha": init, "weight": 1, "bias": 0}
         self.alpha = empty(1)
         self.weight = empty(x) if weight else None
         self.bias = empty(x) if bias else None
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill(self.alpha, self.init)
-        fill(self.weight, 1)
-        fill(self.bias, 0)
 
     def forward(self, x: Tensor) -> Tensor:
         y = torch.tanh(self.alpha * x)

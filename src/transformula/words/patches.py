@@ -73,6 +73,3 @@ class Patches(Word):
         squares = image.reshape(batch, channels, height // size, size, width // size, size)
         flat = squares.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * size * size)
         return F.linear(flat.to(self.weight.dtype), self.weight, self.bias)
-
-    def extra_repr(self) -> str:
-        return f"size={self.size}, channels={self.channels}, width={self.weight.shape[0]}"

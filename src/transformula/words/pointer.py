@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .cache import CrossCache, of_one_batch, once
-from .word import At, GeneratorFor, Word, fill_matrix, matrix, whole, word
+from .word import At, Word, matrix, whole, word
 
 
 @word(
@@ -46,15 +46,13 @@ class Pointer(Word):
     query.weight (size, x), key.weight (size, memory), from N(0, 1 / (3 fan_in)). Decoding makes the keys once.
     """
 
+    matrices = ("query", "key")
+
     def __init__(self, x: int, memory: int, rows: int, size: int, ids: int | None = None, causal: bool = True) -> None:
         super().__init__()
         self.rows, self.size = rows, size
         self.query = matrix(x, size, bias=False)
         self.key = matrix(memory, size, bias=False)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_matrix(self.query, generator_for, "query")
-        fill_matrix(self.key, generator_for, "key")
 
     def forward(self, x: Tensor, memory: Tensor, ids: Tensor, *, real: Tensor | None = None) -> Tensor:
         q, k, ids = of_one_batch(self.query(x), self.key(memory), ids)
@@ -89,6 +87,3 @@ class Pointer(Word):
         k, _ = state.of_rows(at)
         q, k, ids = of_one_batch(self.query(x), k[:, 0], ids)
         return self._spread(q, k, ids, real)
-
-    def extra_repr(self) -> str:
-        return f"{self.rows}, size={self.size}"

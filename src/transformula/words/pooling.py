@@ -76,6 +76,3 @@ class Pick(Word):
         if self.n > shortest:
             raise InputError(f"pick(x, {self.n}): there is no position {self.n} in a sequence of {shortest}")
         return x[:, self.n - 1 : self.n]
-
-    def extra_repr(self) -> str:
-        return self.at or str(self.n)

@@ -117,9 +117,6 @@ class _Recurrent(Word):
         some = (new > 0)[:, None]
         return y, tuple(torch.where(some, a[back], b) for a, b in zip(after, before, strict=True))
 
-    def extra_repr(self) -> str:
-        return f"{self.input.weight.shape[1]}, {self.size}"
-
 
 @torch.no_grad()
 def fill_orthogonal(weight: Tensor, generator: torch.Generator, gates: int) -> None:

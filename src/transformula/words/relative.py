@@ -12,7 +12,7 @@ from .cache import put
 from .cpu import tracing
 from .scores import Grid
 from .tables import cached_table
-from .word import At, GeneratorFor, Word, choice, empty, fill_normal, flag, split, whole, word
+from .word import At, Word, choice, empty, flag, split, whole, word
 
 
 class PastContent:
@@ -143,9 +143,6 @@ class RelativeScores(Word):
         """See Word."""
         return state.last(keep)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, span={self.span}, by={'key' if self.by_key else 'query'}, causal={self.causal}"
-
 
 def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
     """DeBERTa's bucket of each distance 0, 1, ...: itself up to `middle`, then logarithmically to 2 middle - 1 at
@@ -186,6 +183,8 @@ class RelativeBias(Word):
     is of these and the other half, so parted, of keys that lie ahead. Raises InputError where there are too few.
     """
 
+    deviations = {"weight": 0.02}
+
     def __init__(
         self, heads: int, buckets: int = 32, reach: int = 128, causal: bool = True, x: int | None = None
     ) -> None:
@@ -197,9 +196,6 @@ class RelativeBias(Word):
         if reach <= exact:
             raise InputError(f"relative_bias(buckets={buckets}) tells {exact} distances apart; reach= must be beyond")
         self.weight = empty(buckets, heads)
-
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_normal(self.weight, generator_for("weight"), 0.02)
 
     def _bucket(self, distance: Tensor, furthest: int) -> Tensor:
         """The bucket of each distance i - j; `furthest`: they are below it, padding of a chunk apart."""
@@ -230,9 +226,6 @@ class RelativeBias(Word):
         """The scores of this chunk's queries and all keys so far: (1 or batch, heads, queries, keys)."""
         keys = at.keys(x.shape[1])
         return self._scores(Grid(x.shape[1], keys, self.causal, 0, x.device, at))
-
-    def extra_repr(self) -> str:
-        return f"buckets={self.buckets}, reach={self.reach}, causal={self.causal}"
 
 
 def bias_buckets(positions: Tensor, buckets: int, reach: int) -> tuple[Tensor]:

@@ -58,9 +58,6 @@ class Rotary(Word):
         """The chunk's positions, turned by their own angles."""
         return self._turn(x, at)
 
-    def extra_repr(self) -> str:
-        return f"heads={self.heads}, base={self.base}, turned={self.turned}, pairs={self.pairs}"
-
 
 def turned_channels(size: int, part: float) -> int:
     """How many channels of a head of `size` turn. Raises InputError for an odd number."""

@@ -154,6 +154,3 @@ class Shift(Word):
             kept = at.new[:, None] + torch.arange(self.n, device=x.device)
             state["last"] = both.gather(1, kept[..., None].expand(-1, -1, self.x))
         return both[:, :length]
-
-    def extra_repr(self) -> str:
-        return f"n={self.n}"

@@ -88,9 +88,6 @@ class Sinusoids(Word):
             return self._table(length, x, at.start).expand(x.shape[0], -1, -1)
         return self._table(at.longest + length, x)[at.positions(length)]
 
-    def extra_repr(self) -> str:
-        return f"{self.size}, rows={self.rows}, at={self.at}, first={self.first}"
-
 
 def waves_table(positions: Tensor, first: int, size: int, base: float, halves: bool) -> tuple[Tensor]:
     """`waves` from `first` on, as a table that is kept."""

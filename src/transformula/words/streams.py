@@ -123,9 +123,6 @@ class _Connection(Word):
             return torch.addcmul(static, part.tanh() if self.kind == "frac" else part, scale)
         return torch.addcmul(precise(static), precise(part), precise(scale))
 
-    def extra_repr(self) -> str:
-        return f"{self.n} streams of {self.size}, kind={self.kind}, dynamic={self.weight is not None}"
-
 
 def precise(x: Tensor) -> Tensor:
     """In float32 or better."""

@@ -67,7 +67,7 @@ import dataclasses
 import importlib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -194,7 +194,9 @@ def module_of(made: type[Word], given: dict[str, Any], shared: bool = False) -> 
     its own class, as for `shared`: a module that other words use too."""
     layer = None if shared else getattr(made, "layer", None)
     if layer is None:
-        return made(**given)
+        own = made(**given)
+        own.made_with = given
+        return own
     module: nn.Module = layer(**given)
     module.record = made.record  # type: ignore[assignment]
     return module
@@ -216,6 +218,18 @@ class Word(nn.Module):
     """The module with other options, for calls that share it and differ in what shapes no weight: modules that have its
     tables of parameters as their own, and are not registered."""
 
+    made_with: Mapping[str, Any] = {}
+    """The widths and options that its constructor was given."""
+
+    constants: Mapping[str, float] = {}
+    """Own parameters that start at a number."""
+
+    deviations: Mapping[str, float] = {}
+    """Own parameters that are drawn from N(0, d^2), and d."""
+
+    matrices: Sequence[str] = ()
+    """Linear layers inside that are drawn as `fill_matrix` does."""
+
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
         for face in self.faces:
@@ -223,11 +237,22 @@ class Word(nn.Module):
         return self
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
-        """Fill the word's own parameters (those of `inner` modules are not its own).
+        """Fill the word's own parameters (those of `inner` modules are not its own): by default as `constants`,
+        `deviations` and `matrices` say.
 
         `generator_for("weight")` gives the random numbers of that parameter, so that one parameter's values do not
         depend on which others there are.
         """
+        for name, value in self.constants.items():
+            fill(getattr(self, name), value)
+        for name, deviation in self.deviations.items():
+            fill_normal(getattr(self, name), generator_for(name), deviation)
+        for name in self.matrices:
+            if getattr(self, name) is not None:
+                fill_matrix(getattr(self, name), generator_for, name)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.made_with.items() if isinstance(value, int | float))
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
         """The state with which decoding starts: any object (attributes, a list or a mapping) that holds tensors
