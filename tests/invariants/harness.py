@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tests.layer_runs import run_layers, zero_sublayers
 from tests.references.plain import Parameters
 from transformula import gallery
 from transformula.errors import TransformulaError
@@ -202,8 +203,8 @@ def left_by(model: nn.Module, scale: float = 1.0) -> list[dict[str, float]]:
     def note(_: Section, made: Mapping[str, Tensor]) -> None:
         left.append({key: value.square().mean().sqrt().item() for key, value in made.items()})
 
-    with torch.no_grad(), model.zero_sublayers():
-        model.run_layers(entering, note)
+    with torch.no_grad(), zero_sublayers(model):
+        run_layers(model, entering, note)
     return left
 
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, did_you_mean, nearest
-from ..language.graph import Architecture, Section
+from ..language.graph import Architecture
 from ..language.model_file import ModelText
 from ..words.word import At, Word
 from .blueprint import FormulaModule
-from .dataflow import given_to, leaving
 from .decoding import Decoding
-from .evaluating import evaluating
 from .hook import Policy, asked
 from .length_batching import by_length
-from .model_code import layer_path
 from .modules import spots, text_of
 from .segment_memory import Carried, put, tensors_of
-from .sequences import DECODED, made_of, named, positions_learned
+from .sequences import DECODED, made_of, positions_learned
 
 
 class Layer(FormulaModule):
@@ -213,48 +209,6 @@ class Transformer(FormulaModule):
         except InputError as error:
             raise InputError(f"carry: {error.message}", near=error.near) from None
 
-    def run_layers(
-        self,
-        entering_values: Mapping[str, Tensor],
-        each: Callable[[Section, dict[str, Tensor]], None] | None = None,
-    ) -> dict[str, Tensor]:
-        """Run the layers of the last stack alone, evaluating: from the values of names (and inputs) on entering to
-        those on leaving. What another stack made is called by that stack's name. `each` is told what every layer
-        leaves.
-
-        History 0 is what enters; what `after` and the output read is returned. For invariants such as how the
-        residual path scales. Raises InputError for names that are missing.
-        """
-        stack = self.architecture.main
-        now: dict[Any, Any] = {("now", name): value for name, value in entering_values.items()}
-        now |= {(kind, name): value for kind in ("input", "result") for name, value in entering_values.items()}
-        now |= {("past", stack.name, name, 0): value for name, value in entering_values.items()}
-        model = evaluating(self)
-        for index, section in enumerate(self.architecture.sections()):
-            if section not in stack.layers:
-                continue
-            layer = model.get_submodule(".".join(layer_path(self.architecture, section)))
-            keys = [k for k, _ in given_to(self.architecture, section, False)]
-            for key in keys:  # another stack's history: what it left, at every layer
-                if key[0] == "past" and key[1] != stack.name and key[1] in entering_values:
-                    now[key] = entering_values[key[1]]
-            missing = [named(k) for k in keys if k not in now and k[0] != "real"]
-            if missing:
-                raise InputError(f"{section.title} reads {', '.join(missing)}, which was not given")
-            names = leaving(section)
-            if names:
-                given = [now.get(k) for k in keys]
-                code = self._blueprint.functions[index]
-                made = layer(*given) if type(layer).forward is code else code(layer, *given)
-                values = dict(zip(names, made if len(names) > 1 else (made,), strict=True))
-                now.update({("now", name): value for name, value in values.items()})
-                if each is not None:
-                    each(section, {n: v for n, v in values.items() if n in section.leaves})
-            now |= {("past", stack.name, k[1], section.number): v for k, v in now.items() if k[0] == "now"}
-        # what nothing reads on leaving was not computed in the last layers
-        wanted = {**stack.after.reads, **self.architecture.output.reads}
-        return {n: now["now", n] for n, v in wanted.items() if v.op == "name" and ("now", n) in now}
-
     def named_losses(self) -> dict[str, Tensor]:
         """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""
         found: dict[str, Tensor] = {}
@@ -277,19 +231,6 @@ class Transformer(FormulaModule):
             return str(found(self.train(), lambda: self(*inputs, **named_inputs)))
         finally:
             self.train(training)
-
-    @contextmanager
-    def zero_sublayers(self) -> Iterator[None]:
-        """Within it every sublayer of the layers (a call that mixes positions or channels) yields 0."""
-        sections = [s for s in self.architecture.sections() if s.where == "layer"]
-        calls = [value.call for section in sections for value in section.calls()]
-        paths = dict.fromkeys(call.path for call in calls if call is not None and call.word.sublayer)
-        hooks = [self.get_submodule(path).register_forward_hook(_zero) for path in paths]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def line_of(self, module_name: str) -> str:
         """The line of the formula that a module stands in: "layer 3, line 1: x = x + attention(norm(x))".
@@ -321,9 +262,3 @@ class Transformer(FormulaModule):
 
         totals: Any = summary(self.architecture, length=length).data["totals"]
         return float(totals["flops_forward"] + totals["flops_backward"])
-
-
-def _zero(module: nn.Module, given: Any, result: Any) -> Any:
-    if isinstance(result, tuple):
-        return tuple(torch.zeros_like(r) for r in result)
-    return torch.zeros_like(result)
