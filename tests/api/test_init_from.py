@@ -84,7 +84,7 @@ def test_from_repairing_to_pairs(data, repaired, before_the_first_step, capsys):
     assert all(torch.equal(tensor, given[name]) for name, tensor in seen["tensors"].items())
     assert seen["task"].writing.target.identity == load(out / "best").identity
     assert seen["task"].numbers["vocab"] == len(given["words.weight"]) > seen["task"].writing.target.vocab
-    assert "begins with words, encoder, decoder" in said(capsys)
+    assert "loaded words, encoder, decoder" in said(capsys)
     assert seen["config"]["init_from"] == str(out) and "init_stack" not in seen["config"]
     # Without a model it is the run's own.
     assert before_the_first_step(**rows)["tensors"].keys() == given.keys()

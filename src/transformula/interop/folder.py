@@ -86,9 +86,9 @@ def convert(source: Path | str, out: Path | str, *, read: str = OURS, write: str
     """
     source, out = Path(source), Path(out)
     EXPORTERS.need(write)
+    found = read_files(source, verify, read)
     if out.exists() and out.samefile(source):
         raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
-    found = read_files(source, verify, read)
     model, _ = build_model(found, verify)
 
     def others(new: Path) -> None:
