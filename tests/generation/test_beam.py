@@ -427,7 +427,7 @@ def test_what_cannot_be_searched_is_refused(given: dict[str, Any], said: str) ->
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"n_best": 3, "beam": 2}, "make the beam wider"),
+        ({"n_best": 3, "beam": 2}, "make the beam larger"),
         ({"min_length": 3, "max_length": 2}, "more than max_length"),
         ({"alpha": -1}, "greater than or equal to 0"),
         ({"penalty": "wu"}, "gnmt"),

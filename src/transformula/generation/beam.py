@@ -22,7 +22,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..model.evaluating import evaluating
 from .candidates import best_continuations, log_probabilities, repeated, to_host
-from .decoding import USUAL_LENGTH, Decoder
+from .decoding import USUAL_LENGTH, Decoder, device_of, padded
 from .finite import not_finite
 from .settings import SearchSettings
 
@@ -297,10 +297,10 @@ def continuations(
     if settings.beam > 1:
         numbers = [n * settings.beam + slot for n, s in enumerate(live) for slot in range(len(s.beam))]
         places = torch.tensor(numbers, device=device)
-    given = (ranking, logs, sums, places, len(live), settings.beam)
-    found, equals = to_host(*best_continuations(*given))
+    arguments = (ranking, logs, sums, places, len(live), settings.beam)
+    found, equals = to_host(*best_continuations(*arguments))
     if equals:  # rare: the places of equals at the border of a row are given by rule
-        found, _ = to_host(*best_continuations(*given, exact=True))
+        found, _ = to_host(*best_continuations(*arguments, exact=True))
     return found
 
 
@@ -317,14 +317,10 @@ def read(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tu
     lengths = [len(text) for text in texts]
     # without an end the last token written is not read
     capacity = max(max(lengths), max(len(s.prompt) + s.most - (not with_end) for s in batch))
-    chunk = torch.zeros(len(batch), max(lengths), dtype=torch.long)
-    for row, text in enumerate(texts):
-        chunk[row, : len(text)] = torch.tensor(text, dtype=torch.long)
+    chunk = padded(texts)
     decodings, logits = [], []
     for model in models:
-        module = model if isinstance(model, torch.nn.Module) else None
-        parameter = next(module.parameters(), None) if module is not None else None
-        device = torch.device("cpu") if parameter is None else parameter.device
+        device = device_of(model)
         decoding = model.start(len(batch), capacity, **given_at_start(batch, device))
         new = None if min(lengths) == max(lengths) else torch.tensor(lengths, device=device)
         logits.append(model.step(chunk.to(device), decoding, new=new))
@@ -337,21 +333,18 @@ def read(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tu
 
 def given_at_start(batch: list[Sentence], device: torch.device) -> dict[str, Any]:
     """The sentences' inputs as tensors by name, ids padded on the right, with `lengths` where they differ."""
-    given: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     lengths: dict[str, Tensor] = {}
     for name in batch[0].inputs:
-        each = [s.inputs[name] for s in batch]
-        if not is_ids(each[0]):
-            given[name] = torch.stack(each).to(device)
+        values = [s.inputs[name] for s in batch]
+        if not is_ids(values[0]):
+            tensors[name] = torch.stack(values).to(device)
             continue
-        sizes = [len(ids) for ids in each]
-        padded = torch.zeros(len(batch), max(sizes), dtype=torch.long)
-        for row, ids in enumerate(each):
-            padded[row, : len(ids)] = torch.as_tensor(ids, dtype=torch.long)
-        given[name] = padded.to(device)
+        sizes = [len(ids) for ids in values]
+        tensors[name] = padded(values).to(device)
         if min(sizes) < max(sizes):
             lengths[name] = torch.tensor(sizes, device=device)
-    return {**given, "lengths": lengths} if lengths else given
+    return {**tensors, "lengths": lengths} if lengths else tensors
 
 
 def sums_of_prefixes(batch: list[Sentence], logits: Sequence[Tensor], settings: SearchSettings) -> list[float]:

@@ -29,11 +29,11 @@ def log_probabilities(logits: Sequence[Tensor], mean: str = "probabilities") -> 
     One model's tokens are ranked by its logits, of which rounded log p can make two one.
     """
     wide = [x.to(torch.promote_types(x.dtype, torch.float32)) for x in logits]
-    each = [x.log_softmax(-1) for x in wide]
-    if len(each) == 1:
-        return wide[0], each[0]
-    stacked = torch.stack(each)
-    mixed = stacked.mean(0) if mean == "log-probabilities" else stacked.logsumexp(0) - math.log(len(each))
+    logs = [x.log_softmax(-1) for x in wide]
+    if len(logs) == 1:
+        return wide[0], logs[0]
+    stacked = torch.stack(logs)
+    mixed = stacked.mean(0) if mean == "log-probabilities" else stacked.logsumexp(0) - math.log(len(logs))
     return mixed, mixed
 
 
@@ -80,11 +80,11 @@ def _first_best(ranking: Tensor) -> Tensor:
         return ranking.argmax(-1, keepdim=True)
     blocks = ranking[:, :whole].view(rows, -1, BLOCK)
     highest = blocks.amax(-1).max(-1)
-    found = highest.indices * BLOCK + blocks[torch.arange(rows), highest.indices].argmax(-1)
+    tokens = highest.indices * BLOCK + blocks[torch.arange(rows), highest.indices].argmax(-1)
     if whole < vocab:
         rest = ranking[:, whole:].max(-1)
-        found = torch.where(rest.values > highest.values, whole + rest.indices, found)
-    return found[:, None]
+        tokens = torch.where(rest.values > highest.values, whole + rest.indices, tokens)
+    return tokens[:, None]
 
 
 def _top(ranking: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -92,17 +92,17 @@ def _top(ranking: Tensor, k: int) -> tuple[Tensor, Tensor]:
     rows, vocab = ranking.shape
     whole = vocab // BLOCK
     if vocab < SMALL or whole < 2 * k or ranking.device.type != "cpu":
-        found = ranking.topk(k, dim=-1)
-        return found.values, found.indices
+        best = ranking.topk(k, dim=-1)
+        return best.values, best.indices
     blocks = ranking[:, : whole * BLOCK].view(rows, whole, BLOCK)
     chosen = blocks.amax(-1).topk(k, dim=-1).indices  # (rows, k)
     kept = blocks.gather(1, chosen[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
-    found = torch.cat((kept, ranking[:, whole * BLOCK :]), 1).topk(k, dim=-1)
-    inside = found.indices < k * BLOCK
-    block = chosen.gather(1, torch.where(inside, found.indices // BLOCK, 0))
+    best = torch.cat((kept, ranking[:, whole * BLOCK :]), 1).topk(k, dim=-1)
+    inside = best.indices < k * BLOCK
+    block = chosen.gather(1, torch.where(inside, best.indices // BLOCK, 0))
     # the rest of the row, after the last whole block, stands behind the k blocks
-    tokens = torch.where(inside, block * BLOCK + found.indices % BLOCK, found.indices + (whole - k) * BLOCK)
-    return found.values, tokens
+    tokens = torch.where(inside, block * BLOCK + best.indices % BLOCK, best.indices + (whole - k) * BLOCK)
+    return best.values, tokens
 
 
 def best_continuations(

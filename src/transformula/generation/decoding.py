@@ -34,7 +34,7 @@ class Decoder(Protocol):
 
 
 @dataclass(eq=False)
-class Row:
+class TextRow:
     """One text in the making. `tokens[begin:]` is what the model's caches hold, but for the last."""
 
     number: int
@@ -72,7 +72,7 @@ def generate(
     settings = settings or SamplingSettings()
     first = settings.seed if seed is None else seed
     rows = [
-        Row(number, list(prompt), len(prompt), torch.Generator().manual_seed(first + number))
+        TextRow(number, list(prompt), len(prompt), torch.Generator().manual_seed(first + number))
         for number, prompt in enumerate(prompts)
     ]
     longest = max((len(row.tokens) for row in rows), default=0)
@@ -110,7 +110,7 @@ def window_length(model: Decoder) -> int | None:
 
 def run(
     model: Decoder,
-    rows: list[Row],
+    rows: list[TextRow],
     settings: SamplingSettings,
     most: int,
     window: int | None,
@@ -149,7 +149,7 @@ def run(
             logits = model.step(chosen.unsqueeze(1), decoding)[:, -1]
 
 
-def read(model: Decoder, rows: list[Row], most: int, window: int | None) -> tuple[Any, Tensor]:
+def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> tuple[Any, Tensor]:
     """Fresh caches that hold the rows' texts, and the logits after each: (batch, vocab).
 
     With a window, a row that is longer begins again with the last half window; the others are read as they are, so what
@@ -163,17 +163,28 @@ def read(model: Decoder, rows: list[Row], most: int, window: int | None) -> tupl
     ahead = max(most - (len(row.tokens) - row.prompt) for row in rows)
     # The last token written is never read, hence the 1.
     capacity = max(lengths) + ahead - 1 if window is None else max(window, max(lengths))
-    device = next(model.parameters()).device if isinstance(model, torch.nn.Module) else torch.device("cpu")
-    tokens = torch.zeros(len(rows), max(lengths), dtype=torch.long)
-    for place, text in enumerate(texts):
-        tokens[place, : len(text)] = torch.tensor(text, dtype=torch.long)
+    device = device_of(model)
     new = torch.tensor(lengths, device=device)
     decoding = model.start(len(rows), capacity)
-    logits = model.step(tokens.to(device), decoding, new=None if min(lengths) == max(lengths) else new)
+    logits = model.step(padded(texts).to(device), decoding, new=None if min(lengths) == max(lengths) else new)
     return decoding, logits[torch.arange(len(rows), device=device), new - 1]
 
 
-def mark_seen(rows: list[Row], logits: Tensor) -> Tensor:
+def device_of(model: Any) -> torch.device:
+    """Where a model's parameters are; the CPU for what has none."""
+    parameter = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+def padded(texts: Sequence[Sequence[int]]) -> Tensor:
+    """Token ids as (batch, length), 0 on the right of shorter texts."""
+    tokens = torch.zeros(len(texts), max(map(len, texts)), dtype=torch.long)
+    for row, text in enumerate(texts):
+        tokens[row, : len(text)] = torch.as_tensor(text, dtype=torch.long)
+    return tokens
+
+
+def mark_seen(rows: list[TextRow], logits: Tensor) -> Tensor:
     """Which tokens stand in each row: (batch, vocab), booleans."""
     seen = torch.zeros_like(logits, dtype=torch.bool)
     for place, row in enumerate(rows):

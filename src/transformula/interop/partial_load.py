@@ -57,9 +57,9 @@ def load_parts(
         tensors = placed(own, stacks, tensors, path, into)
         beside = [name for name in own if name.startswith(f"{into}.") and name not in tensors]
     mine, given = parts(name for name in own if name not in beside), parts(tensors)
-    found = {part: difference(own, tensors, names, given.get(part, [])) for part, names in mine.items()}
-    loaded = tuple(part for part, why in found.items() if why is None)
-    random = {part: why for part, why in found.items() if why is not None}
+    differences = {part: difference(own, tensors, names, given.get(part, [])) for part, names in mine.items()}
+    loaded = tuple(part for part, why in differences.items() if why is None)
+    random = {part: why for part, why in differences.items() if why is not None}
     check_types(own, tensors, path)
     if not loaded:
         raise CheckpointError(
@@ -109,11 +109,11 @@ def placed(
 
 def parts(names: Iterable[str]) -> dict[str, list[str]]:
     """Names of tensors by the part of the model to which they belong; "" is the only stack."""
-    found: dict[str, list[str]] = {}
+    by_part: dict[str, list[str]] = {}
     for name in names:
         first = name.partition(".")[0]
-        found.setdefault("" if first in SECTIONS else first, []).append(name)
-    return found
+        by_part.setdefault("" if first in SECTIONS else first, []).append(name)
+    return by_part
 
 
 def difference(

@@ -32,8 +32,8 @@ OURS = "transformula"
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], hashed: bool = True) -> None:
     """Write named tensors, with their hash in the header."""
     kept = {name: t.detach().to("cpu").contiguous() for name, t in tensors.items()}
-    about = {OURS: "tensors", HASH: hash_of(kept)} if hashed else {}
-    save_file(kept, path, metadata={"format": "pt", **about})
+    notes = {OURS: "tensors", HASH: hash_of(kept)} if hashed else {}
+    save_file(kept, path, metadata={"format": "pt", **notes})
     sort_header(path)
 
 
@@ -60,7 +60,7 @@ def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
         raise CheckpointError(f"{path}: is no plain file; expected weights in safetensors")
     try:
         with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
+            notes = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no mapping
     except FileNotFoundError:
         raise CheckpointError(
@@ -72,7 +72,7 @@ def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
         ) from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
-    if verify and (HASH in about or OURS in about) and about.get(HASH) != hash_of(tensors):
+    if verify and (HASH in notes or OURS in notes) and notes.get(HASH) != hash_of(tensors):
         raise CheckpointError(
             f"{path}: damaged: its content is not what was written, by its own hash; copy it again, or use another"
             " checkpoint"
@@ -82,13 +82,13 @@ def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
 
 def hash_of(tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of names, types, shapes and bytes of tensors on the CPU, whatever their order."""
-    each = sorted(tensors.items())
+    ordered = sorted(tensors.items())
     many = sum(tensor.nbytes for tensor in tensors.values()) > 2**20
     with ThreadPoolExecutor(os.cpu_count() if many else 1) as threads:  # hashlib lets go of the interpreter's lock
-        digests = list((threads.map if many else map)(_digest, (tensor for _, tensor in each)))
+        digests = list((threads.map if many else map)(_digest, (tensor for _, tensor in ordered)))
     stated = [
         [name, str(tensor.dtype), list(tensor.shape), digest]
-        for (name, tensor), digest in zip(each, digests, strict=True)
+        for (name, tensor), digest in zip(ordered, digests, strict=True)
     ]
     return hashlib.sha256(json.dumps(stated).encode()).hexdigest()
 
@@ -112,13 +112,13 @@ def in_float32(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and kept buffers of a model by name; a tensor that has several names stands under the first."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in model.state_dict(keep_vars=True).items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
-            found[name] = tensor.detach()
-    return found
+            tensors[name] = tensor.detach()
+    return tensors
 
 
 def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], path: Path | str) -> None:

@@ -1,7 +1,7 @@
-"""How a word's record states its options: `"heads": whole("how many heads", "heads", minimum=1, shapes=True)`.
+"""How a word's record states its options: `"heads": whole("number of heads", "heads", minimum=1, shapes=True)`.
 
-Each function gives the mapping that the record holds; see `vocabulary.Option` for the fields. A record is read from its
-file without running it, so what they are given are literals, and these functions are the only ones that are called.
+Each function gives the mapping that the record holds: the help, the default, and further fields of `vocabulary.Option`.
+A record is read from its file without running it, so these functions are the only ones that are called, with literals.
 """
 
 from __future__ import annotations
@@ -12,52 +12,29 @@ from typing import Any
 Stated = dict[str, Any]
 
 
-def whole(
-    help: str, default: int | str | None = None, *, minimum: int | None = None, shapes: bool = False, absent: Any = None
-) -> Stated:
+def whole(help: str, default: int | str | None = None, **fields: Any) -> Stated:
     """A whole number; without a default it must be given."""
-    stated = {"type": "whole", "default": default, "minimum": minimum, "shapes": shapes, "absent": absent, "help": help}
-    return stated
+    return {"type": "whole", "help": help, "default": default, **fields}
 
 
-def number(
-    help: str,
-    default: float | str | None = None,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    absent: Any = None,
-) -> Stated:
+def number(help: str, default: float | str | None = None, **fields: Any) -> Stated:
     """A number; without a default it must be given."""
-    return {
-        "type": "number",
-        "default": default,
-        "minimum": minimum,
-        "maximum": maximum,
-        "absent": absent,
-        "help": help,
-    }
+    return {"type": "number", "help": help, "default": default, **fields}
 
 
-def flag(help: str, default: bool = False, *, shapes: bool = False) -> Stated:
+def flag(help: str, default: bool = False, **fields: Any) -> Stated:
     """True or False."""
-    return {"type": "flag", "default": default, "shapes": shapes, "help": help}
+    return {"type": "flag", "help": help, "default": default, **fields}
 
 
-def choice(help: str, choices: Sequence[str], *, shapes: bool = False) -> Stated:
+def choice(help: str, choices: Sequence[str], **fields: Any) -> Stated:
     """One of several strings, by default the first."""
-    return {"type": "choice", "default": choices[0], "choices": tuple(choices), "shapes": shapes, "help": help}
+    return {"type": "choice", "help": help, "default": choices[0], "choices": tuple(choices), **fields}
 
 
 def definition(help: str) -> Stated:
     """The name of a definition over scores; by default none."""
-    return {"type": "definition", "default": "", "help": help}
+    return {"type": "definition", "help": help, "default": ""}
 
 
-OPTIONS: dict[str, Callable[..., Stated]] = {
-    "whole": whole,
-    "number": number,
-    "flag": flag,
-    "choice": choice,
-    "definition": definition,
-}
+OPTIONS: dict[str, Callable[..., Stated]] = {f.__name__: f for f in (whole, number, flag, choice, definition)}

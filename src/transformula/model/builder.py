@@ -123,17 +123,17 @@ def place_all(
                     causal = spot.causal[id(spot.call)]
                     module = construct(blueprint, spot.call, causal, spot.place, spot.title, shared=spot.shared)
                     if spot.faces:
-                        made = [make_face(blueprint, module, spot, call) for call in spot.faces]
-                        module.faces = made  # type: ignore[assignment]
+                        faces = [make_face(blueprint, module, spot, call) for call in spot.faces]
+                        module.faces = faces  # type: ignore[assignment]
                     place_module(model, full.split("."), module, full)
 
 
 def place_policies(architecture: Architecture, model: Transformer) -> None:
     """Make the policy that each stack runs its layers under, if the model asks for one."""
-    found = asked(architecture, "policy")
-    for stack in architecture.stacks if found is not None else ():
+    policy = asked(architecture, "policy")
+    for stack in architecture.stacks if policy is not None else ():
         path = policy_path(stack)
-        place_module(model, path, found(stack), ".".join(path))  # type: ignore[misc]
+        place_module(model, path, policy(stack), ".".join(path))  # type: ignore[misc]
 
 
 def function_of(

@@ -142,9 +142,9 @@ def asked(architecture: Architecture | None, key: str) -> RequestedHook | None:
 def check_hooks(architecture: Architecture) -> None:
     """Raise InputError for a hook that is not known, or not with these options, and for one that does not go with the
     others. Schedules are looked up by training."""
-    found = {key: asked(architecture, key) for key in HOOKS}
+    requested = {key: asked(architecture, key) for key in HOOKS}
     check_carry(architecture)
-    policy = found["policy"]
+    policy = requested["policy"]
     if architecture.carry and policy is not None and not getattr(policy.function, "carries", False):
         raise InputError(
             f"carry: a layer that is left out leaves nothing for the next segment, and `policy: {policy.name}` does "
@@ -162,18 +162,18 @@ def bound(
     """Options by name: `items` in the order of `names`, then those given by name. Raises InputError, naming `who`."""
     if len(items) > len(names):
         raise InputError(f"{who} takes {listed(names)}; {len(items)} values are given")
-    made = dict(zip(names, items, strict=False))
+    options_by_name = dict(zip(names, items, strict=False))
     for name, value in options.items():
         if name not in names:
             near = nearest(name, names)
             raise InputError(f"{who} has no option {name!r};{did_you_mean(near)} it takes {listed(names)}", near=near)
-        if name in made:
+        if name in options_by_name:
             raise InputError(f"{who}: {name} is given twice")
-        made[name] = value
+        options_by_name[name] = value
     for parameter in parameters or []:
-        if parameter.default is parameter.empty and parameter.name not in made:
+        if parameter.default is parameter.empty and parameter.name not in options_by_name:
             raise InputError(f"{who} needs {parameter.name}: write {who.rsplit(' ', 1)[-1]}({parameter.name}=...)")
-    return made
+    return options_by_name
 
 
 def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dict[str, Any], Source]:

@@ -108,7 +108,7 @@ def refuse_call(value: Value, section: Section) -> None:
 def spots(architecture: Architecture) -> dict[str, Spot]:
     """Every path with its calls, in order of evaluation. Raises InputError where calls of one module differ in what
     no face can: the learned tables of a formula over scores."""
-    found: dict[str, Spot] = {}
+    by_path: dict[str, Spot] = {}
     for section in architecture.sections():
         stack = stack_of(architecture, section)
         for value in section.calls():
@@ -116,9 +116,9 @@ def spots(architecture: Architecture) -> dict[str, Spot]:
             assert call is not None
             if is_function(call):
                 continue
-            spot = found.get(call.path)
+            spot = by_path.get(call.path)
             if spot is None:
-                spot = found[call.path] = Spot(call, value.place, line_at(section, value), section)
+                spot = by_path[call.path] = Spot(call, value.place, line_at(section, value), section)
             spot.calls.append(call)
             spot.causal[id(call)] = stack.causal and not across(value)
             if len(sizes(call)) > len(sizes(spot.call)):
@@ -132,13 +132,13 @@ def spots(architecture: Architecture) -> dict[str, Spot]:
                         value.place,
                         section.title,
                     )
-    for spot in found.values():
+    for spot in by_path.values():
         known = {spot.setting(spot.call)}
         for call in spot.calls:
             if call.word is spot.call.word and spot.setting(call) not in known:
                 known.add(spot.setting(call))
                 spot.faces.append(call)
-    return found
+    return by_path
 
 
 def line_at(section: Section, value: Value) -> Place | None:
@@ -178,27 +178,27 @@ def construct(
 ) -> nn.Module:
     """The module of a call, its parameters empty. `full` is its path in the model; `shared`: other words use it too."""
     word = call.word
-    given: dict[str, object] = {}
+    arguments: dict[str, object] = {}
     for form in word.forms:
         for stream in form:
             if stream.startswith("*"):
-                given |= {"entries": call.numbers["entries"], "entry": call.numbers["entry"]}
+                arguments |= {"entries": call.numbers["entries"], "entry": call.numbers["entry"]}
             else:
-                given[stream] = call.numbers[stream] if stream in call.streams else None
-    given |= {name: second_level(value) for name, value in call.options.items()}
+                arguments[stream] = call.numbers[stream] if stream in call.streams else None
+    arguments |= {name: second_level(value) for name, value in call.options.items()}
     if word.inner:
-        given["inner"] = {
+        arguments["inner"] = {
             role: inner_module(blueprint, template, full or call.path, role, place, title)
             for role, template in call.inner.items()
         }
     if word.reach == "past":
-        given["causal"] = causal
-    made = word_class(word)
-    if made.__init__ is nn.Module.__init__ and not (word.options or word.inner):
+        arguments["causal"] = causal
+    cls = word_class(word)
+    if cls.__init__ is nn.Module.__init__ and not (word.options or word.inner):
         # a word that is its `forward` and no more needs no constructor to be told the widths of its streams
-        return made()
+        return cls()
     try:
-        return module_of(made, given, shared)
+        return module_of(cls, arguments, shared)
     except InputError as error:
         raise at_place(error.message, place, title) from None
 

@@ -81,26 +81,26 @@ class SecondLevel(nn.Module):
             args = [values[a] for a in step.args]
             match step.op:
                 case "number":
-                    made = torch.full((), float(step.value), dtype=i.dtype, device=i.device)
+                    value = torch.full((), float(step.value), dtype=i.dtype, device=i.device)
                 case "test":
-                    made = torch.full((), bool(step.value), dtype=torch.bool, device=i.device)
+                    value = torch.full((), bool(step.value), dtype=torch.bool, device=i.device)
                 case "s":
-                    made = torch.zeros((), dtype=i.dtype, device=i.device) if s is None else s.to(i.dtype)
+                    value = torch.zeros((), dtype=i.dtype, device=i.device) if s is None else s.to(i.dtype)
                 case "h":
                     heads = torch.arange(1, self.formula.heads + 1, dtype=i.dtype, device=i.device)
-                    made = heads.view(1, -1, 1, 1)
+                    value = heads.view(1, -1, 1, 1)
                 case "i":
-                    made = i
+                    value = i
                 case "j":
-                    made = j
+                    value = j
                 case "input":
                     side = self.formula.steps[step.args[0]].op
-                    made = inputs[str(step.value), side]
+                    value = inputs[str(step.value), side]
                 case "table":
-                    made = self._read(int(step.value), *args)
+                    value = self._read(int(step.value), *args)
                 case op:
-                    made = OPERATIONS[op](*args)
-            values.append(made)
+                    value = OPERATIONS[op](*args)
+            values.append(value)
         result: Tensor = values[-1]
         return result if result.dim() else result.view(1, 1, 1, 1)  # one number for all: a test of numbers alone
 

@@ -30,12 +30,12 @@ def stack_of(architecture: Architecture, section: Section) -> Stack:
 
 def makers(architecture: Architecture) -> dict[str, Value]:
     """The call that makes each sequence that is made inside the model, by the sequence's name."""
-    found: dict[str, Value] = {}
+    by_sequence: dict[str, Value] = {}
     for section in architecture.sections():
         for value in section.calls():
             if value.sequence and all(a.sequence != value.sequence for a in value.args):
-                found.setdefault(value.sequence, value)
-    return found
+                by_sequence.setdefault(value.sequence, value)
+    return by_sequence
 
 
 def decoded(architecture: Architecture) -> set[str]:
@@ -92,17 +92,17 @@ def sequence_read(value: Value, causal: bool) -> str:
 def entering(section: Section, causal: bool, step: bool, growing: set[str]) -> list[tuple[Key, list[Value]]]:
     """What a section is given, in order: names and inputs, then history, then real positions; with the values of its
     graph that each one is (none for real positions)."""
-    given: dict[Key, list[Value]] = {}
+    entered: dict[Key, list[Value]] = {}
     for value in section.reads.values():
-        given.setdefault(key_of(value, section), []).append(value)
+        entered.setdefault(key_of(value, section), []).append(value)
     past = {key_of(v, section): v for v in section.values if v.op == "history"}
     for key in sorted(past):
-        given[key] = [past[key]]
+        entered[key] = [past[key]]
     for value in section.calls():
         sequence = sequence_read(value, causal)
         if sequence and not (step and sequence in growing):
-            given.setdefault(("real", sequence), [])
-    return list(given.items())
+            entered.setdefault(("real", sequence), [])
+    return list(entered.items())
 
 
 def key_of(value: Value, section: Section) -> Key:
@@ -152,12 +152,12 @@ def description(sequence: str, architecture: Architecture) -> Any:
 
 def input_sequences(architecture: Architecture) -> dict[str, str]:
     """The sequences that inputs are, each with the first input that it is: what `lengths` can be given for."""
-    found: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     for section in architecture.sections():
         for value in section.reads.values():
             if value.op == "input" and value.name != "image":
-                found.setdefault(value.sequence, value.name)
-    return found
+                inputs.setdefault(value.sequence, value.name)
+    return inputs
 
 
 def padded(described: Any) -> bool:

@@ -127,8 +127,8 @@ class Transformer(FormulaModule):
                 made = by_length(lambda rows, real: self._fixed(rows, {name: real}), ids, lengths[name])
                 if made is not None:
                     return made
-        found: list[Any] = self._fixed(*inputs, lengths)
-        return found
+        values: list[Any] = self._fixed(*inputs, lengths)
+        return values
 
     def _begin(self, batch: int, capacity: int) -> tuple[list[list[Any]], list[list[Word]], torch.device]:
         """(fresh states, the modules that they belong to, where they are), for each section and each of its calls that
@@ -143,8 +143,8 @@ class Transformer(FormulaModule):
                 assert value.call is not None
                 if value.call.word.reach == "all":
                     raise InputError(f"{section.title}: {value.call.name} sees all positions: no decoding step by step")
-            made = [self.get_submodule(c.path) for c in calls] if index in grows else []
-            modules.append(made)  # type: ignore[arg-type]
+            words = [self.get_submodule(c.path) for c in calls] if index in grows else []
+            modules.append(words)  # type: ignore[arg-type]
         states = [[m.start(batch, capacity, like.dtype, like.device) for m in row] for row in modules]
         return states, modules, like.device
 
@@ -211,12 +211,12 @@ class Transformer(FormulaModule):
 
     def named_losses(self) -> dict[str, Tensor]:
         """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""
-        found: dict[str, Tensor] = {}
+        by_name: dict[str, Tensor] = {}
         for path, module in self.named_modules():
             losses = getattr(module, "losses", None) if isinstance(module, (Word, Policy)) else None
             if losses is not None:
-                found.update({f"{path}.{name}": loss for name, loss in losses().items()})
-        return found
+                by_name.update({f"{path}.{name}": loss for name, loss in losses().items()})
+        return by_name
 
     def calibrate(self, *inputs: Tensor, **named_inputs: Any) -> str:
         """Do what the model's `calibrate` hook asks for, over one batch: the inputs as for a call.
@@ -224,11 +224,11 @@ class Transformer(FormulaModule):
         The trainer does it before the first step. Returns a line that says what was done; "" where the model asks for
         nothing.
         """
-        found, training = asked(self.architecture, "calibrate"), self.training
-        if found is None:
+        calibrate, training = asked(self.architecture, "calibrate"), self.training
+        if calibrate is None:
             return ""
         try:
-            return str(found(self.train(), lambda: self(*inputs, **named_inputs)))
+            return str(calibrate(self.train(), lambda: self(*inputs, **named_inputs)))
         finally:
             self.train(training)
 
@@ -237,16 +237,16 @@ class Transformer(FormulaModule):
 
         `module_name` is a name as in `named_modules`, or of something inside one. "" where there is none.
         """
-        found = spots(self.architecture)
+        by_path = spots(self.architecture)
         parts = module_name.split(".")
         for count in range(len(parts), 0, -1):
-            spot = found.get(".".join(parts[:count]))
+            spot = by_path.get(".".join(parts[:count]))
             if spot is not None and spot.place is not None and spot.line is not None:
                 line = f"{spot.title}, line {spot.line.line}: {text_of(spot.line)}"
                 if spot.place.source is not spot.line.source:
                     line += f" ({spot.place.where}: {spot.place.source.line(spot.place.line).strip()})"
                 return line
-        near = nearest(module_name, found)
+        near = nearest(module_name, by_path)
         known = dict(self.named_modules())
         if module_name not in known:
             raise InputError(f"the model has no module {module_name!r};{did_you_mean(near)}", near=near)

@@ -96,8 +96,8 @@ class ByteLevel(Tokenizer):
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         for group in _of_size(parts_of(pieces), GROUP):
-            for one in self._backend.encode_batch_fast(group, add_special_tokens=False):
-                yield np.array(one.ids, dtype=np.int64)
+            for encoding in self._backend.encode_batch_fast(group, add_special_tokens=False):
+                yield np.array(encoding.ids, dtype=np.int64)
 
     def state(self) -> dict[str, Any]:
         return dict(json.loads(self._backend.to_str()))

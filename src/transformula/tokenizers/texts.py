@@ -116,6 +116,6 @@ def distinct_characters(pieces: Iterable[str]) -> list[str]:
     occurs = np.zeros(0x110000, dtype=bool)
     for piece in pieces:
         occurs[np.frombuffer(piece.encode("utf-32-le", "surrogatepass"), dtype="<u4")] = True
-    found = [chr(code) for code in np.flatnonzero(occurs)]
-    as_utf8("".join(found))
-    return found
+    characters = [chr(code) for code in np.flatnonzero(occurs)]
+    as_utf8("".join(characters))
+    return characters

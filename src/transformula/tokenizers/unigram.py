@@ -88,8 +88,8 @@ def _seeds(words: Counter[str]) -> list[tuple[str, int]]:
         for start in range(len(word) - 1):
             for end in range(start + 2, min(start + LONGEST, len(word)) + 1):
                 counted[word[start:end]] += count
-    found = ((run, count * len(run)) for run, count in counted.items() if count > 1)
-    return sorted(found, key=lambda one: (-one[1], one[0]))[:SEEDS]
+    covered = ((run, count * len(run)) for run, count in counted.items() if count > 1)
+    return sorted(covered, key=lambda one: (-one[1], one[0]))[:SEEDS]
 
 
 def _learned(words: Counter[str], size: int) -> list[tuple[str, float]]:

@@ -19,9 +19,9 @@ from .word import GeneratorFor, Word, empty, fill, flag, number, word
     padding=True,
     options={
         "eps": number("added under the root", 1e-05, minimum=0),
-        "weight": flag("whether w is there", True, shapes=True),
-        "bias": flag("whether b is there", True, shapes=True),
-        "momentum": number("share of a batch in the running statistics", 0.1, minimum=0, maximum=1),
+        "weight": flag("whether there is a scale w", True, shapes=True),
+        "bias": flag("whether there is a bias b", True, shapes=True),
+        "momentum": number("weight of the current batch in the running statistics", 0.1, minimum=0, maximum=1),
     },
     parameters={"weight": "x if weight else 0", "bias": "x if bias else 0"},
     saved="x",

@@ -17,7 +17,7 @@ from .word import Word, number, word
     width="x",
     options={
         "p": number(
-            "chance of a number to become 0; the file's `dropout`, or 0 where it has none",
+            "probability of zeroing a number; default: the file's `dropout`, or 0",
             "dropout",
             minimum=0,
             maximum=1,
@@ -47,7 +47,7 @@ class Dropout(Word):
     like="dropout",
     options={
         "p": number(
-            "chance of a sample to become 0; the file's `droppath`, or 0 where it has none",
+            "probability of dropping a sample; default: the file's `droppath`, or 0",
             "droppath",
             minimum=0,
             maximum=1,

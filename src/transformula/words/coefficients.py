@@ -16,7 +16,7 @@ from .word import Word, empty, number, whole, word
     sequence="none",
     width="1",
     options={
-        "init": number("what it starts at"),
+        "init": number("initial value"),
     },
     parameters={"weight": "1"},
     initial_scale="init",
@@ -42,9 +42,9 @@ class Scalar(Word):
     numbers=("init", "size"),
     width="size",
     options={
-        "init": number("what every channel starts at"),
-        "size": whole("how many channels", "width", minimum=1, shapes=True),
-        "stored": number("the value is kept divided by this number", 1, minimum=1e-09),
+        "init": number("initial value of every channel"),
+        "size": whole("number of channels", "width", minimum=1, shapes=True),
+        "stored": number("the parameter is the value divided by this number", 1, minimum=1e-09),
     },
     parameters={"weight": "size"},
     example="x = x + vector(1e-4) * mlp(norm(x))",

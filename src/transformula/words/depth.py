@@ -19,7 +19,7 @@ from .word import GeneratorFor, Matrix, Word, empty, fill, fill_normal, flag, nu
     width="entry",
     equal=True,
     options={
-        "dynamic": flag("weights from the newest entry too", shapes=True),
+        "dynamic": flag("weights depend on the newest entry, too", shapes=True),
         "hidden": whole("dynamic: rows of W_1", "max(1, entries)", minimum=1, shapes=True),
         "eps": number("dynamic: of the newest entry's norm", 1e-06, minimum=0),
     },
@@ -104,8 +104,8 @@ class Attend(Word):
 
     def forward(self, *entries: Tensor) -> Tensor:
         # an entry without rows of its own (sinusoids) is one for the whole batch
-        each = [unit_linear(e, self.query.unsqueeze(0), self.eps) for e in entries]
-        scores = torch.cat(torch.broadcast_tensors(*each), -1)  # type: ignore[no-untyped-call]
+        logits = [unit_linear(e, self.query.unsqueeze(0), self.eps) for e in entries]
+        scores = torch.cat(torch.broadcast_tensors(*logits), -1)  # type: ignore[no-untyped-call]
         return weighted(entries, torch.softmax(scores, -1).unsqueeze(-2).unbind(-1))
 
 

@@ -17,7 +17,7 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, matrix
     width="size",
     family="table",
     options={
-        "rows": whole("how many ids there are", "vocab", minimum=1, shapes=True),
+        "rows": whole("number of ids: the size of the vocabulary", "vocab", minimum=1, shapes=True),
         "size": whole("width of the result", "width", minimum=1, shapes=True),
     },
     parameters={"weight": "rows * size"},
@@ -49,8 +49,8 @@ class Embed(Word):
     width="rows",
     family="table",
     options={
-        "rows": whole("how many ids there are", "vocab", minimum=1, shapes=True),
-        "bias": flag("whether b is there", shapes=True),
+        "rows": whole("number of ids: the size of the vocabulary", "vocab", minimum=1, shapes=True),
+        "bias": flag("whether there is a bias b", shapes=True),
     },
     parameters={"weight": "rows * x", "bias": "rows if bias else 0"},
     flops="2 * x * rows",

@@ -35,17 +35,17 @@ from .word import (
     width="x",
     padding=True,
     options={
-        "n": whole("how many experts are chosen from", minimum=1, shapes=True),
-        "active": whole("how many of them each position uses", "min(2, n)", minimum=1),
-        "hidden": whole("hidden width of one", "4 * x", minimum=1, shapes=True),
-        "shared": whole("further ones, used by all", 0, minimum=0, shapes=True),
-        "gated": flag("whether a second matrix gates the hidden", shapes=True),
-        "activation": choice("the function between the matrices", ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]),
+        "n": whole("number of experts", minimum=1, shapes=True),
+        "active": whole("number of experts that each position uses", "min(2, n)", minimum=1),
+        "hidden": whole("hidden width of an expert", "4 * x", minimum=1, shapes=True),
+        "shared": whole("number of shared experts, which every position uses", 0, minimum=0, shapes=True),
+        "gated": flag("gated linear unit: a second matrix gates the hidden layer", shapes=True),
+        "activation": choice("activation function", ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]),
         "bias": flag("whether the experts have biases", True, shapes=True),
         "renormalise": flag(
-            "whether the weights of the active ones sum to 1 (Mixtral) or are shares of all (Switch, DeepSeek)", True
+            "whether the active experts' weights sum to 1 (Mixtral) or are shares of all (Switch, DeepSeek)", True
         ),
-        "balance": number("weight of the loss that evens the experts' load in training; 0: none", 0.01, minimum=0),
+        "balance": number("weight of the load-balancing loss in training; 0: none", 0.01, minimum=0),
     },
     parameters={
         "router.weight": "n * x",
@@ -196,16 +196,16 @@ class Experts(Word):
         up, down = self.up.of(used), self.down.of(used)
         gate = None if self.gate is None else self.gate.of(used)
         activate = ACTIVATIONS[self.activation]
-        made = []
+        results = []
         for place, x in enumerate(rows):
             h = F.linear(x, *up[place])
             h = activate(h) if gate is None else activate(F.linear(x, *gate[place])) * h
-            made.append(F.linear(h, *down[place]))
+            results.append(F.linear(h, *down[place]))
         back = torch.empty_like(order)
         back[order] = torch.arange(len(order), device=order.device)
-        if not made:
+        if not results:
             return torch.zeros_like(flat)
-        y = torch.cat(made).index_select(0, back).view(*chosen.shape, -1)
+        y = torch.cat(results).index_select(0, back).view(*chosen.shape, -1)
         # a product of its own for each row: y (rows, active, x)
         return torch.bmm(weights.to(y.dtype)[:, None], y)[:, 0]
 

@@ -15,7 +15,7 @@ from .word import Word, empty, matrix, number, whole, word
     kind="gate",
     width="size",
     options={
-        "bias": number("what b starts at; the gate starts at sigmoid(bias)", -2),
+        "bias": number("initial value of b; the gate starts at sigmoid(bias)", -2),
         "size": whole("width of the result", "x", minimum=1, shapes=True),
     },
     parameters={"weight": "size * x", "bias": "size"},
@@ -50,7 +50,7 @@ class Gate(Word):
     width="x",
     equal=True,
     options={
-        "bias": number("what b starts at: larger, more of x passes", 2),
+        "bias": number("initial value of b: the larger, the more of x passes", 2),
     },
     parameters={"input.weight": "3 * x * x", "state.weight": "2 * x * x", "candidate.weight": "x * x", "bias": "x"},
     flops="12 * x * x",

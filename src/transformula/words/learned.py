@@ -16,7 +16,7 @@ from .word import Word, empty, whole, word
     sequence="own",
     real="rows",
     options={
-        "rows": whole("how many positions", minimum=1, shapes=True),
+        "rows": whole("number of positions", minimum=1, shapes=True),
         "size": whole("width of the result", "width", minimum=1, shapes=True),
     },
     parameters={"weight": "rows * size"},

@@ -16,7 +16,7 @@ from .word import GeneratorFor, Word, fill, fill_matrix, flag, matrix, whole, wo
     linear=True,
     options={
         "size": whole("width of the result", minimum=1, shapes=True),
-        "bias": flag("whether b is there", True, shapes=True),
+        "bias": flag("whether there is a bias b", True, shapes=True),
     },
     parameters={"weight": "size * x", "bias": "size if bias else 0"},
     flops="2 * x * size",
@@ -44,9 +44,9 @@ class Linear(Word):
     kind="channels",
     width="size",
     options={
-        "rank": whole("width between the two matrices", minimum=1, shapes=True),
+        "rank": whole("rank: the width between the two matrices", minimum=1, shapes=True),
         "size": whole("width of the result", "x", minimum=1, shapes=True),
-        "bias": flag("whether b is there", shapes=True),
+        "bias": flag("whether there is a bias b", shapes=True),
     },
     parameters={"down.weight": "rank * x", "up.weight": "size * rank", "up.bias": "size if bias else 0"},
     flops="2 * rank * (x + size)",

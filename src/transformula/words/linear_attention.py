@@ -24,10 +24,10 @@ CHUNK = 64
     cross="attention",
     padding=True,
     options={
-        "heads": whole("how many heads", "heads", minimum=1, shapes=True),
-        "size": whole("channels of a head", "x / heads", minimum=1, shapes=True),
-        "bias": flag("whether the four matrices have biases", True, shapes=True),
-        "eps": number("added to what is divided by", 1e-06, minimum=0),
+        "heads": whole("number of heads", "heads", minimum=1, shapes=True),
+        "size": whole("channels per head", "x / heads", minimum=1, shapes=True),
+        "bias": flag("whether the four linear layers have biases", True, shapes=True),
+        "eps": number("added to the denominator", 1e-06, minimum=0),
     },
     parameters={
         "query.weight": "heads * size * x",
@@ -118,12 +118,12 @@ class LinearAttention(Word):
         length = x.shape[1]
         real = None if at.new is None else torch.arange(length, device=x.device) < at.new[:, None]
         q, k, v = self._heads(x, real)
-        made, weights = (square if length <= self.size + CHUNK else chunked)(q, k, v)
-        made = made + q @ state["S"].to(q.dtype)
+        sums, weights = (square if length <= self.size + CHUNK else chunked)(q, k, v)
+        sums = sums + q @ state["S"].to(q.dtype)
         weights = weights + (q * state["z"][:, :, None]).sum(-1)
         state["S"] = state["S"] + k.transpose(2, 3) @ v
         state["z"] = state["z"] + k.sum(2, dtype=state["z"].dtype)
-        return self._result(made, weights)
+        return self._result(sums, weights)
 
 
 def _precise(x: Tensor) -> torch.dtype:
@@ -148,14 +148,14 @@ def chunked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     chunks = (length + CHUNK - 1) // CHUNK
     shape = (batch, heads, chunks, CHUNK, size)
     q, k, v = (F.pad(t, (0, 0, 0, chunks * CHUNK - length)).reshape(shape) for t in (q, k, v))
-    made, weights = square(q, k, v)
+    sums, weights = square(q, k, v)
     # what chunks leave, summed over those before each: (batch, heads, chunks, size, size) and (..., chunks, size)
     of_chunk = k.transpose(-1, -2) @ v
     before = _sum_before(of_chunk).to(q.dtype)
     z = _sum_before(k.sum(-2, dtype=_precise(k)))
-    made = made + q @ before
+    sums = sums + q @ before
     weights = weights + (q * z[..., None, :]).sum(-1)
-    return made.flatten(2, 3)[:, :, :length], weights.flatten(2)[:, :, :length]
+    return sums.flatten(2, 3)[:, :, :length], weights.flatten(2)[:, :, :length]
 
 
 def _sum_before(x: Tensor) -> Tensor:

@@ -37,11 +37,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     kind="channels",
     width="x",
     options={
-        "hidden": whole(
-            "width between the matrices; 4 times the stream's, with a gate too", "4 * x", minimum=1, shapes=True
-        ),
-        "activation": choice("the function between the matrices", ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]),
-        "gated": flag("whether a second matrix gates the hidden", shapes=True),
+        "hidden": whole("hidden width; default: 4 times the input's, gated or not", "4 * x", minimum=1, shapes=True),
+        "activation": choice("activation function", ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]),
+        "gated": flag("gated linear unit: a second matrix gates the hidden layer", shapes=True),
         "bias": flag("whether the matrices have biases", True, shapes=True),
     },
     parameters={

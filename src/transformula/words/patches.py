@@ -18,9 +18,9 @@ from .word import GeneratorFor, Word, empty, fill, fill_normal, flag, spread, wh
     sequence="own",
     real="patches",
     options={
-        "size": whole("side of a patch, in pixels", minimum=1, shapes=True),
+        "size": whole("side of a square patch, in pixels", minimum=1, shapes=True),
         "channels": whole("color channels of a pixel", 3, minimum=1, shapes=True),
-        "bias": flag("whether b is there", True, shapes=True),
+        "bias": flag("whether there is a bias b", True, shapes=True),
         "width": whole("width of the result", "width", minimum=1, shapes=True),
     },
     parameters={"weight": "width * channels * size * size", "bias": "width if bias else 0"},

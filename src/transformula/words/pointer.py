@@ -21,7 +21,7 @@ from .word import At, Word, matrix, whole, word
     reach="past",
     padding=True,
     options={
-        "rows": whole("how many ids there are", "vocab", minimum=1),
+        "rows": whole("number of ids: the size of the vocabulary", "vocab", minimum=1),
         "size": whole("channels of query and key", "x", minimum=1, shapes=True),
     },
     parameters={"query.weight": "size * x", "key.weight": "size * memory"},
@@ -66,8 +66,8 @@ class Pointer(Word):
         weights = torch.softmax(scores, -1)
         if real is not None:
             weights = weights.masked_fill(~real[:, None], 0)
-        made = weights.new_zeros(weights.shape[0], weights.shape[1], self.rows)
-        return made.scatter_add(2, ids[:, None].expand_as(weights), weights)
+        spread = weights.new_zeros(weights.shape[0], weights.shape[1], self.rows)
+        return spread.scatter_add(2, ids[:, None].expand_as(weights), weights)
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> CrossCache:
         """No keys yet."""

@@ -141,7 +141,7 @@ def fill_orthogonal(weight: Tensor, generator: torch.Generator, gates: int) -> N
     order="'recurrent'",
     ordered=True,
     options={
-        "size": whole("width of the state", "x", minimum=1, shapes=True),
+        "size": whole("hidden size", "x", minimum=1, shapes=True),
     },
     parameters={"input.weight": "size * x", "state.weight": "size * size", "bias": "size"},
     flops="2 * size * (x + size)",

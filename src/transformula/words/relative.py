@@ -39,11 +39,11 @@ class PastContent:
     ordered=True,
     positional=True,
     options={
-        "heads": whole("how many heads", "heads", minimum=1),
-        "span": whole("distances are told apart below it; 0: as far as the table goes", 0, minimum=0),
+        "heads": whole("number of heads", "heads", minimum=1),
+        "span": whole("distances below it have rows of their own; 0: as far as the table goes", 0, minimum=0),
         "by": choice("whose content is compared", ["query", "key"]),
         "buckets": flag("distances in logarithmic buckets (DeBERTa v3)"),
-        "reach": whole("with buckets: distance from which all share the last", "2 * span", minimum=0),
+        "reach": whole("with buckets: distance from which all share the last bucket", "2 * span", minimum=0),
     },
     checks={
         "q % heads == 0": "the width {q} does not divide into {heads} heads",
@@ -111,9 +111,9 @@ class RelativeScores(Word):
         i, j = grid.places()
         index = (self._distance(i - j, grid.keys) + zero).clamp(0, rows - 1)
         content = split(x, self.heads, -1).transpose(1, 2)
-        made = content @ split(table, self.heads, -1).permute(0, 2, 3, 1)
-        index = index.expand(made.shape[0], self.heads, -1, -1)
-        return made.transpose(2, 3).gather(2, index) if self.by_key else made.gather(3, index)
+        scores = content @ split(table, self.heads, -1).permute(0, 2, 3, 1)
+        index = index.expand(scores.shape[0], self.heads, -1, -1)
+        return scores.transpose(2, 3).gather(2, index) if self.by_key else scores.gather(3, index)
 
     def _distance(self, distance: Tensor, furthest: int) -> Tensor:
         """The distance, or its bucket."""
@@ -165,8 +165,8 @@ def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
     ordered=True,
     positional=True,
     options={
-        "heads": whole("how many heads", "heads", minimum=1, shapes=True),
-        "buckets": whole("how many distances told apart", 32, minimum=2, shapes=True),
+        "heads": whole("number of heads", "heads", minimum=1, shapes=True),
+        "buckets": whole("number of distance buckets", 32, minimum=2, shapes=True),
         "reach": whole("distance from which all share a bucket", 128, minimum=1),
     },
     example="x = x + attention(norm(x), scores=relative_bias(x))",

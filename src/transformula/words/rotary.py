@@ -19,10 +19,10 @@ from .word import At, Word, flag, number, split, whole, word
     rotary="base",
     ordered=True,
     options={
-        "base": number("longest wave, over 2 pi", 10000, minimum=1),
-        "heads": whole("slices that are rotated alike", "heads", minimum=1),
-        "part": number("share of each head rotated", 1, minimum=0, maximum=1),
-        "pairs": flag("pairs of neighbors, not of halves"),
+        "base": number("base of the wavelengths: the longest is 2 pi times it", 10000, minimum=1),
+        "heads": whole("number of heads, which are rotated alike", "heads", minimum=1),
+        "part": number("fraction of each head's channels that are rotated", 1, minimum=0, maximum=1),
+        "pairs": flag("rotate pairs of neighboring channels, not of the two halves"),
     },
     checks={"x % heads == 0": "the width {x} does not divide into {heads} heads"},
     saved="0",
@@ -85,18 +85,18 @@ def rotation_tables(like: Tensor, turned: int, base: float, pairs: bool, at: At 
         cos, sin = cached_table(rotations, (turned, base, pairs), length, like.dtype, like.device)
         return cos, sin
     key = ("rotary", turned, base, pairs, length, like.dtype, like.device)
-    made: tuple[Tensor, Tensor] | None = at.kept.get(key)
-    if made is None:
-        given = (turned, base, pairs)
+    tables: tuple[Tensor, Tensor] | None = at.kept.get(key)
+    if tables is None:
+        arguments = (turned, base, pairs)
         if at.start is not None:
-            cos, sin = table_rows(rotations, given, at.start, length, like.dtype, like.device)
-            made = cos, sin
+            cos, sin = table_rows(rotations, arguments, at.start, length, like.dtype, like.device)
+            tables = cos, sin
         else:
-            cos, sin = cached_table(rotations, given, at.longest + length, like.dtype, like.device)
+            cos, sin = cached_table(rotations, arguments, at.longest + length, like.dtype, like.device)
             rows = at.positions(length)
-            made = cos[rows][:, None], sin[rows][:, None]
-        at.kept[key] = made
-    return made
+            tables = cos[rows][:, None], sin[rows][:, None]
+        at.kept[key] = tables
+    return tables
 
 
 def rotate(x: Tensor, tables: tuple[Tensor, Tensor], turned: int, pairs: bool) -> Tensor:

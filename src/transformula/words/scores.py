@@ -226,18 +226,18 @@ def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torc
     grows = grid.causal or (mask is None and grid.sees_itself)
     queries, keys = (1 << max(6, (n - 1).bit_length()) if grows else n for n in (grid.queries, grid.keys))
     whole = (*key, queries, keys, grid.device)
-    found = _KEPT.get(whole)
-    if found is None:
+    seen = _KEPT.get(whole)
+    if seen is None:
         # outside inference mode, so that training may use it later
         with torch.inference_mode(False), torch.no_grad():
             larger = Grid(queries, keys, grid.causal, grid.window, grid.device)
-            found = _made(settings, NO_EXTRAS, larger, dtype, apart)
-            if found.some is not None and bool(found.some.all()):
-                found.some = None
-        tensors = [t for t in (found.bias, found.mask, found.some) if t is not None]
+            seen = _made(settings, NO_EXTRAS, larger, dtype, apart)
+            if seen.some is not None and bool(seen.some.all()):
+                seen.some = None
+        tensors = [t for t in (seen.bias, seen.mask, seen.some) if t is not None]
         if all(type(t) is Tensor for t in tensors):
-            keep(_KEPT, _MOST, whole, found)
-    return Seen(*(_cut(t, grid) for t in (found.bias, found.mask, found.some)))
+            keep(_KEPT, _MOST, whole, seen)
+    return Seen(*(_cut(t, grid) for t in (seen.bias, seen.mask, seen.some)))
 
 
 _KEPT: dict[tuple[Hashable, ...], Seen] = {}

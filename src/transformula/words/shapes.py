@@ -19,7 +19,7 @@ from .word import At, Word, flag, split, whole, word
     width="x // n",
     options={
         "i": whole("which part, from 1", minimum=1),
-        "n": whole("how many equal parts", minimum=1),
+        "n": whole("number of equal parts", minimum=1),
     },
     checks={
         "x % n == 0": "the width {x} does not divide into {n} parts",
@@ -45,7 +45,7 @@ class ChannelPart(Word):
     kind="shape",
     width="a + b",
     options={
-        "parts": whole("join part by part, in so many", 1, minimum=1),
+        "parts": whole("number of parts, which are joined one by one", 1, minimum=1),
     },
     checks={"a % parts == 0 and b % parts == 0": "the widths {a} and {b} do not both divide into {parts} parts"},
     initial_scale="unknown",
@@ -72,7 +72,7 @@ class Join(Word):
     kind="shape",
     width="n * x",
     options={
-        "n": whole("how many times", minimum=1),
+        "n": whole("number of copies", minimum=1),
         "each": flag("every channel n times in a row, not all n times over"),
     },
     initial_scale="same",
@@ -120,7 +120,7 @@ class Dot(Word):
     back="n",
     order="'recurrent'",
     options={
-        "n": whole("by how many positions", 1, minimum=1),
+        "n": whole("number of positions to shift by", 1, minimum=1),
     },
     state="n * x / length",
     example="x = x + mlp(norm(shift(x)))",

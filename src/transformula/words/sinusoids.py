@@ -22,7 +22,7 @@ from .word import At, Word, flag, number, whole, word
         "at": number("a number that stands for every position; 0: none", 0, minimum=0),
         "first": whole("the number that the first position stands for", 0),
         "size": whole("width of the result", "width", minimum=1),
-        "base": number("longest wave, over 2 pi", 10000, minimum=1),
+        "base": number("base of the wavelengths: the longest is 2 pi times it", 10000, minimum=1),
         "halves": flag("all sines first, then all cosines, not in turn"),
     },
     checks={
@@ -64,8 +64,8 @@ class Sinusoids(Word):
     def _table(self, length: int, like: Tensor, start: int = 0) -> Tensor:
         """The vectors of the positions start, start + 1, ..."""
         like = like if like.is_floating_point() else self.like
-        given = (self.first, self.size, self.base, self.halves)
-        return table_rows(waves_table, given, start, length, like.dtype, like.device)[0]
+        arguments = (self.first, self.size, self.base, self.halves)
+        return table_rows(waves_table, arguments, start, length, like.dtype, like.device)[0]
 
     def _number(self, like: Tensor) -> Tensor:
         like = like if like.is_floating_point() else self.like

@@ -41,7 +41,7 @@ OFF = -8.0
     kind="streams",
     width="n * x",
     options={
-        "n": whole("how many streams", minimum=1),
+        "n": whole("number of streams", minimum=1),
     },
     initial_scale="copies",
     example="X = write(X, mlp(norm(read(X))))\n"
@@ -65,7 +65,7 @@ class Expand(Word):
     streams=("X",),
     width="X // n",
     options={
-        "n": whole("how many streams", "max(1, X // width)", minimum=1),
+        "n": whole("number of streams", "max(1, X // width)", minimum=1),
     },
     checks={
         "X % n == 0 and (n != max(1, X // width) or X % width == 0)": (
@@ -140,9 +140,9 @@ def precise(x: Tensor) -> Tensor:
             ["hc", "mhc", "mhc_lite", "frac"],
             shapes=True,
         ),
-        "n": whole("how many streams, or parts", "max(1, X // width)", minimum=1, shapes=True),
+        "n": whole("number of streams, or parts", "max(1, X // width)", minimum=1, shapes=True),
         "first": whole(
-            "which stream is read at first, counted round and round (frac: each its own part)",
+            "stream that is read at initialization, counted cyclically (frac: each its own part)",
             "1 if kind == 'frac' else (layer - 1) % n + 1",
             minimum=1,
             absent=1,
@@ -208,10 +208,10 @@ class Read(_Connection):
 
     def forward(self, X: Tensor) -> Tensor:
         x = X.reshape(-1, self.n, self.size)
-        made = self.product(x)
-        weights = self.logits(self.static, self.scale, made)
+        product = self.product(x)
+        weights = self.logits(self.static, self.scale, product)
         weights = weights.mT if self.each else torch.sigmoid(weights).to(x.dtype).unsqueeze(-2)
-        if made is None:
+        if product is None:
             weights = weights.expand(x.shape[0], -1, -1)
         return torch.bmm(weights, x).view(X.shape[0], X.shape[1], -1)
 
@@ -227,8 +227,8 @@ class Read(_Connection):
             ["hc", "mhc", "mhc_lite", "frac"],
             shapes=True,
         ),
-        "steps": whole("mhc: Sinkhorn's steps", 20, minimum=1),
-        "n": whole("how many streams, or parts", "max(1, X // y)", minimum=1, shapes=True),
+        "steps": whole("mhc: number of Sinkhorn iterations", 20, minimum=1),
+        "n": whole("number of streams, or parts", "max(1, X // y)", minimum=1, shapes=True),
         "dynamic": flag("whether weights depend on X", True, shapes=True),
         "eps": number("of the norm of X", 1e-06, minimum=0),
     },
@@ -325,8 +325,8 @@ class Write(_Connection):
 
     def weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """x (positions, n, size) to A (positions, n, n), row by row, and b (positions, n, 1); static: one position."""
-        made = self.product(x)
-        parts = (None, None) if made is None else made.split_with_sizes(self.sizes, -1)
+        product = self.product(x)
+        parts = (None, None) if product is None else product.split_with_sizes(self.sizes, -1)
         mixing = self.logits(self.static, self.scale, parts[0])
         gain = self.logits(self.gain, self.gain_scale, parts[1])
         if self.each:
@@ -354,12 +354,12 @@ class Write(_Connection):
         mixing, gain = self.weights(x)
         if self.weight is None:
             mixing, gain = mixing.expand(x.shape[0], -1, -1), gain.expand(x.shape[0], -1, -1)
-        made = torch.bmm(mixing, x)
+        mixture = torch.bmm(mixing, x)
         if self.kind == "frac":
-            made = made.addcmul_(gain, y.reshape(x.shape))
+            mixture = mixture.addcmul_(gain, y.reshape(x.shape))
         else:
-            made = made.baddbmm_(gain, y.reshape(-1, 1, self.size))
-        return made.view(X.shape)
+            mixture = mixture.baddbmm_(gain, y.reshape(-1, 1, self.size))
+        return mixture.view(X.shape)
 
 
 def sinkhorn(logits: Tensor, steps: int) -> Tensor:

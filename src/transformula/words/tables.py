@@ -32,16 +32,16 @@ def cached_table(make: Make, given: tuple[Any, ...], length: int, dtype: torch.d
         return _made(make, given, length, dtype, device)
     room = 1 << max(6, (length - 1).bit_length())
     key = (make, *given, room, dtype, device)
-    found = _KEPT.get(key)
-    if found is None:
+    tables = _KEPT.get(key)
+    if tables is None:
         # outside inference mode, so that training may use them later
         with torch.inference_mode(False), torch.no_grad():
-            found = _made(make, given, room, dtype, device)
-        if all(type(t) is Tensor for t in found):
-            keep(_KEPT, _MOST, key, found)
+            tables = _made(make, given, room, dtype, device)
+        if all(type(t) is Tensor for t in tables):
+            keep(_KEPT, _MOST, key, tables)
     if room == length:
-        return found
-    return tuple(t[:length, :length] if t.dtype == torch.bool else t[:length] for t in found)
+        return tables
+    return tuple(t[:length, :length] if t.dtype == torch.bool else t[:length] for t in tables)
 
 
 def keep(kept: dict[K, V], most: int, key: K, made: V) -> None:

@@ -44,13 +44,13 @@ _CONSTANTS: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}
 def _constant(number: float, dtype: torch.dtype, device: torch.device) -> Tensor:
     """A number as a tensor, made once."""
     key = (number, dtype, device)
-    found = _CONSTANTS.get(key)
-    if found is None:
+    constant = _CONSTANTS.get(key)
+    if constant is None:
         with torch.inference_mode(False):
-            found = torch.tensor(number, dtype=dtype, device=device)
-        if type(found) is Tensor:  # not one of a mode that follows the code
-            _CONSTANTS[key] = found
-    return found
+            constant = torch.tensor(number, dtype=dtype, device=device)
+        if type(constant) is Tensor:  # not one of a mode that follows the code
+            _CONSTANTS[key] = constant
+    return constant
 
 
 class _UnitLinear(torch.autograd.Function):

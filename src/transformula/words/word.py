@@ -122,13 +122,13 @@ def word_class(record: WordRecord) -> type[Word]:
     """
     if not record.built:
         raise InputError(f"the word {record.name!r} is not built yet: it can be checked and explained, not run")
-    found = CLASSES.get(record.name)
-    if found is None or found.record.module != record.module:
+    cls = CLASSES.get(record.name)
+    if cls is None or cls.record.module != record.module:
         importlib.import_module(record.module)
-        found = CLASSES.get(record.name)
-    if found is None:
+        cls = CLASSES.get(record.name)
+    if cls is None:
         raise UnknownName("word", record.name, CLASSES)
-    return found
+    return cls
 
 
 @dataclasses.dataclass
@@ -185,20 +185,20 @@ class At:
             j = torch.arange(first, self.longest + length, device=self.lengths.device)
             seen = j <= i
             self.kept[key] = seen & (j > i - window) if window else seen
-        made: Tensor = self.kept[key]
-        return made
+        mask: Tensor = self.kept[key]
+        return mask
 
 
-def module_of(made: type[Word], given: dict[str, Any], shared: bool = False) -> nn.Module:
+def module_of(cls: type[Word], arguments: dict[str, Any], shared: bool = False) -> nn.Module:
     """The module of a word, made with these widths and options: the layer of PyTorch's that the word is, else one of
     its own class, as for `shared`: a module that other words use too."""
-    layer = None if shared else getattr(made, "layer", None)
+    layer = None if shared else getattr(cls, "layer", None)
     if layer is None:
-        own = made(**given)
-        own.made_with = given
+        own = cls(**arguments)
+        own.made_with = arguments
         return own
-    module: nn.Module = layer(**given)
-    module.record = made.record  # type: ignore[assignment]
+    module: nn.Module = layer(**arguments)
+    module.record = cls.record  # type: ignore[assignment]
     return module
 
 

@@ -35,18 +35,18 @@ def admin(model: Transformer, run: Callable[[], Any]) -> str:
     them in a second program. The factors are the calls of `vector` on the skip, found in the graph.
     """
     stacks = [skips(stack) for stack in model.architecture.stacks]
-    found = {skip.factor: skip for stack in stacks for skip in stack}
-    if not found:
+    by_factor = {skip.factor: skip for stack in stacks for skip in stack}
+    if not by_factor:
         raise InputError(
             "calibrate: admin found no factor to set: it looks for layers of the form norm(vector(1) * x + branch)"
         )
-    with torch.no_grad(), Profile(model, found):
+    with torch.no_grad(), Profile(model, by_factor):
         run()
-    missed = [path for path, skip in found.items() if not skip.measured]
+    missed = [path for path, skip in by_factor.items() if not skip.measured]
     if missed:
         raise InputError(f"calibrate: admin: the pass over a batch did not reach {', '.join(missed)}")
     rows = [f"{row[0].value:.3g} to {row[-1].value:.3g}" for row in stacks if row]
-    return f"calibrate: admin set {len(found)} factors on the skip: {', '.join(rows)}"
+    return f"calibrate: admin set {len(by_factor)} factors on the skip: {', '.join(rows)}"
 
 
 @dataclass(eq=False)
@@ -63,19 +63,19 @@ class Skip:
 
 def skips(stack: Stack) -> list[Skip]:
     """The factors of a stack, in order of evaluation. Raises InputError for one that several sublayers share."""
-    found: list[Skip] = []
+    row: list[Skip] = []
     for section in stack.layers:
         for value in section.calls():
             assert value.call is not None
             factor = factor_of(value) if value.call.word.kind == "norm" else None
             if factor is None:
                 continue
-            if any(skip.factor == factor for skip in found):
+            if any(skip.factor == factor for skip in row):
                 raise InputError(f"calibrate: admin: {factor!r} is the factor of several sublayers; give each its own")
-            found.append(Skip(factor, before=found[-1] if found else None))
-            if len(found) > 1:
-                found[-2].after = found[-1]
-    return found
+            row.append(Skip(factor, before=row[-1] if row else None))
+            if len(row) > 1:
+                row[-2].after = row[-1]
+    return row
 
 
 def factor_of(norm: Value) -> str | None:

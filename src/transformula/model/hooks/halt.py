@@ -51,10 +51,10 @@ class Halt(Policy):
             if chance is None or chance.kind != "stream" or chance.width != 1:
                 raise InputError(f"halt: {self.p} must be of width 1 and set in every layer: {REMEDY}")
             entering = {name for name, value in section.reads.items() if value.op == "name" and not value.stack}
-            made = [n for n, value in section.leaves.items() if value.op != "number" and n not in {*entering, self.p}]
-            if made:
+            new = [n for n, value in section.leaves.items() if value.op != "number" and n not in {*entering, self.p}]
+            if new:
                 raise InputError(
-                    f"halt: {section.title} leaves {', '.join(made)}, which did not enter it: a layer under this policy"
+                    f"halt: {section.title} leaves {', '.join(new)}, which did not enter it: a layer under this policy"
                     " only changes names that it reads"
                 )
         self._passing: Any = None

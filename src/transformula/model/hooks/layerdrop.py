@@ -29,10 +29,10 @@ class LayerDrop(Policy):
         self.p = number_of("layerdrop", "p", p, 0, 1, open_end=True)
         for section in stack.layers:
             entering = {name for name, value in section.reads.items() if value.op == "name" and not value.stack}
-            made = [name for name, value in section.leaves.items() if value.op != "number" and name not in entering]
-            if made:
+            new = [name for name, value in section.leaves.items() if value.op != "number" and name not in entering]
+            if new:
                 raise InputError(
-                    f"layerdrop: {section.title} leaves {', '.join(made)}, which did not enter it, so it cannot be left"
+                    f"layerdrop: {section.title} leaves {', '.join(new)}, which did not enter it, so it cannot be left"
                     " out: a layer under this policy only changes names that it reads"
                 )
 

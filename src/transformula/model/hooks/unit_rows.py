@@ -51,14 +51,14 @@ def unit_rows(model: Transformer, *, columns: str = COLUMNS) -> None:
 
 def weights_of(architecture: Architecture) -> dict[str, tuple[str, int]]:
     """Path of a module that holds matrices or tables -> (kind of its word, width of its stack)."""
-    found: dict[str, tuple[str, int]] = {}
+    kinds: dict[str, tuple[str, int]] = {}
     for stack in architecture.stacks:
         sections = [*stack.sections(), *([architecture.output] if stack is architecture.main else [])]
         for value in (v for s in sections for v in s.calls()):
             call: Any = value.call
             if call.word.parameters and call.word.kind in ("input", "positions", "channels", "output"):
-                found.setdefault(call.path, (call.word.kind, int(stack.numbers["width"])))
-    return found
+                kinds.setdefault(call.path, (call.word.kind, int(stack.numbers["width"])))
+    return kinds
 
 
 def direction(name: str, weight: Tensor, kind: str, width: int, patterns: list[str]) -> int | None:
