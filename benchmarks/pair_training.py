@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from transformula.api.reading import check_model
 from transformula.data.settings import Seq2SeqSettings
 from transformula.model import build
-from transformula.tasks.pairs import Pairs
+from transformula.tasks.seq2seq import SequenceToSequence
 from transformula.tasks.translation import Translation
 from transformula.training.machine import DTYPES
 from transformula.training.optimizer import optimizers, parameters_of
@@ -121,9 +121,9 @@ def dense_loss(logits: Tensor, targets: Tensor, real: Tensor) -> Tensor:
     return nn.functional.kl_div(logs, smooth, reduction="sum") / real.sum()
 
 
-def random_batches(task: Pairs, seed: int) -> list[np.ndarray]:
+def random_batches(task: SequenceToSequence, seed: int) -> list[np.ndarray]:
     """Rows in random order, cut where one more would be above the budget of padded tokens of the longer side."""
-    side = task.training
+    side = task.data.training
     assert side.sources is not None
     batches, batch, longest = [], [], 0
     for row in np.random.default_rng(seed).permutation(len(side)):
@@ -171,7 +171,7 @@ def main() -> None:
         return task.units(batch)
 
     def peer_step(step: int) -> int:
-        batch = task.training.batch(unordered[step % len(unordered)])
+        batch = task.data.training.batch(unordered[step % len(unordered)])
         source, tokens, real = batch.inputs["source"], batch.inputs["tokens"], batch.targets >= 0
         lengths = batch.lengths.get("source", torch.full((len(source),), source.shape[1]))
         seen = torch.arange(source.shape[1])[None, None] < lengths[:, None, None]
@@ -182,9 +182,9 @@ def main() -> None:
         return int(real.sum())
 
     found: dict[str, list[float]] = {"ours": [], "peer": []}
-    filled: dict[str, list[float]] = {"ours": [task.buckets.fill().share["all"]], "peer": []}
+    filled: dict[str, list[float]] = {"ours": [task.data.buckets.fill().share["all"]], "peer": []}
     for rows in unordered:
-        pair = [task.training.sources.lengths[rows], task.training.targets.lengths[rows]]
+        pair = [task.data.training.sources.lengths[rows], task.data.training.targets.lengths[rows]]
         filled["peer"].append(sum(each.sum() for each in pair) / sum(len(rows) * each.max() for each in pair))
     for number in range(given.rounds + 1):
         for name, step in (("ours", with_threads(threads, our_step)), ("peer", peer_step)):

@@ -22,7 +22,7 @@ PRELOADED = [
     "transformula.api.evaluation",
     "transformula.api.run",
     "transformula.cli.door",
-    "transformula.tasks.language_modelling",
+    "transformula.tasks.language_modeling",
     "transformula.tasks.translation",
     "transformula.training.start",
 ]

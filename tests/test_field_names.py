@@ -174,7 +174,7 @@ def test_a_key_of_a_model_file(name: str, row: tuple[str, str, str]) -> None:
 
 def fields() -> dict[str, Any]:
     """Every setting by name, of all that a command may take."""
-    groups = (data_settings("translation"), data_settings("language-modelling"), TrainingSettings, SamplingSettings)
+    groups = (data_settings("translation"), data_settings("language-modeling"), TrainingSettings, SamplingSettings)
     return {name: group for group in (SearchSettings, *groups) for name in group.model_fields}
 
 

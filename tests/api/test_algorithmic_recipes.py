@@ -25,7 +25,7 @@ def test_a_recipe_is_a_run_of_its_task(path):
     few = data.model_copy(update={"rows": 200, "validation_rows": 20, "test_rows": 20})
     stated = {key: read.numbers[key] for key in ("vocab", "context") if key in text.numbers}
     made = kind.make(few, stated, inputs=read.inputs)
-    assert made.numbers["vocab"] == made.writing.target.vocab  # no id is left unused
+    assert made.numbers["vocab"] == made.data.writing.target.vocab  # no id is left unused
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 from transformula import Model, evaluate, train
 from transformula.errors import CheckpointError, InputError
-from transformula.tasks.language_modelling import LanguageModelling
+from transformula.tasks.language_modeling import LanguageModeling
 
 FORMULA = "x = x + attention(norm(x), rotary=100); x = x + mlp(norm(x))"
 SIZES = {"depth": 1, "width": 16, "heads": 2, "context": 8, "batch": 4, "device": "cpu", "precision": "float32"}
@@ -41,6 +41,6 @@ def test_what_cannot_carry_is_refused_before_data_is_read(
 ) -> None:
     with pytest.raises(InputError, match="'positions' has learned the first ones only"):
         train("x = x + attention(norm(x))", data=str(tmp_path / "none.txt"), carry=8, steps=1, quiet=True, **SIZES)
-    monkeypatch.setattr(LanguageModelling, "carries", False)
-    with pytest.raises(InputError, match="batches of language-modelling do not go on from step to step"):
+    monkeypatch.setattr(LanguageModeling, "carries", False)
+    with pytest.raises(InputError, match="batches of language-modeling do not go on from step to step"):
         train(FORMULA, data=str(tmp_path / "none.txt"), carry=8, steps=1, quiet=True, **SIZES)

@@ -82,8 +82,8 @@ def test_from_repairing_to_pairs(data, repaired, before_the_first_step, capsys):
     seen = before_the_first_step(LAYER, **rows, **BOTH)
     assert seen["tensors"].keys() == given.keys() and any(name.startswith("encoder.") for name in given)
     assert all(torch.equal(tensor, given[name]) for name, tensor in seen["tensors"].items())
-    assert seen["task"].writing.target.identity == load(out / "best").identity
-    assert seen["task"].numbers["vocab"] == len(given["words.weight"]) > seen["task"].writing.target.vocab
+    assert seen["task"].data.writing.target.identity == load(out / "best").identity
+    assert seen["task"].numbers["vocab"] == len(given["words.weight"]) > seen["task"].data.writing.target.vocab
     assert "loaded words, encoder, decoder" in said(capsys)
     assert seen["config"]["init_from"] == str(out) and "init_stack" not in seen["config"]
     # Without a model it is the run's own.

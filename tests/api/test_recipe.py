@@ -90,7 +90,7 @@ def test_what_is_no_recipe(recipe: Path) -> None:
         with pytest.raises(ConfigError, match=said):
             read_recipe(recipe)
     recipe.write_text(yaml.safe_dump({**plain, "recipe": {**claimed, "score": "los", "data_hash": None}}))
-    with pytest.raises(ConfigError, match="score: 'los' is no score of language-modelling; did you mean loss"):
+    with pytest.raises(ConfigError, match="score: 'los' is no score of language-modeling; did you mean loss"):
         reproduce(recipe, root="data", quiet=True)
 
 

@@ -75,7 +75,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         translator(folder, "translator", steps=1, depth=1, width=8, heads=1)
         how: dict[str, Any] = {"steps": 1, "written": 2, "width": 8, "heads": 1, "precision": "float32", "quiet": True}
         rows = {"data": "train.{de,en}", "validation": "val.{de,en}"}
-        train("small.yaml", task="summarisation", out="summariser", tokenizer="bpe", **rows, **how)
+        train("small.yaml", task="summarization", out="summariser", tokenizer="bpe", **rows, **how)
         pictures = {"data": "pictures/captions.tsv", "source": "file_name", "target": "text"}
         train("seeing.yaml", task="captioning", out="captioner", tokenizer="bytes", **pictures, **how)
         yield folder

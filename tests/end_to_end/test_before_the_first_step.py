@@ -86,7 +86,7 @@ def test_from_scratch_and_init_from(capsys: pytest.CaptureFixture[str]) -> None:
 # Data that is not named, `out` of a configuration.
 
 
-@pytest.mark.parametrize("task", ["translation", "summarisation", "captioning"])
+@pytest.mark.parametrize("task", ["translation", "summarization", "captioning"])
 def test_rows_that_are_not_named(task: str, capsys: pytest.CaptureFixture[str]) -> None:
     model = "captioner" if task == "captioning" else "translator"
     message = said(capsys, "train", model, "--task", task)

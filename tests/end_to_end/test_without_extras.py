@@ -39,7 +39,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         recipe |= {"task": "translation", "data": "rows.tsv"}
         Path("recipe.yaml").write_text(json.dumps(recipe))
         assert main([*TEXT, "--data", "text.txt", "--out", "runs/text"]) == 0
-        rows = ["--task", "summarisation", "--data", "rows.tsv", "--tokenizer", "characters", "--out", "runs/rows"]
+        rows = ["--task", "summarization", "--data", "rows.tsv", "--tokenizer", "characters", "--out", "runs/rows"]
         assert main([*PAIRS, *rows]) == 0
         assert main([*TRANSLATE, *rows[2:6], "--written", "2", "--out", "runs/bleu"]) == 0
         yield folder
@@ -63,17 +63,17 @@ REFUSED = {
     "train: resume": (["train", "--resume", "runs/bleu", "--steps", "4"], "sacrebleu", "transformula[translation]"),
     "evaluate: BLEU": (["evaluate", "runs/bleu"], "sacrebleu", "transformula[translation]"),
     "reproduce: BLEU": (["reproduce", "recipe.yaml"], "sacrebleu", "transformula[translation]"),
-    "train: CLDR": ([*PAIRS, "--task", "summarisation", "--data", "cldr-dates:en-de"], "babel", "transformula[cldr]"),
+    "train: CLDR": ([*PAIRS, "--task", "summarization", "--data", "cldr-dates:en-de"], "babel", "transformula[cldr]"),
     "train: parquet of text": ([*TEXT, "--data", "text.parquet"], "pyarrow", "transformula[parquet]"),
     "train: parquet of rows": (
-        [*PAIRS, "--task", "summarisation", "--data", "rows.parquet"], "pyarrow", "transformula[parquet]"
+        [*PAIRS, "--task", "summarization", "--data", "rows.parquet"], "pyarrow", "transformula[parquet]"
     ),
     "evaluate: parquet": (["evaluate", "runs/rows", "--data", "rows.parquet"], "pyarrow", "transformula[parquet]"),
     "summarize: parquet": (["summarise", "runs/rows", "--input", "rows.parquet"], "pyarrow", "transformula[parquet]"),
     "train: unigram": (
         [*TEXT, "--data", "text.txt", "--tokenizer", "unigram"], "sentencepiece", "transformula[unigram]"
     ),
-    "train: hub": ([*PAIRS, "--task", "summarisation", "--data", "hub:a/b"], "datasets", "transformula[hub]"),
+    "train: hub": ([*PAIRS, "--task", "summarization", "--data", "hub:a/b"], "datasets", "transformula[hub]"),
     "train: pictures": (
         ["train", "captioner", *SIZE, "--task", "captioning", "--data", "pictures", "--written", "0"], "PIL", "pillow"
     ),
@@ -97,7 +97,7 @@ def test_the_extra_is_named_before_any_work(
 
 WORKS = {
     "train text": [*TEXT, "--data", "text.txt"],
-    "train rows, ROUGE": [*PAIRS, "--task", "summarisation", "--data", "rows.tsv", "--tokenizer", "characters"],
+    "train rows, ROUGE": [*PAIRS, "--task", "summarization", "--data", "rows.tsv", "--tokenizer", "characters"],
     "train rows, loss alone": [*TRANSLATE, "--data", "rows.tsv", "--tokenizer", "characters", "--written", "0"],
     "sample": ["sample", "runs/text", "to be", "--max-tokens", "3"],
     "summarize": ["summarise", "runs/rows", "1 and 1"],

@@ -25,8 +25,8 @@ from transformula.data.prepare import prepare
 from transformula.data.settings import Seq2SeqSettings, TextSettings
 from transformula.data.source_target import read_source_target
 from transformula.errors import TransformulaError
-from transformula.tasks.pair_batches import Side
-from transformula.tasks.pair_limits import picture_shape
+from transformula.tasks.seq2seq_data import picture_shape
+from transformula.tasks.seq2seq_rows import EncodedRows
 from transformula.tasks.writing import Writing
 from transformula.tokenizers.base import tokenizers
 
@@ -361,7 +361,7 @@ def run(case: Case) -> None:
         source = None if task == "pictures" else tokenizer
         picture = picture_shape(rows.training, None)
         writing = Writing("translation", tokenizer, source, "image" if source is None else "source", picture=picture)
-        side = Side.of(rows.training, writing)
+        side = EncodedRows.of(rows.training, writing)
         side.batch(np.arange(len(side))[:4])
 
 

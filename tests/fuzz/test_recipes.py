@@ -18,7 +18,7 @@ from transformula.api.run import train
 
 RECIPE = {"about": "a text", "score": "loss", "at_most": 2.9, "found": [2.5], "minutes": 1, "evaluate": {"stride": 4}}
 RUN: dict[str, Any] = {
-    "model": "x = x + attention(norm(x)); x = x + mlp(norm(x))", "task": "language-modelling", "data": "text.txt",
+    "model": "x = x + attention(norm(x)); x = x + mlp(norm(x))", "task": "language-modeling", "data": "text.txt",
     "tokenizer": "characters", "depth": 1, "width": 8, "heads": 2, "context": 8, "steps": 6, "batch": 2, "lr": 1e-3,
     "causal": True, "dropout": None, "precision": "float32", "threads": 1, "keep": 2, "epochs": 1.5, "seed": 1,
     "out": "runs/x", "use": [], "select": "loss", "device": "cpu", "average": 0.9,
@@ -81,7 +81,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def stop(*_: Any, **__: Any) -> None:
         raise Checked
 
-    for name in ("tasks.language_modelling.LanguageModelling", "tasks.pairs.Pairs", "tasks.repairing.Repairing"):
+    for name in (
+        "tasks.language_modeling.LanguageModeling",
+        "tasks.seq2seq.SequenceToSequence",
+        "tasks.repairing.Repairing",
+    ):
         monkeypatch.setattr(f"transformula.{name}.make", stop)
 
     def made(case: tuple[bool, str]) -> None:
@@ -107,7 +111,7 @@ def test_what_is_not_mutated_is_taken(run, monkeypatch: pytest.MonkeyPatch) -> N
     """The fuzzer is not stopped by a mistake that all its cases share."""
     text = yaml.safe_dump({"recipe": RECIPE, **RUN})
     for recipe in (True, False):
-        monkeypatch.setattr("transformula.tasks.language_modelling.LanguageModelling.make", lambda *_, **__: 1 / 0)
+        monkeypatch.setattr("transformula.tasks.language_modeling.LanguageModeling.make", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run((recipe, text))
 

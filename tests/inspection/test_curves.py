@@ -14,10 +14,10 @@ from transformula.errors import CheckpointError, InputError
 
 @pytest.fixture
 def make_run(tmp_path):
-    def make(name: str, losses: list[float], task: str = "language-modelling", identity: str = "a", **scores: float):
+    def make(name: str, losses: list[float], task: str = "language-modeling", identity: str = "a", **scores: float):
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        (folder / "config.yaml").write_text("task: language-modelling\n")
+        (folder / "config.yaml").write_text("task: language-modeling\n")
         (folder / "manifest.json").write_text(json.dumps({"task": {"name": task, "identity": identity}}))
         rows = []
         for n, loss in enumerate(losses, 1):

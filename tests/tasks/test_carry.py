@@ -1,4 +1,4 @@
-"""Language modelling of a model that says `carry`: rows go on from step to step, an evaluation reads to the end."""
+"""Language modeling of a model that says `carry`: rows go on from step to step, an evaluation reads to the end."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from transformula.errors import ConfigError, InputError
 from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import Transformer, build
-from transformula.tasks.language_modelling import LanguageModelling
+from transformula.tasks.language_modeling import LanguageModeling
 from transformula.words import vocabulary
 
 TEXT = "".join(f"line {i} speaks of {i * i} things.\n" for i in range(60))
 
 
-def make(folder: Path, carry: int = 10, batch: int = 3, accumulate: int = 2, **settings: Any) -> LanguageModelling:
+def make(folder: Path, carry: int = 10, batch: int = 3, accumulate: int = 2, **settings: Any) -> LanguageModeling:
     path = folder / "one.txt"
     path.write_text(TEXT)
     read = DataSettings(data=str(path), tokenizer="characters", **settings)
-    return LanguageModelling.make(read, {"context": 16, "carry": carry}, batch=batch, accumulate=accumulate, seed=3)
+    return LanguageModeling.make(read, {"context": 16, "carry": carry}, batch=batch, accumulate=accumulate, seed=3)
 
 
-def model_of(task: LanguageModelling, carry: int = 10) -> Transformer:
+def model_of(task: LanguageModeling, carry: int = 10) -> Transformer:
     """In float64, evaluating."""
     numbers = {"depth": 2, "width": 16, "heads": 2, **task.numbers, **({"carry": carry} if carry else {})}
     text = from_formula("x = x + attention(norm(x), rotary=100)\nx = x + mlp(norm(x))").override(numbers)

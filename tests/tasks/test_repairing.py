@@ -14,6 +14,7 @@ from transformula.model import build
 from transformula.tasks.base import tasks
 from transformula.tasks.evaluation import Trained
 from transformula.tasks.label_smoothing import IGNORED
+from transformula.tasks.repairing import shown as shown_ids
 from transformula.tokenizers.base import load, tokenizers
 
 TEXT = "".join(f"Line {i} speaks of {i * i} things. Is it so? It is.\n" for i in range(120))
@@ -137,7 +138,7 @@ def test_ids_above_the_tokenizers(name, extra, text, tmp_path):
     later = kind.make(
         kind.settings.read({"data": str(rows), "tokenizer": str(tmp_path)}), {"vocab": task.numbers["vocab"]}
     )
-    assert later.numbers["vocab"] == task.numbers["vocab"] and later.writing.end == task.end
+    assert later.numbers["vocab"] == task.numbers["vocab"] and later.data.writing.end == task.end
 
 
 def test_a_trained_model_is_scored(text, tmp_path):
@@ -156,7 +157,11 @@ def test_what_is_shown(text):
     task = made("span", text, {"context": 64})
     model = model_of(task)
     shown = task.sample(model)
-    assert shown.count("read ") == shown.count("written ") == 3 and "<1>" in shown and "\n" not in task.shown([0, 1])
+    assert (
+        shown.count("read ") == shown.count("written ") == 3
+        and "<1>" in shown
+        and "\n" not in shown_ids(task.damage, [0, 1])
+    )
     assert "<mask>" in made("denoising", text).sample(model_of(made("denoising", text)))
     assert "validation_tokens" in task.preview().data and task.describe()["mean_span"] == 3.0
 

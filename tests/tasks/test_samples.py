@@ -20,7 +20,7 @@ ONE = {"depth": 1, "width": 16, "heads": 2}
 
 def language(folder: Path, carry: int = 0) -> Any:
     (folder / "one.txt").write_text(TEXT)
-    kind = tasks.get("language-modelling")
+    kind = tasks.get("language-modeling")
     numbers = {"context": 16, **({"carry": carry} if carry else {})}
     return kind.make(kind.settings.read({"data": str(folder / "one.txt"), "tokenizer": "bytes"}), numbers, batch=4)
 
@@ -104,6 +104,6 @@ def test_a_sample_of_rows_is_scored_on_these(name: str, tmp_path: Path) -> None:
     with torch.no_grad():
         scores = sample.evaluate(model)
     assert set(scores) == set(task.evaluate(model)) and scores == sample.evaluate(model)
-    assert len(sample.written_rows) == len(sample.validation) < len(task.validation)
-    places = [task.validation.records.index(record) for record in sample.validation.records]
+    assert len(sample.data.generated_rows) == len(sample.data.validation) < len(task.data.validation)
+    places = [task.data.validation.records.index(record) for record in sample.data.validation.records]
     assert places == sorted(places)

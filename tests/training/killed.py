@@ -17,7 +17,7 @@ from transformula.data.settings import DataSettings, Seq2SeqSettings
 from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import build
-from transformula.tasks.language_modelling import LanguageModelling
+from transformula.tasks.language_modeling import LanguageModeling
 from transformula.tasks.translation import Translation
 from transformula.training import TrainingSettings, train
 
@@ -49,7 +49,7 @@ def toy(data: Path) -> tuple[Any, nn.Module]:
 def language(data: Path, formula: str = PRE_NORM, carry: int = 0, batch: int = 8) -> tuple[Any, nn.Module]:
     settings = DataSettings.read({"data": str(data / "text.txt"), "tokenizer": "characters"})
     numbers = {"context": 32, **({"carry": carry} if carry else {})}
-    task = LanguageModelling.make(settings, numbers, batch=batch, accumulate=1 + bool(carry), seed=1)
+    task = LanguageModeling.make(settings, numbers, batch=batch, accumulate=1 + bool(carry), seed=1)
     given = {"depth": 1, "width": 16, "heads": 2, "dropout": 0.1, **task.numbers, **numbers}
     return task, build(check(from_formula(formula).override(given), words.vocabulary()), seed=3)
 

@@ -20,21 +20,21 @@ from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import Transformer, build
 from transformula.runs.checkpoint import newest
-from transformula.tasks.language_modelling import LanguageModelling
+from transformula.tasks.language_modeling import LanguageModeling
 
 FORMULA = "x = x + attention(norm(x), rotary=100, dropout=0.1)\nx = x + gru(norm(x))\nx = x + mlp(norm(x))"
 GIVEN: dict[str, Any] = {"steps": 14, "evaluate_every": 7, "checkpoint_every": 5, "accumulate": 2}
 
 
-def make(folder: Path) -> LanguageModelling:
+def make(folder: Path) -> LanguageModeling:
     """Four rows of 11 segments: an epoch ends within the run."""
     path = folder / "text.txt"
     path.write_text("".join(f"{i} and {i + 1} are {2 * i + 1}\n" for i in range(100)))
     settings = DataSettings.read({"data": str(path), "tokenizer": "characters"})
-    return LanguageModelling.make(settings, {"context": 32, "carry": 20}, batch=2, accumulate=2, seed=1)
+    return LanguageModeling.make(settings, {"context": 32, "carry": 20}, batch=2, accumulate=2, seed=1)
 
 
-def model_of(task: LanguageModelling) -> Transformer:
+def model_of(task: LanguageModeling) -> Transformer:
     numbers = {"depth": 2, "width": 16, "heads": 2, "carry": 20, **task.numbers}
     return build(check(from_formula(FORMULA, name="small").override(numbers), words.vocabulary()), seed=3)
 
@@ -92,7 +92,7 @@ def test_what_a_segment_alone_cannot_know_is_learned(tmp_path: Path) -> None:
     losses = {}
     for carry in (0, 32):
         settings = DataSettings.read({"data": str(path), "tokenizer": "characters"})
-        task = LanguageModelling.make(settings, {"context": 16, "carry": carry}, batch=8, seed=1)
+        task = LanguageModeling.make(settings, {"context": 16, "carry": carry}, batch=8, seed=1)
         numbers = {"depth": 2, "width": 64, "heads": 4, "after": "x = norm(x)", **task.numbers}
         text = from_formula("x = x + attention(norm(x), rotary=1000)\nx = x + mlp(norm(x))").override(
             {**numbers, **({"carry": carry} if carry else {})}

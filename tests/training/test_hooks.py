@@ -19,7 +19,7 @@ from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import build
 from transformula.runs.log import read_log
-from transformula.tasks.language_modelling import LanguageModelling
+from transformula.tasks.language_modeling import LanguageModeling
 from transformula.training import RunResult, TrainingSettings, train
 from transformula.training.schedules import with_own_schedule
 
@@ -35,23 +35,23 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def task(text: Path) -> LanguageModelling:
+def task(text: Path) -> LanguageModeling:
     settings = DataSettings.read({"data": str(text), "tokenizer": "characters"})
-    return LanguageModelling.make(settings, {"context": 16}, batch=4, seed=1)
+    return LanguageModeling.make(settings, {"context": 16}, batch=4, seed=1)
 
 
-def model_for(task: LanguageModelling, formula: str = PRE_NORM, **given: Any) -> nn.Module:
+def model_for(task: LanguageModeling, formula: str = PRE_NORM, **given: Any) -> nn.Module:
     given = {"depth": 2, "width": 16, "heads": 2, "dropout": 0.1, **task.numbers, **given}
     return build(check(from_formula(formula, name="small").override(given), words.vocabulary()), seed=3)
 
 
-def run(folder: Path, task: LanguageModelling, model: nn.Module, resume: bool = False, **given: Any) -> RunResult:
+def run(folder: Path, task: LanguageModeling, model: nn.Module, resume: bool = False, **given: Any) -> RunResult:
     fresh = given.pop("fresh", True)
     settings = TrainingSettings.read({"batch": 4, "device": "cpu", "precision": "float32", **given})
     return train(task, model, settings, folder, resume=resume, quiet=not given.get("out"), fresh=fresh)
 
 
-def interrupted_at(task: LanguageModelling, step: int) -> None:
+def interrupted_at(task: LanguageModeling, step: int) -> None:
     """Let the next run on a task be interrupted before a step."""
     batch = task.batch
 
@@ -74,7 +74,7 @@ def interrupted_at(task: LanguageModelling, step: int) -> None:
     ],
     ids=str,
 )
-def test_a_resume_is_exact(tmp_path: Path, task: LanguageModelling, hooks: dict[str, Any]) -> None:
+def test_a_resume_is_exact(tmp_path: Path, task: LanguageModeling, hooks: dict[str, Any]) -> None:
     given = {"steps": 14, "evaluate_every": 5, "checkpoint_every": 3}
     given |= {key: hooks.pop(key) for key in ("optimizer", "precision") if key in hooks}
     formula = hooks.pop("layer", PRE_NORM)
@@ -87,7 +87,7 @@ def test_a_resume_is_exact(tmp_path: Path, task: LanguageModelling, hooks: dict[
 
 
 @pytest.mark.parametrize("given", [{}, {"optimizer": "adamw"}, {"precision": "bf16"}], ids=str)
-def test_rows_stay_of_norm_1(tmp_path: Path, task: LanguageModelling, given: dict[str, Any]) -> None:
+def test_rows_stay_of_norm_1(tmp_path: Path, task: LanguageModeling, given: dict[str, Any]) -> None:
     model = model_for(task, after_step="unit_rows")
     begin = model.get_parameter("layers.1.mlp.up.weight").clone()
     run(tmp_path / "run", task, model, steps=5, **given)
@@ -102,7 +102,7 @@ def factors(model: nn.Module) -> list[float]:
     return [p.mean().item() for name, p in model.named_parameters() if "vector" in name]
 
 
-def test_calibration_comes_before_the_first_step_and_never_again(tmp_path: Path, task: LanguageModelling) -> None:
+def test_calibration_comes_before_the_first_step_and_never_again(tmp_path: Path, task: LanguageModeling) -> None:
     model = model_for(task, ADMIN, calibrate="admin")
     result = run(tmp_path / "run", task, model, steps=1, lr=1e-12)
     made = factors(model)
@@ -118,7 +118,7 @@ def test_calibration_comes_before_the_first_step_and_never_again(tmp_path: Path,
 
 
 def test_what_calibration_did_is_said(
-    tmp_path: Path, task: LanguageModelling, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, task: LanguageModeling, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = model_for(task, ADMIN, calibrate="admin")
     torch.manual_seed(4)
@@ -130,7 +130,7 @@ def test_what_calibration_did_is_said(
     assert "calibrate: admin set 4 factors on the skip: 1 to" in shown.out + shown.err
 
 
-def test_layers_are_left_out_in_training_and_never_in_evaluation(tmp_path: Path, task: LanguageModelling) -> None:
+def test_layers_are_left_out_in_training_and_never_in_evaluation(tmp_path: Path, task: LanguageModeling) -> None:
     model = model_for(task, policy="layerdrop(0.5)")
     runs: dict[bool, list[int]] = {True: [], False: []}
     for number in (1, 2):
@@ -162,7 +162,7 @@ def test_layers_are_left_out_in_training_and_never_in_evaluation(tmp_path: Path,
     ],
 )
 def test_the_models_own_schedule_and_the_runs(
-    task: LanguageModelling, own: str, run_says: dict[str, Any], expected: dict[str, Any], said: str
+    task: LanguageModeling, own: str, run_says: dict[str, Any], expected: dict[str, Any], said: str
 ) -> None:
     settings, line = with_own_schedule(TrainingSettings.read(run_says), model_for(task, schedule=own, depth=4))
     assert {key: getattr(settings, key) for key in expected} == expected and said in line
@@ -176,14 +176,14 @@ def test_the_models_own_schedule_and_the_runs(
         ("cosine(warmup=2)", "schedule: warmup"),
     ],
 )
-def test_mistakes_in_a_schedule(tmp_path: Path, task: LanguageModelling, own: str, message: str) -> None:
+def test_mistakes_in_a_schedule(tmp_path: Path, task: LanguageModeling, own: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         run(tmp_path / "run", task, model_for(task, schedule=own), steps=2)
     assert not (tmp_path / "run").exists() and ("warmup=" not in own or isinstance(caught.value, ConfigError))
 
 
 def test_the_schedule_is_used_written_down_and_said(
-    tmp_path: Path, task: LanguageModelling, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, task: LanguageModeling, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = model_for(task, schedule="linear(warmup=0, decay=1)")
     run(tmp_path / "run", task, model, steps=10, lr=1e-3, log_every=1, out=str(tmp_path / "run"))

@@ -1,4 +1,4 @@
-"""The trainer with a model that was built from a formula and the task of language modelling."""
+"""The trainer with a model that was built from a formula and the task of language modeling."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from transformula.interop.folder import load_model
 from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import build
-from transformula.tasks.language_modelling import LanguageModelling
+from transformula.tasks.language_modeling import LanguageModeling
 from transformula.training import RunResult, TrainingSettings, train
 from transformula.training.optimizer import parameters_of
 
@@ -36,23 +36,23 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def task(text: Path) -> LanguageModelling:
+def task(text: Path) -> LanguageModeling:
     settings = DataSettings.read({"data": str(text), "tokenizer": "characters"})
-    return LanguageModelling.make(settings, {"context": 16}, batch=4, seed=1)
+    return LanguageModeling.make(settings, {"context": 16}, batch=4, seed=1)
 
 
-def model_for(task: LanguageModelling, formula: str = FORMULA, **numbers: Any) -> nn.Module:
+def model_for(task: LanguageModeling, formula: str = FORMULA, **numbers: Any) -> nn.Module:
     given = {"depth": 2, "width": 16, "heads": 2, "dropout": 0.1, "after": "x = norm(x)", **task.numbers, **numbers}
     return build(check(from_formula(formula, name="small").override(given), words.vocabulary()), seed=3)
 
 
-def run(folder: Path, task: LanguageModelling, model: nn.Module, resume: bool = False, **given: Any) -> RunResult:
+def run(folder: Path, task: LanguageModeling, model: nn.Module, resume: bool = False, **given: Any) -> RunResult:
     settings = TrainingSettings.read({"batch": 4, "device": "cpu", "precision": "float32", **given})
     return train(task, model, settings, folder, resume=resume, quiet=True)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_it_learns_and_its_folder_is_a_model(tmp_path: Path, task: LanguageModelling, precision: str) -> None:
+def test_it_learns_and_its_folder_is_a_model(tmp_path: Path, task: LanguageModeling, precision: str) -> None:
     result = run(tmp_path / "run", task, model_for(task), steps=60, precision=precision)
     assert result.scores["loss"] < 2.3 and "gram" in result.verdict and result.sample
     loaded, architecture = load_model(tmp_path / "run/best")
@@ -63,7 +63,7 @@ def test_it_learns_and_its_folder_is_a_model(tmp_path: Path, task: LanguageModel
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_a_resume_is_exact(tmp_path: Path, task: LanguageModelling, precision: str) -> None:
+def test_a_resume_is_exact(tmp_path: Path, task: LanguageModeling, precision: str) -> None:
     given = {"steps": 24, "evaluate_every": 8, "precision": precision}
     run(tmp_path / "whole", task, model_for(task), **given)
     batch = task.batch
@@ -81,7 +81,7 @@ def test_a_resume_is_exact(tmp_path: Path, task: LanguageModelling, precision: s
     assert all(torch.equal(one[key], two[key]) for key in one)
 
 
-def test_a_number_that_is_not_finite_names_the_line(tmp_path: Path, task: LanguageModelling) -> None:
+def test_a_number_that_is_not_finite_names_the_line(tmp_path: Path, task: LanguageModeling) -> None:
     formula = FORMULA + "x = x + exp(exp(mlp.wild(x) * 1e3))\n"
     with pytest.raises(NotFinite) as caught:
         run(tmp_path / "run", task, model_for(task, formula), steps=5)
@@ -95,7 +95,7 @@ def test_a_number_that_is_not_finite_names_the_line(tmp_path: Path, task: Langua
         run(tmp_path / "three", task, model, steps=5)
 
 
-def test_weights_have_their_roles(task: LanguageModelling) -> None:
+def test_weights_have_their_roles(task: LanguageModeling) -> None:
     roles = {p.name: p.role for p in parameters_of(model_for(task))}
     assert roles["words.weight"] == roles["before.positions.weight"] == "table"
     assert roles["layers.1.attention.query.weight"] == "matrix"
@@ -103,7 +103,7 @@ def test_weights_have_their_roles(task: LanguageModelling) -> None:
     assert sum(role == "matrix" for role in roles.values()) == 2 * 6
 
 
-def test_a_newer_language_and_other_text_are_said(tmp_path: Path, task: LanguageModelling) -> None:
+def test_a_newer_language_and_other_text_are_said(tmp_path: Path, task: LanguageModeling) -> None:
     run(tmp_path / "run", task, model_for(task), steps=2)
     file = tmp_path / "run/best/model.yaml"
     stated = file.read_text()

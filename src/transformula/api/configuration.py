@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ..training.settings import TrainingSettings
     from .model import Model
 
-TASK = "language-modelling"
+TASK = "language-modeling"
 OUTER = ("model", "task", "use", "init_from", "init_stack", "from_scratch")
 """Keys of a run's configuration besides the settings of its data and of training, and the keys of its model."""
 
 
 def data_settings(task: str) -> type[Settings]:
-    """The settings of a task's data. Those of language modelling need no torch. Raises UnknownName."""
+    """The settings of a task's data. Those of language modeling need no torch. Raises UnknownName."""
     if task == TASK:
         from ..data.settings import DataSettings
 

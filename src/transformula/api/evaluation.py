@@ -103,7 +103,7 @@ def task_of(run: str | Path | None) -> str:
 
 
 def evaluation_settings(task: str) -> type[Settings]:
-    """What `evaluate` may be told for a task. Those of language modelling need no torch. Raises UnknownName."""
+    """What `evaluate` may be told for a task. Those of language modeling need no torch. Raises UnknownName."""
     if task == TASK:
         from ..data.settings import DataSettings
 

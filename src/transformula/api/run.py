@@ -71,7 +71,7 @@ def train(
     init_stack the stack of `model` that takes the layers of `init_from`, a model of one stack
     from_scratch  `model` is a trained one, and only its text is meant: the weights are initialized
     use        packages whose words, tasks and data formats may be used
-    given      `task` (language-modelling unless said); fields of its settings and of TrainingSettings; numbers and
+    given      `task` (language-modeling unless said); fields of its settings and of TrainingSettings; numbers and
                formulas of the model
 
     Packages, the folder, and room on the disk and in memory are checked before anything is read. Raises ConfigError

@@ -60,8 +60,8 @@ class Fill:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Rows put into pools.
+class Pools:
+    """Rows put into pools: a layout.
 
     order    (rows,) pool after pool
     first    (pools + 1,) where each pool begins in `order`, and the end
@@ -147,7 +147,7 @@ class Buckets:
             return total
         return lengths[..., self.sides.index(self.side)]
 
-    def _layout(self, random: np.random.Generator) -> Layout:
+    def _layout(self, random: np.random.Generator) -> Pools:
         """Cut the rows into pools, and say how many batches each is."""
         pools: list[np.ndarray] = []
         ahead = [np.arange(len(self.lengths))]
@@ -160,7 +160,7 @@ class Buckets:
                 ahead += parts
         first = np.cumsum([0, *(len(rows) for rows in pools)])
         batches = np.cumsum([0, *(self._batches(rows) for rows in pools)])
-        return Layout(np.concatenate(pools), first, batches)
+        return Pools(np.concatenate(pools), first, batches)
 
     def _cut(self, rows: np.ndarray, random: np.random.Generator) -> list[np.ndarray] | None:
         """The two parts of about the best cut; None where no cut saves anything and fills a batch on either side."""

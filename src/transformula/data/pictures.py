@@ -36,7 +36,7 @@ MOST_PIXELS = 50_000_000
 
 
 @dataclass(frozen=True)
-class Picture(Lazy):
+class PictureFile(Lazy):
     """A picture in a file or in bytes, decoded when it is asked for. `place` is the row that names it."""
 
     file: Path | bytes
@@ -104,9 +104,9 @@ def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tenso
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
     if isinstance(value, bytes):
-        return Picture(value, place, channels)
+        return PictureFile(value, place, channels)
     if isinstance(value, str) and value.strip():
-        return Picture(folder / value, place, channels)
+        return PictureFile(folder / value, place, channels)
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "convert"):

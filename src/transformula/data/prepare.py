@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import ConfigError, DataError, InputError
 from ..tokenizers.base import Tokenizer
@@ -83,6 +84,12 @@ class TextData:
             *under("examples", examples),
         ]  # fmt: skip
         return Preview(data, rows)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for the manifest of a run. Not why the tokenizer was chosen: a resume may load the one that was
+        trained, and compares this."""
+        about = {key: value for key, value in self.preview().data.items() if key not in ("examples", "chosen")}
+        return {"identity": self.identity, "tokenizer_identity": self.tokenizer.identity, **about}
 
 
 def _joined_digest(texts: Texts) -> str:

@@ -133,11 +133,11 @@ TEXT_ONLY = ("split_names", "joint", "max_source")
 """Settings of sources that are texts."""
 
 
-def check_pictures(settings: RowSettings, task: str) -> None:
+def check_pictures(settings: RowSettings) -> None:
     """Raise ConfigError where settings of a task whose sources are pictures say something of texts."""
     for key in TEXT_ONLY:
         if getattr(settings, key) != RowSettings.model_fields[key].default:
-            raise ConfigError(f"{key}: is for sources that are texts, and those of {task} are pictures; leave it out")
+            raise ConfigError(f"{key}: is for sources that are texts, and these are pictures; leave it out")
 
 
 class BatchSettings(Settings):

@@ -1,7 +1,12 @@
 """Batches of windows of a row of tokens, as a pure function of (seed, step, micro-batch).
 
-An epoch cuts the row into windows of `context` tokens, from an offset of its own, and visits each once, in an order of
-its own. So no token is predicted twice in an epoch, cuts differ from epoch to epoch, and to resume needs only the step.
+An epoch begins at an offset of its own and cuts the row into windows of `context` tokens, so that no token is predicted
+twice in an epoch, cuts differ from epoch to epoch, and to resume needs only the step.
+
+    Windows           each window once, in an order of the epoch's own
+    ContinuedWindows  the row is cut into strips of equal length, one for each row of a step's micro-batches, and these
+                      are read side by side: row r of step s + 1 begins with the token after the last one of row r of
+                      step s, until all strips end, at one step. Which row reads which strip is the epoch's own, too
 """
 
 from __future__ import annotations
@@ -37,14 +42,16 @@ class Windows:
         seed: int = 0,
         name: str = "the training text",
     ) -> None:
-        if len(ids) <= context:
-            raise DataError(
-                f"{name} is too short: {len(ids)} tokens; a window of context {context} needs {context + 1};"
-                " take more text or a smaller context"
-            )
         # A plain view of the mapped file: indexing a memmap itself costs several times as much.
         self.ids = np.asarray(ids)
         self.context, self.batch, self.accumulate, self.seed = context, batch, accumulate, seed
+        needed, why, remedy = self.needs()
+        if len(ids) < needed:
+            raise DataError(f"{name} is too short: {len(ids)} tokens; {why} {needed}; take more text{remedy}")
+
+    def needs(self) -> tuple[int, str, str]:
+        """How many tokens it needs at least, why, and what else helps where there are fewer."""
+        return self.context + 1, f"a window of context {self.context} needs", " or a smaller context"
 
     @cached_property
     def count(self) -> int:
@@ -84,6 +91,45 @@ class Windows:
         return row[:, :-1].contiguous(), row[:, 1:].contiguous()
 
 
+class ContinuedWindows(Windows):
+    """The same where each row goes on from step to step. What does not fill a strip is left out, another part in each
+    epoch; needs batch * accumulate * context + 1 tokens."""
+
+    def needs(self) -> tuple[int, str, str]:
+        rows, context = self.rows, self.context
+        why = f"{rows} rows that each go on from batch to batch, by segments of {context}, need"
+        return rows * context + 1, why, ", a smaller batch or context"
+
+    @property
+    def rows(self) -> int:
+        """Rows of a step."""
+        return self.batch * self.accumulate
+
+    @cached_property
+    def strip(self) -> int:
+        """Windows in a strip: steps in an epoch."""
+        return (len(self.ids) - 1) // (self.rows * self.context)
+
+    @cached_property
+    def count(self) -> int:
+        return self.strip * self.rows
+
+    @cached_property
+    def slack(self) -> int:
+        return len(self.ids) - self.count * self.context
+
+    def begins(self, step: int) -> bool:
+        """Whether the rows of a step begin their strips: nothing goes on from the step before."""
+        return step % self.strip == 0
+
+    def starts(self, step: int, micro: int = 0) -> np.ndarray:
+        epoch, place = divmod(step, self.strip)
+        strips = _strips(self.rows, self.seed, epoch)[micro * self.batch : (micro + 1) * self.batch]
+        offset = key(self.seed, epoch, 1) % self.slack
+        starts: np.ndarray = offset + (strips * self.strip + place) * self.context
+        return starts
+
+
 @lru_cache(maxsize=16)
 def _block(context: int, count: int, slack: int, seed: int, epoch: int, block: int) -> np.ndarray:
     """Where the windows number `block * BLOCK` and on of an epoch begin; up to BLOCK of them."""
@@ -91,3 +137,11 @@ def _block(context: int, count: int, slack: int, seed: int, epoch: int, block: i
     starts: np.ndarray = Permutation(count, seed, epoch)(places) * context + key(seed, epoch, 1) % slack
     starts.flags.writeable = False  # it is shared by all that ask for it
     return starts
+
+
+@lru_cache(maxsize=16)
+def _strips(rows: int, seed: int, epoch: int) -> np.ndarray:
+    """Which strip each row reads in an epoch."""
+    strips: np.ndarray = Permutation(rows, seed, epoch)(np.arange(rows, dtype=np.int64))
+    strips.flags.writeable = False
+    return strips

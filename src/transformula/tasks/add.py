@@ -15,11 +15,11 @@ from typing import Any
 
 from pydantic import Field
 
+from .algorithmic import Algorithmic, AlgorithmicSettings
 from .base import task
-from .generated_pairs import GeneratedPairs, GeneratedSettings
 
 
-class AddSettings(GeneratedSettings):
+class AddSettings(AlgorithmicSettings):
     """The length of a row is the number of digits of its longer number."""
 
     longest: int = Field(4, ge=1, description="most digits of a number in training")
@@ -27,13 +27,15 @@ class AddSettings(GeneratedSettings):
 
 
 @task("add")
-class Add(GeneratedPairs):
+class Add(Algorithmic):
     """Sums of two numbers, of which the longer has as many digits as the row is long, and the other any number of them.
 
     "12+7" and "7+12" are the same in a split: none is learned while the other measures.
     """
 
     settings = AddSettings
+    alphabet = staticmethod(lambda settings: digits + "+")
+    same = staticmethod(lambda source: "+".join(sorted(source.split("+"))))
 
     @classmethod
     def row(cls, settings: Any, length: int, chance: Random) -> tuple[str, str]:
@@ -41,14 +43,6 @@ class Add(GeneratedPairs):
         chance.shuffle(parts)
         total = str(sum(parts))
         return f"{parts[0]}+{parts[1]}", total[::-1] if settings.reversed else total
-
-    @classmethod
-    def alphabet(cls, settings: Any) -> str:
-        return digits + "+"
-
-    @classmethod
-    def same(cls, source: str) -> str:
-        return "+".join(sorted(source.split("+")))
 
 
 def number(length: int, chance: Random) -> int:

@@ -146,6 +146,7 @@ class Task(ABC):
     validated: str = ""
     score: str = "loss"
     memory: CarriedRows | None = None
+    example: str = ""
     numbers: dict[str, int]
 
     @classmethod
@@ -153,11 +154,6 @@ class Task(ABC):
         """What the task reads of a model: of the numbers in `reads` those that are `stated`, and `carry`."""
         numbers = {key: int(architecture.numbers[key]) for key in cls.reads if key in stated}
         return {**numbers, "carry": architecture.carry} if cls.carries and architecture.carry else numbers
-
-    @property
-    def example(self) -> str:
-        """An input for `verb`, "" where there is none."""
-        return ""
 
     @classmethod
     @abstractmethod

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ..data.record import Record
-from ..data.source_target import texts_of
 from ..generation.settings import SearchSettings
+from .algorithmic import commonest
 from .base import task
-from .pairs import Pairs
-from .scores.baselines import constant
-from .scores.measured import Measured, References
 from .scores.report import captioning
+from .seq2seq import Scoring, SequenceToSequence
+from .seq2seq_data import FileRows
 from .verb import Verb
 
 
 @task("captioning", needs=["sacrebleu"])
-class Captioning(Pairs):
+class Captioning(SequenceToSequence):
     """A picture to a text. BLEU is the main score; the commonest caption is the baseline."""
 
-    usual = "digits"
-    pictures = True
     verb = Verb(
         "caption",
         help="write a text for a picture",
@@ -38,14 +32,5 @@ one (seen from its folder), or on standard input. Pictures are of the size that 
         prefix=True,
         ensemble=True,
     )
-    measures = ("loss", "perplexity", "bleu", "exact_match")
-    higher = frozenset(("bleu", "exact_match"))
-
-    @classmethod
-    def measure(cls, predictions: Sequence[str], references: References) -> list[Measured]:
-        return captioning(predictions, references)
-
-    @classmethod
-    def baseline_texts(cls, records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
-        targets = texts_of(learned, "target")
-        return {"constant": constant(targets, len(records))} if targets else {}
+    source = FileRows("digits", pictures=True)
+    scoring = Scoring(captioning, ("bleu", "exact_match"), commonest)

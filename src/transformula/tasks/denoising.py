@@ -7,16 +7,15 @@ target   He left. She read a long book. It rained.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.random import Generator
 from pydantic import Field
 
 from ..data.damage import infill, reorder, sentence_ends
 from ..data.settings import TextSettings
+from ..tokenizers.base import Tokenizer
 from .base import task
-from .repairing import Repairing
+from .repairing import Damage, Repairing
 
 
 class DenoisingSettings(TextSettings):
@@ -27,25 +26,31 @@ class DenoisingSettings(TextSettings):
     reorder: bool = Field(True, description="sentences change places")
 
 
-@task("denoising")
-class Denoising(Repairing):
+class Disorder(Damage):
     """Windows of text, their sentences in another order, with one mask for each of some spans -> the window.
 
     A window may begin and end within a sentence; each such part moves as a sentence does.
     """
 
-    settings = evaluation = DenoisingSettings
+    def __init__(self, settings: DenoisingSettings, tokenizer: Tokenizer, window: int) -> None:
+        super().__init__(settings, tokenizer, window)
+        self.ends = sentence_ends(tokenizer)
 
-    @classmethod
-    def extra(cls, settings: Any) -> int:
+    @staticmethod
+    def extra(settings: DenoisingSettings) -> int:
         return 1
 
-    def ready(self) -> None:
-        self.ends = sentence_ends(self.data.tokenizer)
-
-    def damage(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
-        source = reorder(ids, self.ends, chance) if self.chosen.reorder else ids
-        return infill(source, self.chosen.rate, self.chosen.mean_span, self.first, chance), ids
+    def apply(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
+        source = reorder(ids, self.ends, chance) if self.settings.reorder else ids
+        return infill(source, self.settings.rate, self.settings.mean_span, self.first, chance), ids
 
     def mark(self, number: int) -> str:
         return "<mask>"
+
+
+@task("denoising")
+class Denoising(Repairing):
+    """Windows of text are disordered, and written again."""
+
+    settings = evaluation = DenoisingSettings
+    kind = Disorder

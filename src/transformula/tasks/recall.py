@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import Field, ValidationInfo, field_validator
 
 from ..data.record import Record
-from ..data.source_target import texts_of
+from .algorithmic import FURTHER, SCORES, SYMBOLS, Algorithmic, SymbolSettings, commonest
 from .base import task
-from .generated_pairs import FURTHER, SYMBOLS, GeneratedPairs, SymbolSettings
-from .scores.baselines import constant
+from .scores.report import algorithmic
+from .seq2seq import Scoring
 
 LETTERS = SYMBOLS.rstrip(digits)
 
@@ -32,17 +32,24 @@ class RecallSettings(SymbolSettings):
         most = info.data.get("longest", 1) + FURTHER
         if most > value:
             raise ValueError(
-                f"rows that measure have up to {most} pairs ({FURTHER} more than --longest), all of different keys;"
+                f"evaluation rows have up to {most} pairs ({FURTHER} more than --longest), all of different keys;"
                 f" take {most} keys, or a smaller --longest"
             )
         return value
 
 
+def last_value(records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
+    """The last value of each row, and the constant baseline."""
+    return {"last value": [str(row["source"])[-3] for row in records], **commonest(records, learned)}
+
+
 @task("recall")
-class Recall(GeneratedPairs):
+class Recall(Algorithmic):
     """The value of a key; values are digits. The last value of a row is the baseline beside the commonest digit."""
 
     settings = RecallSettings
+    scoring = Scoring(algorithmic, SCORES, last_value)
+    alphabet = staticmethod(lambda settings: LETTERS[: settings.symbols] + digits + "?")
 
     @classmethod
     def row(cls, settings: Any, length: int, chance: Random) -> tuple[str, str]:
@@ -50,13 +57,3 @@ class Recall(GeneratedPairs):
         values = chance.choices(digits, k=length)
         asked = chance.randrange(length)
         return "".join(k + v for k, v in zip(keys, values, strict=True)) + "?" + keys[asked], values[asked]
-
-    @classmethod
-    def alphabet(cls, settings: Any) -> str:
-        return LETTERS[: settings.symbols] + digits + "?"
-
-    @classmethod
-    def baseline_texts(cls, records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
-        found = {"last value": [str(row["source"])[-3] for row in records]}
-        targets = texts_of(learned, "target")
-        return {**found, "constant": constant(targets, len(records))} if targets else found

@@ -2,10 +2,10 @@
 
     loss = mean over the target's tokens of -log P(token | damaged source, target tokens before)
 
-A task says how a window of text is damaged; see `span.py` and `denoising.py`. Row `row` of micro-batch `micro` of step
-`step` is damaged by numpy.random.default_rng((seed, step, micro, row)), window `number` of the validation text by
-numpy.random.default_rng(number). So a run that goes on sees what it would have seen, and every evaluation asks the
-same.
+A task says how a window of text is damaged, as a `Damage`; see `span.py` and `denoising.py`. Row `row` of micro-batch
+`micro` of step `step` is damaged by numpy.random.default_rng((seed, step, micro, row)), window `number` of the
+validation text by numpy.random.default_rng(number). So a run that goes on sees what it would have seen, and every
+evaluation asks the same.
 
 Sources and targets have the form of other tasks from a source to a target: the source ends with the tokenizer's end,
 with which the text that the decoder reads begins. What stands for something missing are ids above the tokenizer's own;
@@ -17,8 +17,8 @@ from __future__ import annotations
 import copy
 import json
 import math
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -27,7 +27,6 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from torch import Tensor, nn
 
-from ..data.encoded import padded
 from ..data.prepare import TextData, prepare
 from ..data.preview import Preview
 from ..data.settings import TextSettings
@@ -36,13 +35,14 @@ from ..errors import DataError, InputError
 from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
+from ..tokenizers.base import Tokenizer
 from .base import FORWARD, LEAST, Batch, Progress, Scores, Task, check_causal, sample_of
 from .evaluation import Evaluation, Report, Trained
 from .generating import TextGenerator
 from .label_smoothing import IGNORED, smoothed_cross_entropy
-from .language_modelling import CONTEXT, EVALUATED_LOGITS, EVALUATED_TOKENS, standing
+from .language_modeling import CONTEXT, at_once, standing
 from .nats import target_scores
-from .pair_batches import real_lengths
+from .seq2seq_rows import encoder_decoder_batch
 from .writing import end_of
 
 COUNTED = 2000
@@ -60,48 +60,68 @@ class Damaged:
     target: np.ndarray
 
 
+class Damage(ABC):
+    """How a text is damaged.
+
+    settings   the task's; tokenizer: of the text; window: tokens of a window of it
+
+    Raises ConfigError for settings that do not fit the window.
+    """
+
+    def __init__(self, settings: Any, tokenizer: Tokenizer, window: int) -> None:
+        self.settings, self.tokenizer, self.first = settings, tokenizer, tokenizer.vocab
+
+    @staticmethod
+    @abstractmethod
+    def extra(settings: Any) -> int:
+        """How many ids are needed above the tokenizer's, of which `first` is the first."""
+
+    @abstractmethod
+    def apply(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
+        """A window (tokens,) -> source and target, without their ends; neither is longer than the window."""
+
+    @abstractmethod
+    def mark(self, number: int) -> str:
+        """How the id number `number` above the tokenizer's is shown to people."""
+
+
 class Repairing(Task):
     """A model learns to write what is missing in a text, or the whole again.
 
-    extra    how many ids there are above the tokenizer's
-    data     text, made ready
-    windows  windows of the training text; one token of the context is the end's
+    kind      how a text is damaged
+
+    data      text, made ready
+    windows   windows of the training text; one token of the context is the end's
+    measured  the validation text, damaged: window after window, the same at each evaluation
     """
 
     unit = "target tokens"
     measures = ("loss", "perplexity", "tokens")
     settings: ClassVar[type[TextSettings]]
+    kind: ClassVar[type[Damage]]
 
     def __init__(
         self, data: TextData, settings: Any, numbers: Mapping[str, int], batch: int, accumulate: int = 1, seed: int = 1
     ) -> None:
         self.data, self.chosen, self.numbers, self.seed = data, settings, dict(numbers), seed
-        self.end, self.first = end_of(data.tokenizer), data.tokenizer.vocab
+        self.end = end_of(data.tokenizer)
         self.window = self.numbers["context"] - 1
         if self.window < 2:
             raise InputError(f"context: {self.numbers['context']} is too small; of a text, 2 tokens at least are read")
-        self.ready()
+        self.damage = self.kind(settings, data.tokenizer, self.window)
         name = f"the training text of {data.corpus.name}"
         self.windows = Windows(data.training.ids, self.window, batch, accumulate, seed, name)
 
     @classmethod
-    def make(
-        cls,
-        settings: Any,
-        numbers: Mapping[str, Any],
-        *,
-        inputs: Sequence[str] = ("source", "tokens"),
-        batch: int | None = None,
-        accumulate: int = 1,
-        seed: int = 1,
-    ) -> Self:
-        vocab, extra = numbers.get("vocab"), cls.extra(settings)
+    def make(cls, settings: Any, numbers: Mapping[str, Any], **given: Any) -> Self:
+        vocab, extra = numbers.get("vocab"), cls.kind.extra(settings)
         data = prepare(settings, None if vocab is None else int(vocab), extra)
         made = {
             "vocab": data.tokenizer.vocab + extra if vocab is None else int(vocab),
             "context": int(numbers.get("context") or CONTEXT),
         }
-        return cls(data, settings, made, batch or cls.sequences or 1, accumulate, seed)
+        batch = given.get("batch") or cls.sequences or 1
+        return cls(data, settings, made, batch, given.get("accumulate", 1), given.get("seed", 1))
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -113,47 +133,19 @@ class Repairing(Task):
             )
         check_causal(cls.name, architecture)
 
-    # What a task says.
-
-    @classmethod
-    @abstractmethod
-    def extra(cls, settings: Any) -> int:
-        """How many ids are needed above the tokenizer's."""
-
-    @abstractmethod
-    def damage(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
-        """A window (tokens,) -> source and target, without their ends; neither is longer than the window."""
-
-    @abstractmethod
-    def mark(self, number: int) -> str:
-        """How the id number `number` above the tokenizer's is shown to people."""
-
-    def ready(self) -> None:
-        """What is made once, from `data` and `chosen`; raises ConfigError for settings that do not fit the context."""
-        return
-
     # Batches.
 
     def damaged(self, ids: np.ndarray, chance: Generator) -> Damaged:
         """A window, damaged, with ends."""
-        source, target = self.damage(ids.astype(np.int64), chance)
+        source, target = self.damage.apply(ids.astype(np.int64), chance)
         return Damaged(np.append(source, self.end), np.append(target, self.end))
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         ids = self.windows.ids
-        return self._batch(
-            [
-                self.damaged(ids[start : start + self.window], default_rng((self.seed, step, micro, row)))
-                for row, start in enumerate(self.windows.starts(step, micro))
-            ]
+        starts = enumerate(self.windows.starts(step, micro))
+        return batch_of(
+            [self.damaged(ids[at : at + self.window], default_rng((self.seed, step, micro, row))) for row, at in starts]
         )
-
-    def _batch(self, rows: Sequence[Damaged]) -> Batch:
-        sources = [row.source for row in rows]
-        tokens = [np.append(self.end, row.target[:-1]) for row in rows]
-        asked = padded([row.target for row in rows], IGNORED)
-        given = {"source": padded(sources), "tokens": padded(tokens)}
-        return Batch(given, asked, real_lengths({"source": sources, "tokens": tokens}))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
@@ -168,7 +160,6 @@ class Repairing(Task):
 
     @cached_property
     def measured(self) -> list[Damaged]:
-        """The validation text, damaged: window after window, the same at each evaluation."""
         ids = np.asarray(self.data.validation.ids)
         parts = [ids[start : start + self.window] for start in range(0, len(ids), self.window)]
         found = [self.damaged(part, default_rng(number)) for number, part in enumerate(parts) if len(part) > 1]
@@ -183,13 +174,9 @@ class Repairing(Task):
         perplexity  exp(loss)
         tokens      how many there are
         """
-        whole = len(self.measured)
-
-        def heard(done: int) -> None:
-            if progress is not None:
-                progress(done, whole)
-
-        return target_scores(model, map(self._batch, self._groups()), heard)
+        rows, most = self.measured, at_once(self.numbers)
+        batches = (batch_of(rows[first : first + most]) for first in range(0, len(rows), most))
+        return target_scores(model, batches, lambda done: progress(done, len(rows)) if progress else None)
 
     def evaluation_cost(self) -> int:
         return math.ceil(FORWARD * sum(len(row.target) for row in self.measured))
@@ -205,11 +192,6 @@ class Repairing(Task):
         made.__dict__["measured"] = [known[place] for place in sample_of(len(known), count, self.seed)]
         made.validated = f"{count:,} of {len(known):,} windows"
         return made
-
-    def _groups(self) -> Iterator[list[Damaged]]:
-        most = max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"]) // self.numbers["context"])
-        for first in range(0, len(self.measured), most):
-            yield self.measured[first : first + most]
 
     @classmethod
     def report(
@@ -238,7 +220,7 @@ class Repairing(Task):
         return f"{scores['loss']:.2f} nats per target token: {standing(scores['loss'], self.baselines())}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
-        """A few windows of the validation text: what is read, what the model writes, what was asked for."""
+        """A few windows of the validation text: what is read, what the model writes, what stood there."""
         rows = default_rng(seed).permutation(len(self.measured))[:SHOWN]
         lines = []
         for row in (self.measured[place] for place in rows):
@@ -246,35 +228,34 @@ class Repairing(Task):
             settings = SearchSettings(beam=1, alpha=0.0, max_length=len(row.target) - 1)
             found = search(decoder, [[self.end]], settings, end=self.end, inputs={"source": [row.source.tolist()]})
             texts = (("read", row.source), ("written", found[0][0].tokens), ("asked", row.target))
-            lines += [*(f"{name:<9}{self.shown(ids)}" for name, ids in texts), ""]
+            lines += [*(f"{name:<9}{shown(self.damage, ids)}" for name, ids in texts), ""]
         return "\n".join(lines).strip()
-
-    def shown(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Ids as a text on one line, with marks."""
-        tokenizer = self.data.tokenizer
-        parts: list[bytes] = []
-        for number in map(int, ids):
-            known = number < self.first
-            parts.append(tokenizer.pieces[number] if known else self.mark(number - self.first).encode())
-        return repr(b"".join(parts).decode("utf-8", errors="replace"))[1:-1]
 
     # What people and folders are told.
 
     def preview(self) -> Preview:
-        """What the data holds: printed before training."""
         return self.data.preview()
 
     def describe(self) -> dict[str, Any]:
-        found = {key: value for key, value in self.data.preview().data.items() if key not in ("examples", "chosen")}
         told = {name for name in type(self.chosen).model_fields if name not in TextSettings.model_fields}
         return {
             "task": self.name,
-            "identity": self.data.identity,
-            "tokenizer_identity": self.data.tokenizer.identity,
-            **found,
+            **self.data.describe(),
             **json.loads(json.dumps({name: getattr(self.chosen, name) for name in sorted(told)})),
             **self.numbers,
         }
 
     def predictor(self) -> TextGenerator:
         return TextGenerator(self.data.tokenizer)
+
+
+def batch_of(rows: Sequence[Damaged]) -> Batch:
+    """Damaged windows as tensors."""
+    return encoder_decoder_batch([row.source for row in rows], [row.target for row in rows], int(rows[0].target[-1]))
+
+
+def shown(damage: Damage, ids: Sequence[int] | np.ndarray) -> str:
+    """Ids as a text on one line, with marks."""
+    pieces, first = damage.tokenizer.pieces, damage.first
+    parts = [pieces[number] if number < first else damage.mark(number - first).encode() for number in map(int, ids)]
+    return repr(b"".join(parts).decode("utf-8", errors="replace"))[1:-1]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+from .algorithmic import Algorithmic, SymbolSettings
 from .base import task
-from .generated_pairs import GeneratedPairs, SymbolSettings
 
 
 @task("reverse")
-class Reverse(GeneratedPairs):
+class Reverse(Algorithmic):
     """A row from its end. A copy is right for palindromes, all rows of one symbol among them."""
 
     @classmethod

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+from .algorithmic import Algorithmic, SymbolSettings
 from .base import task
-from .generated_pairs import GeneratedPairs, SymbolSettings
 
 
 @task("sort")
-class Sort(GeneratedPairs):
+class Sort(Algorithmic):
     """Symbols in the order of the alphabet: small letters, capital ones, digits. A copy is right for sorted rows."""
 
     @classmethod

@@ -7,8 +7,6 @@ target   <1> for inviting <2> last
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.random import Generator
 from pydantic import Field
@@ -16,8 +14,9 @@ from pydantic import Field
 from ..data.damage import hidden_spans, hide_spans
 from ..data.settings import TextSettings
 from ..errors import ConfigError
+from ..tokenizers.base import Tokenizer
 from .base import task
-from .repairing import Repairing
+from .repairing import Damage, Repairing
 
 
 class SpanSettings(TextSettings):
@@ -28,26 +27,32 @@ class SpanSettings(TextSettings):
     sentinels: int = Field(100, ge=1, description="ids that stand for spans: as many spans as a window has, at least")
 
 
-@task("span")
-class Span(Repairing):
+class HiddenSpans(Damage):
     """Windows of text without some spans -> these spans, each after the sentinel that stands in its place."""
 
-    settings = evaluation = SpanSettings
-
-    @classmethod
-    def extra(cls, settings: Any) -> int:
-        return int(settings.sentinels)
-
-    def ready(self) -> None:
-        spans = len(hidden_spans(self.window, self.chosen.rate, self.chosen.mean_span, np.random.default_rng(0))[0])
-        if spans > self.chosen.sentinels:
+    def __init__(self, settings: SpanSettings, tokenizer: Tokenizer, window: int) -> None:
+        super().__init__(settings, tokenizer, window)
+        spans = len(hidden_spans(window, settings.rate, settings.mean_span, np.random.default_rng(0))[0])
+        if spans > settings.sentinels:
             raise ConfigError(
-                f"sentinels: windows of {self.window} tokens have {spans} spans, and there are {self.chosen.sentinels}"
+                f"sentinels: windows of {window} tokens have {spans} spans, and there are {settings.sentinels}"
                 f" sentinels; say --sentinels {spans}, or a smaller --context, or a larger --mean-span"
             )
 
-    def damage(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
-        return hide_spans(ids, self.chosen.rate, self.chosen.mean_span, self.first, chance)
+    @staticmethod
+    def extra(settings: SpanSettings) -> int:
+        return settings.sentinels
+
+    def apply(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
+        return hide_spans(ids, self.settings.rate, self.settings.mean_span, self.first, chance)
 
     def mark(self, number: int) -> str:
         return f"<{number + 1}>"
+
+
+@task("span")
+class SpanCorruption(Repairing):
+    """Spans are taken out of windows of text, and written."""
+
+    settings = evaluation = SpanSettings
+    kind = HiddenSpans

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.lines import shown
-from ..data.pictures import Picture, with_channels
+from ..data.pictures import PictureFile, with_channels
 from ..data.record import Value
 from ..data.spelling import PLAIN, Spelling
 from ..errors import CheckpointError, InputError
@@ -123,7 +123,7 @@ class Writing(Predictor):
         if not str(source).strip():
             return ""
         channels = None if self.picture is None else self.picture[0]
-        return Picture(Path(source).expanduser(), "what was given", channels).load()
+        return PictureFile(Path(source).expanduser(), "what was given", channels).load()
 
     def check_alike(self, other: Predictor, named: str) -> None:
         if not isinstance(other, Writing):
@@ -255,7 +255,7 @@ class Writing(Predictor):
         except FileNotFoundError:
             raise CheckpointError(
                 f"{path}: the file is missing: this model was not trained to write a target for a source; train one"
-                " with --task translation, summarisation or captioning"
+                " with --task translation, summarization or captioning"
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None

@@ -12,7 +12,7 @@ from tests.tasks.scores.fixture import texts
 from transformula.errors import InputError
 from transformula.tasks.scores import bootstrap
 from transformula.tasks.scores.bleu import bleu
-from transformula.tasks.scores.bootstrap import interval, paired, resampled
+from transformula.tasks.scores.bootstrap import interval, resampled
 from transformula.tasks.scores.measured import mean_of
 
 
@@ -48,31 +48,7 @@ def test_the_width_is_that_of_the_mean_of_coins() -> None:
     assert interval(mean_of("same", "", [50.0] * 10)) == bootstrap.Interval(50.0, 50.0)
 
 
-def test_pairs_leave_out_what_is_hard_for_both() -> None:
-    hard = np.random.default_rng(0).normal(50, 20, size=300)
-    one = mean_of("s", "", hard + 1 + np.random.default_rng(1).normal(0, 2, size=300))
-    other = mean_of("s", "", hard)
-    alone = interval(one)
-    assert alone.low < other.score < alone.high
-    found = paired(one, other)
-    assert found.decided and found.reversed == 0 and found.mean == pytest.approx(one.score - other.score)
-    back = paired(other, one)
-    assert back.mean == -found.mean and back.interval.low == pytest.approx(-found.interval.high)
-    assert str(found) == f"{found.mean:+.1f} {found.interval}"
-
-
-def test_a_system_against_itself_is_undecided() -> None:
-    found = paired(coins(0.3), coins(0.3))
-    assert not found.decided and found.mean == 0 and found.reversed == 1 and str(found).endswith("undecided")
-    assert not paired(coins(0.3), coins(0.3, seed=9)).decided
-
-
-def test_what_cannot_be_compared() -> None:
-    with pytest.raises(InputError, match="400 examples against 10"):
-        paired(coins(0.3), coins(0.3, count=10))
-    made, asked = texts(5)
-    with pytest.raises(InputError, match="BLEU lower-cased .*case:lc"):
-        paired(bleu(made, asked), bleu(made, asked, lowercase=True))
+def test_what_is_refused() -> None:
     with pytest.raises(InputError, match="at least one"):
         interval(coins(0.3), resamples=0)
     with pytest.raises(InputError, match="between 0 and 1, as 0.95"):

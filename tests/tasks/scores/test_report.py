@@ -137,7 +137,7 @@ def test_each_kind_of_task_has_its_scores() -> None:
     def names(measure) -> list[str]:
         return [row.name for row in report(measure, ["a b"], ["a b"], resamples=10).rows]
 
-    assert names(reports.summarisation) == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
+    assert names(reports.summarization) == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert names(reports.captioning) == ["BLEU", "exact match"]
     assert names(reports.algorithmic) == ["exact match"]
 

@@ -29,28 +29,6 @@ class Interval:
         return f"[{self.low:.1f}, {self.high:.1f}]"
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Score of one system less that of another, on the same resamples.
-
-    mean      the difference on all examples
-    interval  of the difference
-    reversed  share of the resamples in which the difference is nought or of the other sign
-    """
-
-    mean: float
-    interval: Interval
-    reversed: float
-
-    @property
-    def decided(self) -> bool:
-        """Whether the interval leaves out 0."""
-        return self.interval.low > 0 or self.interval.high < 0
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.1f} {self.interval}" + ("" if self.decided else ", undecided")
-
-
 def resampled(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbers:
     """The scores of resamples, (resamples,). Which examples each draws follows from the seed and their number."""
     if resamples < 1:
@@ -76,22 +54,3 @@ def middle(scores: Numbers, level: float) -> Interval:
 def interval(measured: Measured, *, level: float = 0.95, resamples: int = 1000, seed: int = 1) -> Interval:
     """Between which scores the examples might as well have led. Raises InputError."""
     return middle(resampled(measured, resamples, seed), level)
-
-
-def paired(one: Measured, other: Measured, *, level: float = 0.95, resamples: int = 1000, seed: int = 1) -> Difference:
-    """Whether one system is better than another on the same examples, in the same order: both are scored on the same
-    resamples, so that what is hard for both does not count.
-
-    Raises InputError: not as many examples, or not the same score.
-    """
-    if len(one) != len(other):
-        raise InputError(f"{len(one):,} examples against {len(other):,}: a paired bootstrap needs the same ones")
-    if (one.name, one.signature) != (other.name, other.signature):
-        raise InputError(
-            f"{one.name} ({one.signature}) against {other.name} ({other.signature}): differences are of one score, "
-            "computed in one way"
-        )
-    mean = one.score - other.score
-    differences = resampled(one, resamples, seed) - resampled(other, resamples, seed)
-    against = differences <= 0 if mean >= 0 else differences >= 0
-    return Difference(mean, middle(differences, level), float(against.mean()))

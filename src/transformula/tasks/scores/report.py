@@ -13,8 +13,8 @@ from .exact import exact_match
 from .measured import Measured, References
 from .rouge import rouge
 
-Measure = Callable[[Sequence[str], References], Iterable[Measured]]
-"""Predictions and references -> scores, the headline first."""
+Measure = Callable[..., Iterable[Measured]]
+"""Predictions and references (and options by name) -> scores, the main one first."""
 
 
 def translation(predictions: Sequence[str], references: References) -> list[Measured]:
@@ -22,9 +22,9 @@ def translation(predictions: Sequence[str], references: References) -> list[Meas
     return [bleu(predictions, references), bleu(predictions, references, lowercase=True), chrf(predictions, references)]
 
 
-def summarisation(predictions: Sequence[str], references: References) -> list[Measured]:
-    """ROUGE-1, -2 and -L, without stemming."""
-    return list(rouge(predictions, references).values())
+def summarization(predictions: Sequence[str], references: References, stem: bool = False) -> list[Measured]:
+    """ROUGE-1, -2 and -L; see `rouge`."""
+    return list(rouge(predictions, references, stem=stem).values())
 
 
 def captioning(predictions: Sequence[str], references: References) -> list[Measured]:
@@ -38,7 +38,7 @@ def algorithmic(predictions: Sequence[str], references: References) -> list[Meas
 
 
 @dataclass(frozen=True)
-class Row:
+class ScoreRow:
     """One score: the system's, its interval, and those of the baselines by name."""
 
     name: str
@@ -57,7 +57,7 @@ class Row:
 class ScoreReport:
     """What was found. Its `repr` is the table, `data` is for programs, `measured` for bootstraps and examples."""
 
-    rows: list[Row]
+    rows: list[ScoreRow]
     measured: list[Measured]
     examples: int
 
@@ -111,7 +111,7 @@ def report(
 ) -> ScoreReport:
     """Score predictions, and beside them what each baseline predicts: {"copy": [...], "constant": [...]}.
 
-    `measure` is one of `translation`, `summarisation`, `captioning`, `algorithmic`, or a function like them.
+    `measure` is one of `translation`, `summarization`, `captioning`, `algorithmic`, or a function like them.
 
     Raises InputError, MissingExtra.
     """
@@ -121,6 +121,7 @@ def report(
         for measured in measure(texts, references):
             beside[measured.name][name] = measured.score
     rows = [
-        Row(m.name, m.score, interval(m, resamples=resamples, seed=seed), beside[m.name], m.signature) for m in found
+        ScoreRow(m.name, m.score, interval(m, resamples=resamples, seed=seed), beside[m.name], m.signature)
+        for m in found
     ]
     return ScoreReport(rows, found, len(predictions))

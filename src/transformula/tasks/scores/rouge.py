@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Literal
 
 from .measured import Measured, References, checked, counted, mean_of
 from .porter import stem as stem_of
@@ -13,13 +12,7 @@ from .porter import stem as stem_of
 NOT_WORDS = re.compile("[^a-z0-9]+")
 
 
-def rouge(
-    predictions: Sequence[str],
-    references: References,
-    *,
-    stem: bool = False,
-    best: Literal["rouge1", "each"] = "rouge1",
-) -> dict[str, Measured]:
+def rouge(predictions: Sequence[str], references: References, *, stem: bool = False) -> dict[str, Measured]:
     """{"ROUGE-1": ..., "ROUGE-2": ..., "ROUGE-L": ...}: means over the examples of 100 F1.
 
     F1 = 2 P R / (P + R) of n-grams shared (each as often as in the text that has fewer), for ROUGE-L of the longest
@@ -27,8 +20,9 @@ def rouge(
 
     stem  words of more than three letters lose their endings (Porter): what most papers on summaries report. Off by
           default, as in rouge-score; the signature says it.
-    best  of several references, "rouge1": one, that with which the example has the best ROUGE-1, counts for all three
-          (as SciTLDR is scored); "each": the best for each score by itself.
+
+    Of several references one, that with which the example has the best ROUGE-1, counts for all three (as SciTLDR is
+    scored); the signature says "best:rouge1".
 
     Words are runs of a-z and 0-9 in the lower-cased text, as that package has it: other letters part words, so that
     figures for languages other than English are comparable with that package's only.
@@ -40,11 +34,8 @@ def rouge(
     for prediction, each in zip(predictions, lists, strict=True):
         made = words(prediction, stem)
         scores = [three(made, words(reference, stem)) for reference in each]
-        if best == "rouge1":
-            chosen.append(max(scores, key=lambda three_of: three_of[0]))
-        else:
-            chosen.append([max(column) for column in zip(*scores, strict=True)])
-    several = "" if counted(lists) == "1" else f"|best:{best}"
+        chosen.append(max(scores, key=lambda three_of: three_of[0]))
+    several = "" if counted(lists) == "1" else "|best:rouge1"
     signature = f"nrefs:{counted(lists)}{several}|f1|stem:{'porter' if stem else 'no'}"
     return {
         name: mean_of(name, signature, [100 * row[i] for row in chosen])

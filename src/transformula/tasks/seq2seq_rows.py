@@ -1,4 +1,4 @@
-"""Rows of pairs as token ids with their ends, and as the batches that a model is called with.
+"""Rows with a source and a target as token ids with their ends, and as the batches that a model is called with.
 
 encoder and decoder   source, end  ->  target, end, where the decoder reads end, target
 decoder alone         source, end, target, end as one text, of which the target and its end are learned
@@ -25,7 +25,7 @@ from .writing import Writing, end_of
 
 
 @dataclass(frozen=True)
-class Side:
+class EncodedRows:
     """A split, encoded: sources (none for pictures) and targets with their ends, and its records."""
 
     records: Sequence[Record]
@@ -39,7 +39,7 @@ class Side:
     @classmethod
     def of(
         cls, records: Sequence[Record], writing: Writing, source: int | None = None, target: int | None = None
-    ) -> Side:
+    ) -> EncodedRows:
         """Records, encoded, and cut to so many tokens, the end included."""
         sources = None
         if writing.source is not None:
@@ -48,17 +48,17 @@ class Side:
         texts = writing.spelling.texts(records, "target")
         return cls(records, sources, Encoded.of_texts(texts, writing.target, writing.end, target), writing)
 
-    def part(self, rows: np.ndarray) -> Side:
+    def part(self, rows: np.ndarray) -> EncodedRows:
         """Some of the rows."""
         sources = None if self.sources is None else Encoded([self.sources[row] for row in rows])
         targets = Encoded([self.targets[row] for row in rows])
-        return Side([self.records[row] for row in rows], sources, targets, self.writing)
+        return EncodedRows([self.records[row] for row in rows], sources, targets, self.writing)
 
     @property
     def lengths(self) -> dict[str, np.ndarray]:
         """Tokens of each row, (rows,) a side."""
-        found = {} if self.sources is None else {"source": self.sources.lengths}
-        return {**found, "target": self.targets.lengths}
+        sources = {} if self.sources is None else {"source": self.sources.lengths}
+        return {**sources, "target": self.targets.lengths}
 
     @property
     def read(self) -> dict[str, np.ndarray]:
@@ -67,11 +67,6 @@ class Side:
         if self.writing.input == "tokens":
             return {"source": lengths["source"] + lengths["target"]}
         return lengths
-
-    @property
-    def longest(self) -> int:
-        """The most positions of any sequence."""
-        return max(int(each.max()) for each in self.read.values())
 
     def buckets(self, settings: BatchSettings, accumulate: int, seed: int, name: str, least: int = 0) -> Buckets:
         """Batches of rows of like lengths, as the settings say, of `least` tokens at least.
@@ -93,26 +88,27 @@ class Side:
         if self.writing.input == "tokens":
             assert self.sources is not None
             whole = [np.concatenate([self.sources[row], t]) for row, t in zip(rows, targets, strict=True)]
-            asked = padded([one[1:] for one in whole], IGNORED)
+            predicted = padded([text[1:] for text in whole], IGNORED)
             for place, row in enumerate(rows):
-                asked[place, : len(self.sources[row]) - 1] = IGNORED
-            tokens = [one[:-1] for one in whole]
-            return Batch({"tokens": padded(tokens)}, asked, real_lengths({"tokens": tokens}))
-        tokens = [np.concatenate([[self.writing.end], one[:-1]]) for one in targets]
-        asked = padded(targets, IGNORED)
-        if self.sources is None:
-            images = torch.stack(self.writing.pictures([self.records[row]["source"] for row in rows]))
-            return Batch({"image": images, "tokens": padded(tokens)}, asked, real_lengths({"tokens": tokens}))
-        sources = [self.sources[row] for row in rows]
-        given = {"source": padded(sources), "tokens": padded(tokens)}
-        return Batch(given, asked, real_lengths({"source": sources, "tokens": tokens}))
+                predicted[place, : len(self.sources[row]) - 1] = IGNORED
+            tokens = [text[:-1] for text in whole]
+            return Batch({"tokens": padded(tokens)}, predicted, real_lengths({"tokens": tokens}))
+        if self.sources is not None:
+            return encoder_decoder_batch([self.sources[row] for row in rows], targets, self.writing.end)
+        images = torch.stack(self.writing.pictures([self.records[row]["source"] for row in rows]))
+        tokens = [np.append(self.writing.end, target[:-1]) for target in targets]
+        inputs = {"image": images, "tokens": padded(tokens)}
+        return Batch(inputs, padded(targets, IGNORED), real_lengths({"tokens": tokens}))
+
+
+def encoder_decoder_batch(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray], end: int) -> Batch:
+    """Sources and targets, each with its end, for an encoder and a decoder, whose text begins with the end."""
+    tokens = [np.append(end, target[:-1]) for target in targets]
+    inputs = {"source": padded(sources), "tokens": padded(tokens)}
+    return Batch(inputs, padded(targets, IGNORED), real_lengths({"source": sources, "tokens": tokens}))
 
 
 def real_lengths(rows: Mapping[str, Sequence[np.ndarray]]) -> dict[str, Tensor]:
     """Real positions by input, where rows differ."""
-    found = {}
-    for name, each in rows.items():
-        sizes = [len(row) for row in each]
-        if min(sizes) < max(sizes):
-            found[name] = torch.tensor(sizes)
-    return found
+    sizes = {name: [len(row) for row in sequences] for name, sequences in rows.items()}
+    return {name: torch.tensor(each) for name, each in sizes.items() if min(each) < max(each)}

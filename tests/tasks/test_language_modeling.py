@@ -1,4 +1,4 @@
-"""The task of language modelling: batches, exact scores, baselines in words."""
+"""The task of language modeling: batches, exact scores, baselines in words."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, DataError, InputError, UnknownName
 from transformula.language.check import check
 from transformula.tasks.base import Scores, task, tasks
-from transformula.tasks.language_modelling import LanguageModelling, spans, standing
+from transformula.tasks.language_modeling import LanguageModeling, spans, standing
 from transformula.tokenizers.base import load
 from transformula.words import vocabulary
 
@@ -51,7 +51,7 @@ def many(tmp_path):
 
 def make(data, batch=4, numbers=None, accumulate=1, seed=1, **settings):
     numbers = {"context": 16} if numbers is None else numbers
-    return LanguageModelling.make(
+    return LanguageModeling.make(
         DataSettings(data=data, **settings), numbers, batch=batch, accumulate=accumulate, seed=seed
     )
 
@@ -68,17 +68,18 @@ def by_hand(model, ids, context):
 
 
 def test_found_by_name():
-    assert tasks.get("language-modelling") is LanguageModelling and LanguageModelling.name == "language-modelling"
-    with pytest.raises(UnknownName, match="did you mean language-modelling"):
-        tasks.get("language-modeling")
+    assert tasks.get("language-modeling") is LanguageModeling and LanguageModeling.name == "language-modeling"
+    assert tasks.get("language-modelling") is LanguageModeling
+    with pytest.raises(UnknownName, match="did you mean language-modeling"):
+        tasks.get("language-model")
 
 
 def test_a_task_from_outside():
     @task("outside")
-    class Outside(LanguageModelling):
+    class Outside(LanguageModeling):
         pass
 
-    assert tasks.get("outside").name == "outside" and LanguageModelling.name == "language-modelling"
+    assert tasks.get("outside").name == "outside" and LanguageModeling.name == "language-modeling"
 
 
 def test_numbers_and_batches(one):
@@ -204,7 +205,7 @@ def test_saved_and_described(many, tmp_path):
     task.predictor().save(tmp_path / "model")
     assert load(tmp_path / "model").identity == task.data.tokenizer.identity
     described = json.loads(json.dumps(task.describe()))
-    assert described["identity"] == make(many).describe()["identity"] and described["task"] == "language-modelling"
+    assert described["identity"] == make(many).describe()["identity"] and described["task"] == "language-modeling"
     assert described["identity"] != make(many, split=0.3).describe()["identity"]
     assert described["validation_tokens"] == len(task.data.validation) and described["context"] == 16
 
@@ -242,5 +243,5 @@ def test_a_sample_is_text_of_its_seed(one, many, tokenizer):
 def test_models_of_another_task_are_refused(name, message):
     architecture = check(gallery.load(name), vocabulary())
     with pytest.raises(InputError, match=message):
-        LanguageModelling.check(architecture)
-    LanguageModelling.check(check(gallery.load("pre-norm"), vocabulary()))
+        LanguageModeling.check(architecture)
+    LanguageModeling.check(check(gallery.load("pre-norm"), vocabulary()))

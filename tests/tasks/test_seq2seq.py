@@ -21,8 +21,8 @@ from transformula.generation.settings import SearchSettings
 from transformula.model import build
 from transformula.tasks.base import tasks
 from transformula.tasks.label_smoothing import IGNORED
-from transformula.tasks.pair_limits import channels_of
-from transformula.tasks.pairs import Pairs
+from transformula.tasks.seq2seq import GREEDY, SequenceToSequence
+from transformula.tasks.seq2seq_report import scored
 from transformula.tasks.writing import Writing
 
 LAYER = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"
@@ -85,9 +85,9 @@ def model_for(task: Any, folder: Path, alone: bool = False) -> Any:
 
 def loss_alone(task: Any, model: Any, side: Any, row: int) -> tuple[float, int]:
     """-log P of one row's target, from tensors made here."""
-    target = [task.writing.end, *side.targets[row].tolist()]
+    target = [task.data.writing.end, *side.targets[row].tolist()]
     source = side.sources[row].tolist()
-    if task.writing.input == "tokens":
+    if task.data.writing.input == "tokens":
         whole = torch.tensor([source + target[1:]])
         logits = model(whole[:, :-1])[:, len(source) - 1 :]
     else:
@@ -102,8 +102,8 @@ def test_padding_changes_no_loss(folder: Path, alone: bool) -> None:
     model = model_for(task, folder, alone)
     ragged = 0
     for step in range(4):
-        rows = task.buckets.rows(step)
-        each = [loss_alone(task, model, task.training, row) for row in rows]
+        rows = task.data.buckets.rows(step)
+        each = [loss_alone(task, model, task.data.training, row) for row in rows]
         batch = task.batch(step)
         expected = sum(nats for nats, _ in each) / sum(count for _, count in each)
         assert float(task.loss(model, batch).detach()) == pytest.approx(expected, rel=1e-9)
@@ -116,7 +116,7 @@ def test_padding_changes_no_loss(folder: Path, alone: bool) -> None:
 def test_an_evaluation_scores_every_row_once(folder: Path, alone: bool) -> None:
     task = made(folder, inputs=("tokens",) if alone else ("source", "tokens"), written=0)
     model = model_for(task, folder, alone)
-    each = [loss_alone(task, model, task.validation, row) for row in range(len(task.validation))]
+    each = [loss_alone(task, model, task.data.validation, row) for row in range(len(task.data.validation))]
     scores = task.evaluate(model)
     assert scores["loss"] == pytest.approx(sum(n for n, _ in each) / sum(c for _, c in each), rel=1e-6)
     assert scores["tokens"] == sum(c for _, c in each) and task.score == "loss"
@@ -126,22 +126,22 @@ def test_batches_are_a_function_of_seed_and_step(folder: Path) -> None:
     one, other = made(folder), made(folder, seed=2)
     assert torch.equal(one.batch(5).targets, made(folder).batch(5).targets)
     assert any(not torch.equal(one.batch(s).targets, other.batch(s).targets) for s in range(5))
-    seen = np.concatenate([one.buckets.rows(step) for step in range(one.steps(1))])
+    seen = np.concatenate([one.data.buckets.rows(step) for step in range(one.steps(1))])
     assert sorted(seen) == list(range(60))
 
 
 def test_what_a_batch_holds(folder: Path) -> None:
     task = made(folder)
     batch = task.batch(0)
-    end, row = task.writing.end, 0
+    end, row = task.data.writing.end, 0
     count = int((batch.targets[row] != IGNORED).sum())
     tokens, targets = batch.inputs["tokens"][row], batch.targets[row]
     assert tokens[0] == end and targets[count - 1] == end and torch.equal(tokens[1:count], targets[: count - 1])
-    text = task.writing.target.decode(targets[: count - 1].tolist())
-    record = task.training.records[int(task.buckets.rows(0)[row])]
+    text = task.data.writing.target.decode(targets[: count - 1].tolist())
+    record = task.data.training.records[int(task.data.buckets.rows(0)[row])]
     assert text == record["target"]
     length = int(batch.lengths.get("source", torch.full((1,), batch.inputs["source"].shape[1]))[row])
-    assert task.writing.source.decode(batch.inputs["source"][row, : length - 1].tolist()) == record["source"]
+    assert task.data.writing.source.decode(batch.inputs["source"][row, : length - 1].tolist()) == record["source"]
     assert set(batch.given) == {"source", "tokens", *({"lengths"} if batch.lengths else ())}
 
 
@@ -150,17 +150,17 @@ def test_scores_of_an_evaluation_are_those_of_what_is_written(folder: Path) -> N
     model = model_for(task, folder)
     scores = task.evaluate(model)
     assert set(scores) == {*task.measures, "tokens"} and task.higher < set(scores) and task.score == "bleu"
-    records = task.validation.records
-    found = task.limited.write([model], [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0))
-    (bleu, *_) = task.measure([one[0].text for one in found], [[str(row["target"])] for row in records])
+    records = task.data.validation.records
+    found = task.data.limited.write([model], [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0))
+    (bleu, *_) = task.scoring.measure([one[0].text for one in found], [[str(row["target"])] for row in records])
     assert scores["bleu"] == pytest.approx(bleu.score)
-    report = task.score_rows([model], task.limited, records, (), SearchSettings(beam=1, alpha=0.0))
+    report = scored(task.scoring.measure, task.scoring.baselines, [model], task.data.limited, records, (), GREEDY)
     assert report.scores.rows[0].score == pytest.approx(bleu.score) and "copy" in repr(report)
 
 
 def test_some_rows_are_written(folder: Path) -> None:
-    assert made(folder, written=4).written_rows == [0, 3, 6, 9]
-    assert made(folder, written=99).written_rows == list(range(12))
+    assert made(folder, written=4).data.generated_rows == [0, 3, 6, 9]
+    assert made(folder, written=99).data.generated_rows == list(range(12))
 
 
 def test_what_is_saved_writes_the_same(folder: Path) -> None:
@@ -169,9 +169,9 @@ def test_what_is_saved_writes_the_same(folder: Path) -> None:
     (folder / "kept").mkdir()
     task.predictor().save(folder / "kept")
     writing = Writing.load(folder / "kept")
-    sources = [row["source"] for row in task.validation.records]
-    assert writing.asked(sources) == task.limited.asked(sources) and writing.longest == task.limited.longest
-    assert writing.write([model], sources) == task.limited.write([model], sources)
+    sources = [row["source"] for row in task.data.validation.records]
+    assert writing.asked(sources) == task.data.limited.asked(sources) and writing.longest == task.data.limited.longest
+    assert writing.write([model], sources) == task.data.limited.write([model], sources)
     assert max(map(len, writing.ids(sources))) == 20
 
 
@@ -189,9 +189,9 @@ def test_texts_are_spelled_for_the_model_in_training_and_in_use(folder: Path, al
     (folder / "kept").mkdir()
     task.predictor().save(folder / "kept")
     writing = Writing.load(folder / "kept")
-    sources = [row["source"] for row in task.validation.records]
+    sources = [row["source"] for row in task.data.validation.records]
     assert "_" in sources[0] and sources[0][0].isupper()
-    side = task.validation
+    side = task.data.validation
     assert [one.tolist() for one in writing.ids(sources)] == [side.sources[row].tolist() for row in range(len(side))]
     decode = writing.target.decode
     assert decode(side.sources[0][:-1]) == f" {sources[0].replace('_', ' ').lower()}"
@@ -199,38 +199,38 @@ def test_texts_are_spelled_for_the_model_in_training_and_in_use(folder: Path, al
     assert decode(side.targets[0][:-1]) == " " + target.lower()
     assert "_" in target  # names in targets stay
     found = writing.write([model], sources, prefixes=["one_"] * len(sources))
-    assert found == task.limited.write([model], sources, prefixes=["one_"] * len(sources))
+    assert found == task.data.limited.write([model], sources, prefixes=["one_"] * len(sources))
     assert all(each[0].text.startswith("one_") for each in found)
     # A prefix is spelled as a target is: the model begins with the tokens that it has learned.
     assert decode(writing.target.encode(writing.spelling.target("One_"))) == " one_"
     plain = made(folder, inputs=inputs)
-    assert plain.identity != task.identity
+    assert plain.data.identity != task.data.identity
     assert repr(task.preview()) != repr(plain.preview())  # lengths are those of the tokens
 
 
 def test_each_side_may_have_a_tokenizer_of_its_own(folder: Path) -> None:
     task = made(folder, joint=False)
-    assert task.writing.source is not task.writing.target
-    assert task.numbers["source_vocab"] == task.writing.source.vocab != task.numbers["vocab"]
+    assert task.data.writing.source is not task.data.writing.target
+    assert task.numbers["source_vocab"] == task.data.writing.source.vocab != task.numbers["vocab"]
     (folder / "kept").mkdir()
     task.predictor().save(folder / "kept")
     again = Writing.load(folder / "kept")
-    assert again.source is not None and again.source.identity == task.writing.source.identity
+    assert again.source is not None and again.source.identity == task.data.writing.source.identity
     with pytest.raises(ConfigError, match="joint: a decoder alone"):
         made(folder, joint=False, inputs=("tokens",))
 
 
 def test_rows_that_are_too_long(folder: Path) -> None:
-    lengths = made(folder).training.sources.lengths
+    lengths = made(folder).data.training.sources.lengths
     dropped = made(folder, max_source=20, too_long="drop")
-    assert len(dropped.training) == (lengths <= 20).sum() < 60
-    assert any("left out: longer than source 20 tokens" in note for note in dropped.notes)
+    assert len(dropped.data.training) == (lengths <= 20).sum() < 60
+    assert any("left out: longer than source 20 tokens" in note for note in dropped.data.notes)
     cut = made(folder, max_source=20, too_long="cut")
-    assert len(cut.training) == 60 and cut.training.sources.lengths.max() == 20
-    assert all(cut.training.sources[row][-1] == cut.writing.end for row in range(60))
+    assert len(cut.data.training) == 60 and cut.data.training.sources.lengths.max() == 20
+    assert all(cut.data.training.sources[row][-1] == cut.data.writing.end for row in range(60))
     with pytest.raises(DataError, match=r"train\.de:\d+: a row of source \d+ tokens, target \d+ tokens is longer"):
         made(folder, max_source=20, too_long="refuse")
-    assert dropped.validation.targets.lengths.max() == made(folder).validation.targets.lengths.max()
+    assert dropped.data.validation.targets.lengths.max() == made(folder).data.validation.targets.lengths.max()
 
 
 def test_rows_that_measure_are_not_learned_from(folder: Path) -> None:
@@ -240,8 +240,8 @@ def test_rows_that_measure_are_not_learned_from(folder: Path) -> None:
     with pytest.raises(DataError, match="6 of the 6 rows of the validation rows are also training rows"):
         made(folder)
     dropped = made(folder, overlap="drop")
-    assert len(dropped.training) == 54 and "6 rows were dropped from training" in repr(dropped.preview())
-    assert len(made(folder, overlap="keep").training) == 60
+    assert len(dropped.data.training) == 54 and "6 rows were dropped from training" in repr(dropped.preview())
+    assert len(made(folder, overlap="keep").data.training) == 60
 
 
 def test_rows_are_held_back_where_none_measure(folder: Path) -> None:
@@ -271,7 +271,7 @@ def test_rows_are_held_back_where_none_measure(folder: Path) -> None:
     ],
 )
 def test_columns(folder: Path, given: Mapping[str, str], expected: tuple[str, str]) -> None:
-    record = made(folder, **given).training.records[0]
+    record = made(folder, **given).data.training.records[0]
     words = {"de": set(WORDS), "en": set(NUMBERS)}
     for side, lang in zip(("source", "target"), expected, strict=True):
         assert set(str(record[side]).split()) - {"train"} <= words[lang]
@@ -287,13 +287,20 @@ def test_several_references(folder: Path) -> None:
     rows = [f'{{"text": ["a b.", "c d {i}."], "tldr": ["e {i}", "f"]}}' for i in range(20)]
     (folder / "rows.jsonl").write_text("\n".join(rows))
     task = made(
-        folder, "summarisation", data=str(folder / "rows.jsonl"), validation=None, split=0.3, source="text",
+        folder, "summarization", data=str(folder / "rows.jsonl"), validation=None, split=0.3, source="text",
         target="tldr.1", join=" ", references="tldr",
     )  # fmt: skip
-    record = task.training.records[0]
+    record = task.data.training.records[0]
     assert str(record["source"]).startswith("a b. c d ") and str(record["target"]).startswith("e ")
-    model, learned = model_for(task, folder), task.training.records
-    scores = task.score_rows([model], task.limited, task.validation.records[:2], learned)
+    model, learned = model_for(task, folder), task.data.training.records
+    scores = scored(
+        task.scoring.measure,
+        task.scoring.baselines,
+        [model],
+        task.data.limited,
+        task.data.validation.records[:2],
+        learned,
+    )
     assert "nrefs:2" in scores.scores.rows[0].signature
     assert {"lead-1", "constant"} == set(scores.scores.rows[0].baselines)
 
@@ -306,13 +313,13 @@ def test_pictures_with_captions(folder: Path) -> None:
     both = str(folder / "{images-idx3-ubyte.gz,captions.txt}")
     task = made(folder, "captioning", inputs=("image", "tokens"), data=both, validation=None, split=0.3)
     for key, value in (("split_names", True), ("joint", False), ("max_source", 9)):
-        with pytest.raises(ConfigError, match=f"{key}: is for sources that are texts, and those of captioning"):
+        with pytest.raises(ConfigError, match=f"{key}: is for sources that are texts, and these are pictures"):
             made(folder, "captioning", inputs=("image", "tokens"), data=both, validation=None, **{key: value})
     batch = task.batch(0)
     count = len(batch.targets)
     assert batch.inputs["image"].shape == (count, 1, 8, 8) and batch.inputs["image"].abs().max() <= 1
-    row = int(task.buckets.rows(0)[0])
-    shown = torch.as_tensor(pixels[int(str(task.training.records[row].place).rpartition(":")[2]) - 1])
+    row = int(task.data.buckets.rows(0)[0])
+    shown = torch.as_tensor(pixels[int(str(task.data.training.records[row].place).rpartition(":")[2]) - 1])
     assert torch.equal(((batch.inputs["image"][0, 0] + 1) * 127.5).round().byte(), shown)
     text = """
 language: 1
@@ -365,9 +372,9 @@ def test_a_context_that_is_too_short(folder: Path) -> None:
     ("inputs", "long", "remedy"),
     [
         (("source", "tokens"), "source", "cut the sources with --max-source 40"),
-        (("source", "tokens"), "target", "take such rows out of the rows that are only measured: their targets are"),
+        (("source", "tokens"), "target", "take such rows out of the evaluation rows: their targets are"),
         (("tokens",), "source", "cut the sources with --max-source 3"),
-        (("tokens",), "target", "take such rows out of the rows that are only measured"),
+        (("tokens",), "target", "take such rows out of the evaluation rows"),
     ],
 )
 def test_the_remedy_for_a_long_row_that_is_only_measured_helps(
@@ -392,11 +399,11 @@ def test_pictures_get_the_channels_that_the_model_reads(folder: Path, monkeypatc
     monkeypatch.setattr(digits, "ROWS", 200)
     given = {"data": "digits", "validation": None, "written": 2, "tokenizer": "characters"}
     architecture = check_model("captioner", {"depth": 1, "width": 16, "heads": 2})
-    assert channels_of(architecture) == {"channels": 3}
+    assert tasks.get("captioning").numbers_of(architecture, ()) == {"channels": 3}
     task = made(folder, "captioning", inputs=("image", "tokens"), numbers={"channels": 3}, **given)
     image = task.batch(0).inputs["image"]
     assert image.shape[1:] == (3, 16, 48) and torch.equal(image[:, 0], image[:, 2])
-    assert "channels" not in task.numbers and task.limited.picture == (3, 16, 48)
+    assert "channels" not in task.numbers and task.data.limited.picture == (3, 16, 48)
     with pytest.raises(ConfigError, match="have 1 channels, and the model's text reads 4: write channels=1"):
         made(folder, "captioning", inputs=("image", "tokens"), numbers={"channels": 4}, **given)
 
@@ -414,10 +421,10 @@ READ: set[str] = set()
 def test_every_setting_is_read(folder: Path) -> None:
     READ.clear()
     given = settings(folder, validation=None).model_dump()
-    task: Pairs = tasks.get("translation").make(Traced.read(given), {})  # type: ignore[assignment]
+    task: SequenceToSequence = tasks.get("translation").make(Traced.read(given), {})  # type: ignore[assignment]
     task.loss(model_for(task, folder), task.batch(0))
     task.preview()
-    assert task.written_rows
+    assert task.data.generated_rows
     assert READ == set(Seq2SeqSettings.model_fields)
 
 

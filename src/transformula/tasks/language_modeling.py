@@ -1,4 +1,4 @@
-"""Language modelling: predict each token of a text from those before it."""
+"""Language modeling: predict each token of a text from those before it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..data.cache import ABOUT, cached_entry
-from ..data.continued_windows import Streams
 from ..data.prepare import TextData, prepare
 from ..data.preview import Preview
 from ..data.settings import DataSettings
-from ..data.windows import Windows
+from ..data.windows import ContinuedWindows, Windows
 from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
@@ -57,7 +56,7 @@ EVALUATED_LOGITS = 2**25
 
 
 @dataclass(frozen=True)
-class Span:
+class ScoredWindow:
     """What one window of an evaluation scores: it begins at `start`, has `length` inputs, and counts its targets from
     number `first` on; those before were counted by the window before."""
 
@@ -66,7 +65,7 @@ class Span:
     first: int
 
 
-def spans(tokens: int, context: int, stride: int = 0) -> list[Span]:
+def spans(tokens: int, context: int, stride: int = 0) -> list[ScoredWindow]:
     """Windows that predict each of `tokens` tokens but the first exactly once, none from more than `context` before it.
 
     stride  how far a window is moved on; 0 is `context`: no overlap. With less, every token but the earliest has at
@@ -77,7 +76,7 @@ def spans(tokens: int, context: int, stride: int = 0) -> list[Span]:
     while done < tokens - 1:
         start = 0 if done == 0 else done + stride - context
         length = min(context, tokens - 1 - start)
-        found.append(Span(start, length, done - start))
+        found.append(ScoredWindow(start, length, done - start))
         done = start + length
     return found
 
@@ -91,14 +90,15 @@ class Segments(Batch):
     begins: bool = True
 
 
-@task("language-modelling")
-class LanguageModelling(Task):
+@task("language-modeling", aliases=["language-modelling"])
+class LanguageModeling(Task):
     """Next-token prediction on a text.
 
     data        text, made ready
     context     inputs in a window
     batch       windows in a micro-batch; `accumulate` of these are a step
     stride      of the windows in evaluation; see `spans`
+    score_unit  the unit of the main score, of `baselines` and of `verdict`
     carry       what the model's text says: above 0 rows go on from step to step, with what their segments have left,
                 and an evaluation reads the validation text in one row to its end
     """
@@ -138,32 +138,23 @@ class LanguageModelling(Task):
         self.numbers = {"vocab": data.tokenizer.vocab, "context": context}
         # Nats per character and per byte agree where each token is a character of one byte.
         same = data.tokenizer.kind == "characters" and len(data.validation) == data.validation.text_bytes
-        self.score = "loss" if same else "bits_per_byte"
+        self.score, self.score_unit = ("loss", "nats per character") if same else ("bits_per_byte", "bits per byte")
+        self.cost = 1.0 if carry else FORWARD  # segments that go on come one by one
         name = f"the training text of {data.corpus.name}"
         if not data.split.alone:
-            self.windows = (Streams if carry else Windows)(data.training.ids, context, batch, accumulate, seed, name)
+            self.windows = (ContinuedWindows if carry else Windows)(
+                data.training.ids, context, batch, accumulate, seed, name
+            )
 
     @classmethod
-    def make(
-        cls,
-        settings: DataSettings,
-        numbers: Mapping[str, Any],
-        *,
-        inputs: Sequence[str] = ("tokens",),
-        batch: int | None = None,
-        accumulate: int = 1,
-        seed: int = 1,
-    ) -> Self:
+    def make(cls, settings: DataSettings, numbers: Mapping[str, Any], **given: Any) -> Self:
         vocab = numbers.get("vocab")
-        context = int(numbers.get("context") or CONTEXT)
-        data = prepare(settings, None if vocab is None else int(vocab))
-        batch = batch or cls.sequences or 1
         return cls(
-            data,
-            context=context,
-            batch=batch,
-            accumulate=accumulate,
-            seed=seed,
+            prepare(settings, None if vocab is None else int(vocab)),
+            context=int(numbers.get("context") or CONTEXT),
+            batch=given.get("batch") or cls.sequences or 1,
+            accumulate=given.get("accumulate", 1),
+            seed=given.get("seed", 1),
             stride=settings.stride,
             carry=int(numbers.get("carry", 0)),
         )
@@ -173,15 +164,15 @@ class LanguageModelling(Task):
         inputs = architecture.inputs
         others = [name for name in inputs if name != "tokens"]
         if others or not inputs:
-            fitting = {"image": "captioning", "source": "translation or --task summarisation"}
+            fitting = {"image": "captioning", "source": "translation or --task summarization"}
             tasks = [f"train it with --task {fitting[name]}, or " for name in others if name in fitting][:1]
             raise InputError(
-                f"language modelling gives a model `tokens` alone; this one reads {', '.join(inputs) or 'nothing'}: "
+                f"language modeling gives a model `tokens` alone; this one reads {', '.join(inputs) or 'nothing'}: "
                 f"{''.join(tasks)}leave {', '.join(others) or 'it'} out of its `before`, or use it through Python"
             )
         if not architecture.main.causal:
             raise InputError(
-                "language modelling predicts each token from those before it; a stack that says `causal: false` sees "
+                "language modeling predicts each token from those before it; a stack that says `causal: false` sees "
                 "the answers: take that line out, or write causal: true"
             )
 
@@ -192,13 +183,13 @@ class LanguageModelling(Task):
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         inputs, targets = self.windows.at(step, micro)
-        if isinstance(self.windows, Streams):
+        if isinstance(self.windows, ContinuedWindows):
             return Segments({"tokens": inputs}, targets, step=step, micro=micro, begins=self.windows.begins(step))
         return Batch({"tokens": inputs}, targets)
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """For a model that says `carry` the batches of one micro-batch come step after step; one may come again."""
-        carry_on = self._segment_of(model)
+        carry_on = segment_of(model, self.carry_length)
         if carry_on is not None and isinstance(batch, Segments):
             before = None if batch.begins else self.memory.into(batch.step, batch.micro)
             logits, left = carry_on(batch.inputs["tokens"], before)
@@ -206,19 +197,6 @@ class LanguageModelling(Task):
         else:
             logits = model(batch.inputs["tokens"])
         return smoothed_cross_entropy(logits, batch.targets, 0.0)
-
-    def _segment_of(self, model: nn.Module) -> Callable[..., Any] | None:
-        """The model's `segment`, None for one that carries nothing. Raises InputError for a model whose batches are
-        not these."""
-        says = int(getattr(model, "carry", 0))
-        if says != self.carry_length:
-            raise InputError(
-                f"the model says `carry: {says}`, and its batches do not go on: make the task with that number"
-                if says
-                else f"the batches go on for `carry: {self.carry_length}`, and the model says no such thing"
-            )
-        found: Callable[..., Any] | None = getattr(model, "segment", None) if says else None
-        return found
 
     def units(self, batch: Batch) -> int:
         return batch.targets.numel()
@@ -240,16 +218,16 @@ class LanguageModelling(Task):
         model = evaluating(model)
         nats, done = 0.0, 0
         run: Callable[[Tensor], Tensor] = model
-        carry_on = self._segment_of(model)
+        carry_on = segment_of(model, self.carry_length)
         if carry_on is not None:
             run = Onward(carry_on)
         with torch.no_grad():
-            for group in self._groups():
+            for group in groups(self.validation_spans, 1 if self.carry_length else at_once(self.numbers)):
                 nats += _nats(run, ids, group, device)
                 done += sum(span.length - span.first for span in group)
                 if progress is not None:
                     progress(done, total)
-        size = self._predicted_bytes()
+        size = predicted_bytes(self.data, self.validation_spans if self.validated else None)
         loss = nats / total
         return Scores(
             loss=loss,
@@ -259,27 +237,14 @@ class LanguageModelling(Task):
             bytes=size,
         )
 
-    def _predicted_bytes(self) -> int:
-        """UTF-8 bytes of the text of all predicted tokens."""
-        validation, pieces = self.data.validation, self.data.tokenizer.pieces
-        if not self.validated:
-            # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
-            return validation.text_bytes - len(pieces[int(validation.ids[0])])
-        parts = [validation.ids[s.start + 1 + s.first : s.start + 1 + s.length] for s in self.validation_spans]
-        return sum(len(pieces[int(token)]) for part in parts for token in part)
-
     def evaluation_cost(self) -> int:
-        return math.ceil(self._span_cost * sum(span.length for span in self.validation_spans))
-
-    @property
-    def _span_cost(self) -> float:
-        return 1.0 if self.carry_length else FORWARD  # segments that go on come one by one
+        return math.ceil(self.cost * sum(span.length for span in self.validation_spans))
 
     def on_sample(self, cost: int) -> Self | None:
         if self.evaluation_cost() <= cost:
             return self
         known = self.validation_spans
-        count = int(cost / (self._span_cost * self.context))
+        count = int(cost / (self.cost * self.context))
         if count < min(LEAST, len(known)):
             return None
         made = copy.copy(self)
@@ -287,27 +252,6 @@ class LanguageModelling(Task):
         made.validation_spans = [known[place] for place in chosen]
         made.validated = f"{len(made.validation_spans):,} of {len(known):,} windows"
         return made
-
-    def _groups(self) -> Iterator[list[Span]]:
-        """The windows of an evaluation in batches of one length; one by one where each goes on from the one before."""
-        most = (
-            1
-            if self.carry_length
-            else max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"]) // self.context)
-        )
-        group: list[Span] = []
-        for span in self.validation_spans:
-            if group and (len(group) == most or (span.length, span.first) != (group[0].length, group[0].first)):
-                yield group
-                group = []
-            group.append(span)
-        if group:
-            yield group
-
-    @property
-    def score_unit(self) -> str:
-        """The unit of the main score, of `baselines` and of `verdict`."""
-        return "nats per character" if self.score == "loss" else "bits per byte"
 
     def baselines(self) -> dict[str, float]:
         """Kneser-Ney 3- to 6-grams over the bytes of the same two texts, in `score_unit`."""
@@ -358,17 +302,54 @@ class LanguageModelling(Task):
         return self.data.preview()
 
     def describe(self) -> dict[str, Any]:
-        # Not why the tokenizer was chosen: a resume may load the one that was trained, and compares this.
-        found = {key: value for key, value in self.data.preview().data.items() if key not in ("examples", "chosen")}
         return {
             "task": self.name,
-            "identity": self.data.identity,
-            "tokenizer_identity": self.data.tokenizer.identity,
-            **found,
+            **self.data.describe(),
             "context": self.context,
             "windows": self.windows.count,
             **({"carry": self.carry_length} if self.carry_length else {}),
         }
+
+
+def segment_of(model: nn.Module, carry: int) -> Callable[..., Any] | None:
+    """The model's `segment`, None for one that carries nothing. Raises InputError for a model whose batches are not
+    those of `carry`."""
+    says = int(getattr(model, "carry", 0))
+    if says != carry:
+        raise InputError(
+            f"the model says `carry: {says}`, and its batches do not go on: make the task with that number"
+            if says
+            else f"the batches go on for `carry: {carry}`, and the model says no such thing"
+        )
+    segment: Callable[..., Any] | None = getattr(model, "segment", None) if says else None
+    return segment
+
+
+def predicted_bytes(data: TextData, windows: Sequence[ScoredWindow] | None) -> int:
+    """UTF-8 bytes of the text of the tokens that some windows predict, or all."""
+    validation, pieces = data.validation, data.tokenizer.pieces
+    if windows is None:
+        # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
+        return validation.text_bytes - len(pieces[int(validation.ids[0])])
+    parts = [validation.ids[w.start + 1 + w.first : w.start + 1 + w.length] for w in windows]
+    return sum(len(pieces[int(token)]) for part in parts for token in part)
+
+
+def at_once(numbers: Mapping[str, int]) -> int:
+    """How many sequences of `context` tokens an evaluation looks at together."""
+    return max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // numbers["vocab"]) // numbers["context"])
+
+
+def groups(windows: Sequence[ScoredWindow], most: int) -> Iterator[list[ScoredWindow]]:
+    """Windows in batches of one length, of at most so many."""
+    group: list[ScoredWindow] = []
+    for window in windows:
+        if group and (len(group) == most or (window.length, window.first) != (group[0].length, group[0].first)):
+            yield group
+            group = []
+        group.append(window)
+    if group:
+        yield group
 
 
 class Onward:
@@ -384,7 +365,7 @@ class Onward:
         return result
 
 
-def _nats(model: Callable[[Tensor], Tensor], ids: np.ndarray, group: list[Span], device: torch.device) -> float:
+def _nats(model: Callable[[Tensor], Tensor], ids: np.ndarray, group: list[ScoredWindow], device: torch.device) -> float:
     """-log P, summed, of what windows of one length score."""
     length, first = group[0].length, group[0].first
     starts = np.array([span.start for span in group], dtype=np.int64)

@@ -11,8 +11,9 @@ from transformula.api.reading import check_model
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.families.conversion import as_encoder_decoder
 from transformula.model import build
+from transformula.tasks.algorithmic import FURTHER, Algorithmic
 from transformula.tasks.base import tasks
-from transformula.tasks.generated_pairs import FURTHER, GeneratedPairs
+from transformula.tasks.seq2seq_data import Seq2SeqData
 from transformula.tokenizers.base import tokenizers
 from transformula.words import vocabulary
 
@@ -50,17 +51,17 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def test_answers_are_right_and_of_the_lengths_asked_for(name):
     task = made(name, shortest=2, longest=4)
-    rows, length = task.rows, LENGTHS.get(name, len)
+    rows, length = task.data.rows, LENGTHS.get(name, len)
     for part, lengths in (
         ([*rows.training, *rows.validation, *rows.test], range(2, 5)),
-        (task.tested.records, range(5, 5 + FURTHER)),
+        (task.data.beyond.records, range(5, 5 + FURTHER)),
     ):
         assert all(row["target"] == ANSWERS[name](row["source"]) for row in part)
         assert {length(row["source"]) for row in part} == set(lengths)
 
 
 def test_no_row_is_on_two_sides(name):
-    rows = made(name, shortest=1, longest=2, **({} if name == "add" else {"symbols": 12})).rows
+    rows = made(name, shortest=1, longest=2, **({} if name == "add" else {"symbols": 12})).data.rows
     same = tasks.get(name).same
     sides = [{same(row["source"]) for row in part} for part in (rows.training, rows.validation, rows.test)]
     assert not (sides[0] & sides[1] or sides[0] & sides[2] or sides[1] & sides[2])
@@ -69,14 +70,14 @@ def test_no_row_is_on_two_sides(name):
 
 def test_a_row_depends_on_its_number_alone(name):
     some, more = made(name), made(name, rows=500, seed=2)
-    assert [dict(row) for row in more.rows.training[:300]] == [dict(row) for row in some.rows.training]
-    assert [dict(row) for row in more.rows.validation] == [dict(row) for row in some.rows.validation]
+    assert [dict(row) for row in more.data.rows.training[:300]] == [dict(row) for row in some.data.rows.training]
+    assert [dict(row) for row in more.data.rows.validation] == [dict(row) for row in some.data.rows.validation]
     assert more.describe()["identity"] != some.describe()["identity"]
 
 
 def test_few_different_rows_are_said():
     task = made("copy", shortest=1, longest=2, symbols=10)
-    assert any("want of" in note for note in task.notes) and "want of" in repr(task.preview())
+    assert any("want of" in note for note in task.data.notes) and "want of" in repr(task.preview())
     with pytest.raises(DataError, match="too few different rows"):
         made("copy", shortest=1, longest=1, symbols=2)
 
@@ -95,17 +96,17 @@ def test_scores_in_both_families(name, alone, monkeypatch):
     assert scores.loss == pytest.approx(math.log(task.numbers["vocab"]), rel=0.5)
     assert task.loss(model, task.batch(3)).isfinite()
     # What an oracle would write is right in all rows, those beyond too; and one that is always wrong in none.
-    monkeypatch.setattr(type(task), "_texts", lambda _, __, rows, *___: [ANSWERS[name](row["source"]) for row in rows])
+    monkeypatch.setattr(Seq2SeqData, "texts", lambda _, __, rows, *___: [ANSWERS[name](row["source"]) for row in rows])
     scores = task.evaluate(model)
     assert (scores["exact_match"], scores["beyond"]) == (100, 100)
     assert task.verdict(scores).startswith("exact_match 100.0 on 40 validation rows")
-    monkeypatch.setattr(type(task), "_texts", lambda _, __, rows, *___: ["!"] * len(rows))
+    monkeypatch.setattr(Seq2SeqData, "texts", lambda _, __, rows, *___: ["!"] * len(rows))
     assert task.evaluate(model)["beyond"] == 0
 
 
 def test_answers_beyond_have_room():
     task = made("copy", longest=2)
-    assert task.limited.longest == 2 + FURTHER + 1
+    assert task.data.limited.longest == 2 + FURTHER + 1
     assert task.numbers["context"] == 2 + FURTHER + 1
     alone = made("copy", ("tokens",), longest=2)
     assert alone.numbers["context"] == 2 * (2 + FURTHER + 1)
@@ -120,8 +121,11 @@ def test_without_writing_the_loss_is_the_score():
 
 def test_sums_may_be_written_from_their_end():
     plain, turned = made("add"), made("add", reversed=True)
-    assert [r["source"] for r in plain.rows.training] == [r["source"] for r in turned.rows.training]
-    assert all(r["target"] == t["target"][::-1] for r, t in zip(plain.rows.training, turned.rows.training, strict=True))
+    assert [r["source"] for r in plain.data.rows.training] == [r["source"] for r in turned.data.rows.training]
+    assert all(
+        r["target"] == t["target"][::-1]
+        for r, t in zip(plain.data.rows.training, turned.data.rows.training, strict=True)
+    )
     assert tasks.get("add").same("12+7") == tasks.get("add").same("7+12")
 
 
@@ -135,7 +139,7 @@ def test_what_is_refused():
     read = tasks.get("copy").settings.read
     with pytest.raises(ConfigError, match="longest: must be at least shortest, which is 3"):
         read({"shortest": 3, "longest": 2})
-    with pytest.raises(ConfigError, match="symbols: rows that measure have up to 30 pairs"):
+    with pytest.raises(ConfigError, match="symbols: evaluation rows have up to 30 pairs"):
         tasks.get("recall").settings.read({"longest": 25})
     with pytest.raises(ConfigError, match="unknown key"):
         read({"data": "x.tsv"})
@@ -147,7 +151,10 @@ def test_what_is_refused():
 
 def test_a_tokenizer_of_another_run(tmp_path):
     made("copy").predictor().save(tmp_path)
-    assert made("reverse", tokenizer=str(tmp_path)).writing.target.identity == made("reverse").writing.target.identity
+    assert (
+        made("reverse", tokenizer=str(tmp_path)).data.writing.target.identity
+        == made("reverse").data.writing.target.identity
+    )
     tokenizers.get("characters").train(["abc", ""]).save(tmp_path)
     with pytest.raises(InputError, match="is not among"):
         made("reverse", tokenizer=str(tmp_path))
@@ -157,7 +164,7 @@ def test_a_rule_from_outside():
     from transformula.tasks.base import task
 
     @task("doubled")
-    class Doubled(GeneratedPairs):
+    class Doubled(Algorithmic):
         """Each symbol twice."""
 
         @classmethod
@@ -169,6 +176,6 @@ def test_a_rule_from_outside():
         found = made("doubled", longest=3)
         batch = found.batch(0)
         assert batch.inputs["source"].dtype == torch.int64 and found.units(batch) > 0
-        assert found.limited.longest == 2 * (3 + FURTHER) + 1
+        assert found.data.limited.longest == 2 * (3 + FURTHER) + 1
     finally:
         tasks._known.pop("doubled")

@@ -1,0 +1,290 @@
+"""Sequence to sequence: a model learns to write a target for a source. Translation and its relatives are made of it.
+
+    loss = mean over the real positions of -log P(target token | source, target tokens before), smoothed in training
+
+The model's inputs decide the family: `source` and `tokens` (an encoder and a decoder), `image` and `tokens`, or
+`tokens` alone (a decoder, which reads source, end, target, end as one text; the target alone is learned).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from torch import Tensor, nn
+
+from ..data.preview import Preview
+from ..data.record import Record
+from ..data.settings import Named, Seq2SeqSettings
+from ..data.source_target import references_of
+from ..data.sources import need_sources
+from ..errors import ConfigError, InputError
+from ..generation.settings import SearchSettings
+from ..language.graph import Architecture
+from .base import Batch, Progress, Scores, Task, check_causal, tasks
+from .evaluation import Trained
+from .label_smoothing import IGNORED, smoothed_cross_entropy
+from .nats import target_scores
+from .scores.measured import Measured
+from .scores.report import Measure
+from .seq2seq_data import RowSource, Seq2SeqData
+from .seq2seq_report import Baselines, Seq2SeqEvaluation, Seq2SeqReport, rows_to_score, scored
+from .verb import Verb
+from .writing import Writing
+
+GREEDY = SearchSettings(beam=1, alpha=0.0)
+"""How targets of validation rows are generated while training."""
+
+MOST_SHOWN = 80
+"""Characters of a source that stands in a command, at most."""
+
+SHOWN = 5
+"""Rows for which targets are generated to be looked at."""
+
+
+TRANSLATE = Verb(
+    "translate",
+    help="write a text for a text, with a model that was trained on pairs",
+    about="""\
+Translate with a trained model: arguments, the lines of a file, or those of standard input as they come. A line in, a
+line out, in order; an empty line stays one. So it is for every model that writes a text for a text.""",
+    examples=(
+        'transformula translate runs/translator "Zwei Hunde spielen im Schnee."',
+        "transformula translate runs/translator --input test.de --output test.en --beam 5",
+        "cat test.de | transformula translate runs/translator --scores",
+        "transformula translate runs/translator --input rows.jsonl --column de --format jsonl --n-best 3",
+        'transformula translate runs/translator "Zwei Hunde." --prefix "Two" --with runs/second',
+    ),
+    settings=SearchSettings,
+    answers="written",
+    prefix=True,
+    ensemble=True,
+)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How targets are scored.
+
+    measure    predictions and references -> scores, the main one first
+    names      these scores, and any others that an evaluation finds, as `key_of` writes them; more of each is better
+    baselines  what trivial models write; see `Baselines`
+    options    settings of the task's evaluation that `measure` takes
+    """
+
+    measure: Measure
+    names: tuple[str, ...]
+    baselines: Baselines = lambda records, learned: {}
+    options: tuple[str, ...] = ()
+
+
+class SequenceToSequence(Task):
+    """A model learns to write targets for sources.
+
+    source   where the rows come from; scoring: how targets are scored
+
+    data     the rows, encoded
+    """
+
+    unit = "target tokens"
+    settings = Seq2SeqSettings
+    evaluation = Seq2SeqEvaluation
+    verb = TRANSLATE
+    sequences = None
+    source: ClassVar[RowSource]
+    scoring: ClassVar[Scoring]
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if "scoring" in cls.__dict__:
+            cls.measures = ("loss", "perplexity", *cls.scoring.names)
+            cls.higher = frozenset(cls.scoring.names)
+
+    def __init__(self, data: Seq2SeqData) -> None:
+        self.data, self.numbers = data, data.numbers
+        self.score = "loss" if data.settings.written == 0 else self.scoring.names[0]
+        self.example = "" if self.source.pictures else short_source(data.validation.records)
+
+    @classmethod
+    def make(
+        cls, settings: Any, numbers: Mapping[str, Any], *, inputs: Sequence[str] = ("source", "tokens"), **given: Any
+    ) -> Self:
+        if given.pop("batch", None) is not None:
+            raise ConfigError(f"batch: batches of {cls.name} are counted in tokens; say --batch-tokens instead")
+        reads = "image" if cls.source.pictures else "source" if "source" in inputs else "tokens"
+        return cls(Seq2SeqData(cls.source, cls.name, settings, numbers, reads, **given))
+
+    @classmethod
+    def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
+        """And the number of channels of the pictures that the model's words say they read."""
+        calls = (value.call for section in architecture.sections() for value in section.calls())
+        options = [call.options for call in calls if call and "image" in call.streams]
+        channels = [int(found["channels"]) for found in options if "channels" in found]
+        return {**super().numbers_of(architecture, stated), **({"channels": channels[0]} if channels else {})}
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        read = architecture.inputs
+        known = ({"image", "tokens"},) if cls.source.pictures else ({"source", "tokens"}, {"tokens"})
+        if set(read) not in known:
+            wanted = " or ".join(" and ".join(f"`{name}`" for name in sorted(each)) for each in known)
+            raise InputError(
+                f"{cls.name} trains a model that reads {wanted}; this one reads {', '.join(read) or 'nothing'}."
+                " A model of two stacks: see `transformula gallery show vaswani`"
+            )
+        check_causal(cls.name, architecture)
+
+    @classmethod
+    def check_data(cls, settings: Any) -> None:
+        cls.source.check(settings, cls.name)
+
+    @classmethod
+    def need(cls, settings: Any) -> None:
+        if settings.written != 0:
+            tasks.need(cls.name)
+        settings.need()
+        if cls.source.pictures:
+            for sources in settings.sources:
+                need_sources(sources, pictures=True)
+
+    # What the trainer asks for.
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        return self.data.training.batch(self.data.buckets.rows(step, micro))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return smoothed_cross_entropy(model(**batch.given), batch.targets, self.data.settings.label_smoothing)
+
+    def units(self, batch: Batch) -> int:
+        return int((batch.targets != IGNORED).sum())
+
+    def steps(self, epochs: float) -> int:
+        return self.data.buckets.steps(epochs)
+
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
+        """Scores on the validation rows.
+
+        loss         nats per target token, each end included, without smoothing
+        perplexity   exp(loss)
+        and scores of the targets that the model generates greedily, of all rows or of `written` ones; `beyond` is the
+        main one of these on the rows beyond those of training, where there are such
+        """
+        data, rows = self.data, self.data.generated_rows
+        side = data.validation
+        total = len(side) + len(rows)
+
+        def heard(done: int) -> None:
+            if progress is not None:
+                progress(done, total)
+
+        # room for the longest row, however long, on all sides together
+        least = sum(int(each.max()) for each in side.read.values())
+        buckets = side.buckets(data.settings, 1, 0, "the validation rows", least)
+        scores = target_scores(model, (side.batch(each) for each in buckets.epoch()), heard)
+        if rows:
+            records = [side.records[row] for row in rows]
+            texts = data.texts(model, records, GREEDY, lambda done, _: heard(len(side) + done))
+            found = self.scoring.measure(texts, references_of(records))
+            scores.update((key_of(measured), measured.score) for measured in found)
+        if rows and data.beyond is not None:
+            texts = data.texts(model, data.beyond.records, GREEDY)
+            scores["beyond"] = next(iter(self.scoring.measure(texts, references_of(data.beyond.records)))).score
+        return scores
+
+    def evaluation_cost(self) -> int:
+        return self.data.cost(len(self.data.validation))
+
+    def on_sample(self, cost: int) -> Self | None:
+        whole = len(self.data.validation)
+        data = self.data if self.evaluation_cost() <= cost else self.data.sample(cost)
+        if data is None or data is self.data:
+            return self if data else None
+        made = copy.copy(self)
+        made.data, made.validated = data, f"{len(data.validation):,} of {whole:,} rows"
+        return made
+
+    # What people read.
+
+    def baselines(self) -> dict[str, float]:
+        if self.score == "loss":
+            return {}
+        records = [self.data.validation.records[row] for row in self.data.generated_rows]
+        references = references_of(records)
+        texts = self.scoring.baselines(records, self.data.training.records)
+        return {name: next(iter(self.scoring.measure(found, references))).score for name, found in texts.items()}
+
+    def verdict(self, scores: Mapping[str, float]) -> str:
+        """For instance 'bleu 36.2 on 1,014 validation rows: above copy (1.3)'."""
+        if self.score == "loss":
+            return f"{scores['loss']:.2f} nats per target token"
+        return (
+            f"{self.score} {scores[self.score]:.1f} on {len(self.data.generated_rows):,} validation rows, greedily:"
+            f" {above(scores[self.score], self.baselines())}"
+        )
+
+    def sample(self, model: nn.Module, seed: int = 1) -> str:
+        """A few validation rows: source, what the model writes, what the row has."""
+        side = self.data.validation
+        records = [side.records[row] for row in np.random.default_rng(seed).permutation(len(side))[:SHOWN]]
+        lines = []
+        for record, text in zip(records, self.data.texts(model, records, GREEDY), strict=True):
+            source = record["source"]
+            lines += [f"source   {shortened(source)}"] if isinstance(source, str) else [f"picture  {record.place}"]
+            lines += [f"written  {shortened(text)}", f"asked    {shortened(str(record['target']))}", ""]
+        return "\n".join(lines).strip()
+
+    @classmethod
+    def report(
+        cls, trained: Trained, data: Named, given: Mapping[str, Any], progress: Progress | None = None
+    ) -> Seq2SeqReport:
+        """Scores of what the model writes for the test rows of its run, or for those named; see `Seq2SeqEvaluation`."""
+        if "n_best" in given:
+            raise ConfigError("n_best: what is scored is the best of each search; leave it out")
+        chosen = cls.evaluation.read(given)
+        search = SearchSettings.read({key: getattr(chosen, key) for key in SearchSettings.model_fields})
+        measure = partial(cls.scoring.measure, **{key: getattr(chosen, key) for key in cls.scoring.options})
+        records, learned, notes = rows_to_score(cls.source, cls.settings, trained, data, given)
+        writing = Writing.load(trained.folder)
+        return scored(
+            measure, cls.scoring.baselines, trained.modules, writing, records, learned, search, progress, notes
+        )
+
+    def preview(self) -> Preview:
+        return self.data.preview()
+
+    def predictor(self) -> Writing:
+        return self.data.limited
+
+    def describe(self) -> dict[str, Any]:
+        return self.data.describe()
+
+
+def key_of(measured: Measured) -> str:
+    """How a score is called among an evaluation's: "BLEU lower-cased" is bleu_lower_cased."""
+    return measured.name.lower().replace(" ", "_").replace("-", "_")
+
+
+def above(score: float, baselines: Mapping[str, float]) -> str:
+    """Where a score (higher is better) stands among baselines, in words."""
+    ranked = sorted(baselines.items(), key=lambda baseline: -baseline[1])
+    beaten = [f"{name} ({value:.1f})" for name, value in ranked if value < score]
+    others = [f"{name} ({value:.1f})" for name, value in ranked if value >= score]
+    parts = [f"above {' and '.join(beaten[:2])}"] if beaten else []
+    parts += [f"not above {' and '.join(others)}"] if others else []
+    return "; ".join(parts) or "no baseline"
+
+
+def short_source(records: Sequence[Record]) -> str:
+    """The first source that fits into a command, on one line; "" for none."""
+    texts = (" ".join(str(row["source"]).split()) for row in records)
+    return next((text for text in texts if 0 < len(text) <= MOST_SHOWN), "")
+
+
+def shortened(text: str, width: int = 100) -> str:
+    """A text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 3] + "..."
