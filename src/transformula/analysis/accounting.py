@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from ..errors import InputError
@@ -30,17 +31,6 @@ from ..notebook import page
 from .lines import text_of
 from .receptive_field import back_of
 from .residual_path import line_of, own_place
-
-FIELDS = (
-    "parameters",
-    "active_parameters",
-    "embeddings",
-    "flops_forward",
-    "flops_backward",
-    "activation_bytes",
-    "cache_bytes",
-    "memory_bytes",
-)
 
 
 @dataclass
@@ -63,14 +53,13 @@ class Costs:
 
     def add(self, other: Costs, times: int = 1) -> None:
         """Add `times` times the other."""
-        for name in FIELDS:
-            setattr(self, name, getattr(self, name) + times * getattr(other, name))
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + times * value)
 
     @property
     def data(self) -> dict[str, int | float]:
         """As plain data, whole numbers as such."""
-        found = {name: getattr(self, name) for name in FIELDS}
-        return {name: int(value) if value == int(value) else value for name, value in found.items()}
+        return {name: int(value) if value == int(value) else value for name, value in vars(self).items()}
 
 
 @dataclass
@@ -121,38 +110,35 @@ class Summary:
 
     def __repr__(self) -> str:
         head = ["", "result", "parameters", "active", "FLOPs/token", "backward", "activations", "cache/position"]
-        table: list[list[str]] = []
+        table = [head]
         section = ""
         for row in self.rows:
             if row.section != section:
                 section = row.section
-                table.append(
-                    [section + (f" (each, {row.count} times)" if row.count > 1 else "")] + [""] * (len(head) - 1)
-                )
-            c = row.costs
-            table.append([f"  {_shortened(row.line)}", row.shape, *_cells(c)])
+                title = section + (f" (each, {row.count} times)" if row.count > 1 else "")
+                table.append([title, *[""] * (len(head) - 1)])
+            table.append([f"  {_shortened(row.line)}", row.shape, *_cells(row.costs)])
         table.append(["whole model", "", *_cells(self.totals)])
         if self.totals.active_parameters == self.totals.parameters:
-            head, *table = ([*r[:3], *r[4:]] for r in [head, *table])
-        widths = [max(len(r[i]) for r in [head, *table]) for i in range(len(head))]
-        widths[0] = max([len(head[0]), *(len(r[0]) for r in table if any(r[1:]))])
-        name = self.name or "model"
-        lines = [f"{name}: length {self.length:,}, batch {self.batch:,}, {self.number_bytes} bytes a number"]
-        for row_ in [head, *table]:
-            cells = [row_[0].ljust(widths[0]), row_[1].ljust(widths[1])]
-            cells += [row_[i].rjust(widths[i]) for i in range(2, len(head))]
-            lines.append("  ".join(cells).rstrip())
+            table = [[*cells[:3], *cells[4:]] for cells in table]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        widths[0] = max(len(cells[0]) for cells in table if any(cells[1:]))
+        lines = [
+            f"{self.name or 'model'}: length {self.length:,}, batch {self.batch:,}, {self.number_bytes} bytes a number"
+        ]
+        for cells in table:
+            padded = [c.rjust(w) if i > 1 else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
+            lines.append("  ".join(padded).rstrip())
         totals = self.data["totals"]
-        lines.append(
-            f"{parameters_in_words(totals)}; "
-            f"{_amount(totals['flops_per_token'])} FLOPs a token, forward and backward; cache of a whole row "
-            f"{bytes_in_words(totals['cache_bytes_row'])}"
+        last = (
+            f"{parameters_in_words(totals)}; {_amount(totals['flops_per_token'])} FLOPs a token, forward and backward; "
+            f"cache of a whole row {bytes_in_words(totals['cache_bytes_row'])}"
         )
         if totals["memory_bytes"]:
-            lines[-1] += (
+            last += (
                 f", and {bytes_in_words(totals['memory_bytes'])} for each position of another sequence that it reads"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, last])
 
     def _repr_html_(self) -> str:
         return page(repr(self))
@@ -184,18 +170,11 @@ def summary(architecture: Architecture, length: int | None = None, batch: int = 
     totals = Costs()
     for stack in architecture.stacks:
         rows += counter.rows(stack.before, stack)
-        groups: list[tuple[int, int, list[CostRow]]] = []
-        for layer in stack.layers:
-            made = counter.rows(layer, stack)
-            if groups and made == groups[-1][2]:
-                groups[-1] = (groups[-1][0], layer.number, made)
-            else:
-                groups.append((layer.number, layer.number, made))
-        for first, last, made in groups:
-            title = (f"{stack.name}, " if stack.name else "") + (
-                f"layer {first}" if first == last else f"layers {first}-{last}"
-            )
-            rows += [CostRow(title, r.line, r.shape, last - first + 1, r.costs) for r in made]
+        for made, layers in groupby(stack.layers, key=lambda layer: counter.rows(layer, stack)):  # noqa: B023
+            numbers = [layer.number for layer in layers]
+            title = f"layer {numbers[0]}" if len(numbers) == 1 else f"layers {numbers[0]}-{numbers[-1]}"
+            title = f"{stack.name}, {title}" if stack.name else title
+            rows += [CostRow(title, r.line, r.shape, len(numbers), r.costs) for r in made]
         rows += counter.rows(stack.after, stack)
     rows += counter.rows(architecture.output, architecture.main)
     for row in rows:
@@ -251,24 +230,21 @@ class Counter:
             costs.memory_bytes = evaluate_text(call.word.state, names) * self.number_bytes
         elif stack.causal:
             costs.cache_bytes = (evaluate_text(call.word.state, names) + inputs) * self.number_bytes
-        if call.path not in self.seen:
-            self.seen.add(call.path)
-            costs.parameters = self.modules.get(call.path, 0)
-            costs.active_parameters = self.active.get(call.path, 0)
-            costs.embeddings = costs.parameters if call.path in self.inputs else 0
+        self.count(call.path, costs)
+        costs.embeddings = costs.parameters if call.path in self.inputs else 0
         for template in call.inner.values():
-            for inner in template.values:
-                if inner.call is None:
-                    continue
-                found = inner.call
-                names = {**found.numbers, "length": self.length, "span": self.length}
-                costs.flops_forward += evaluate_text(found.word.flops, names)
-                path = f"{call.path}.{found.path}"
-                if path not in self.seen:
-                    self.seen.add(path)
-                    costs.parameters += self.modules.get(path, 0)
-                    costs.active_parameters += self.active.get(path, 0)
+            for inner in (v.call for v in template.values if v.call is not None):
+                names = {**inner.numbers, "length": self.length, "span": self.length}
+                costs.flops_forward += evaluate_text(inner.word.flops, names)
+                self.count(f"{call.path}.{inner.path}", costs)
         return costs
+
+    def count(self, path: str, costs: Costs) -> None:
+        """Add the parameters of a module, where it is called first."""
+        if path not in self.seen:
+            self.seen.add(path)
+            costs.parameters += self.modules.get(path, 0)
+            costs.active_parameters += self.active.get(path, 0)
 
     def saved_numbers(self, value: Value, names: dict[str, Any]) -> float:
         """What a call keeps for the backward pass, a position: nothing that another call has kept."""

@@ -137,8 +137,7 @@ class Scales:
             return scaled(KnownVector({self.directions.of(key): 1.0}), size)
         return constant(size)
 
-    @staticmethod
-    def unknown(value: Value, streams: Sequence[Vector]) -> Vector:
+    def unknown(self, value: Value, streams: Sequence[Vector]) -> Vector:
         """What a word makes that states no size."""
         call = value.call
         assert call is not None
@@ -148,12 +147,10 @@ class Scales:
             return UnknownVector(f"what {call.name} makes of it depends on its weights")
         return UnknownVector(f"the size of what {call.name} makes is not known")
 
-    @staticmethod
-    def last(value: Value, streams: Sequence[Vector]) -> Vector:
+    def last(self, value: Value, streams: Sequence[Vector]) -> Vector:
         return streams[-1] if streams else UnknownVector("the last of nothing")
 
-    @staticmethod
-    def mean(value: Value, streams: Sequence[Vector]) -> Vector:
+    def mean(self, value: Value, streams: Sequence[Vector]) -> Vector:
         total: Vector = ZERO
         for stream in streams:
             total = added(total, stream)
@@ -260,12 +257,12 @@ class Scales:
 
 
 RULES: Mapping[str, Callable[[Scales, Value, Sequence[Vector]], Vector]] = {
-    "": lambda scales, value, streams: scales.unknown(value, streams),
-    "unknown": lambda scales, value, streams: scales.unknown(value, streams),
+    "": Scales.unknown,
+    "unknown": Scales.unknown,
     "zero": lambda scales, value, streams: ZERO,
     "same": Scales.turned,
-    "last": lambda scales, value, streams: scales.last(value, streams),
-    "mean": lambda scales, value, streams: scales.mean(value, streams),
+    "last": Scales.last,
+    "mean": Scales.mean,
     "dot": Scales.inner,
     "copies": Scales.copied,
     "added": Scales.written,

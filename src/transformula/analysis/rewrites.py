@@ -14,15 +14,7 @@ from dataclasses import dataclass
 from ..language.graph import Section, Value
 from ..language.rewriting import rewritten, spell, sum_of, terms
 from ..language.source import Place
-from ..language.syntax import (
-    Binary,
-    CallNode,
-    Line,
-    Name,
-    Node,
-    Number,
-    walk,
-)
+from ..language.syntax import Binary, CallNode, Line, Name, Node, Number, walk
 from .residual_path import own_place
 
 Spot = tuple[int, int, int, int]

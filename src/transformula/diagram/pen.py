@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from .panel import (
-    EQUATION,
-    LABEL,
-    MONO,
-    NAMES,
-    Dot,
-    Panel,
-    label_of,
-)
+from .panel import EQUATION, LABEL, MONO, NAMES, Dot, Panel, label_of
 from .parts import DiagramPart
 
 FONT, FIXED = "Helvetica, Arial, 'DejaVu Sans', sans-serif", "Menlo, Consolas, 'DejaVu Sans Mono', monospace"

@@ -153,7 +153,7 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
     return Explanation(
         analysis,
         diagram,
-        [*parts_of(architecture), *silent_chances(architecture, vocabulary)],
+        [*parts_of(architecture), *idle_chances(architecture, vocabulary)],
         write_text(architecture.text),
         summary(architecture).data["totals"],
         relatives,
@@ -218,7 +218,7 @@ def one_line(source: Source) -> str:
     return "; ".join(row.split("#")[0].strip() for row in source.text.splitlines() if row.split("#")[0].strip())
 
 
-def silent_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[TextPart]:
+def idle_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[TextPart]:
     """Words of chance without a p, where the file has no number of their name: they do nothing, and that is said."""
     text = architecture.text
     sources = [s for stack in text.stacks for s in (stack.before, *stack.layers.values(), stack.after) if s is not None]

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
+from ..errors import InputError, did_you_mean, nearest
 from .option_types import OPTIONS
 
 KINDS = {
@@ -208,10 +208,11 @@ def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = ""
     for key in fields["numbers"]:
         if key not in options:
             raise wrong(f"the number {key!r} is not among its options")
-    try:
-        return WordRecord(name=name, module=module, forms=forms, options=options, doc=doc, **fields)
-    except TypeError as error:
-        raise wrong(str(error)) from None
+    unknown = [key for key in fields if key not in WordRecord.__dataclass_fields__]
+    if unknown:
+        near = did_you_mean(nearest(unknown[0], WordRecord.__dataclass_fields__))
+        raise wrong(f"states {unknown[0]!r}, which no record has;{near} see words/word.py")
+    return WordRecord(name=name, module=module, forms=forms, options=options, doc=doc, **fields)
 
 
 def records_in(text: str, module: str) -> Iterator[WordRecord]:
