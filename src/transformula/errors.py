@@ -4,7 +4,7 @@
     ├── InputError                 what was given is wrong: exit status 2
     │   ├── FormulaError           a text in the formula language; underlines the place
     │   ├── ConfigError            settings: all mistakes in one report
-    │   ├── UnknownName            a name that nothing announces; knows the nearest ones
+    │   ├── UnknownName            a name that is not registered; knows the nearest ones
     │   ├── DataError              a file of data; names file and line
     │   ├── CheckpointError        a model's or a run's folder that cannot be used
     │   └── MissingExtra           an optional package; names the command that installs it
@@ -127,7 +127,7 @@ def _as_given(mistake: str) -> str:
 
 
 class UnknownName(InputError):
-    """A name that nothing announces, e.g. a task, a tokenizer, a gallery entry.
+    """A name that is not registered, e.g. a task, a tokenizer, a gallery entry.
 
     `meant` are known names that it stands for elsewhere: nearer than those that are spelled alike.
     """

@@ -252,7 +252,7 @@ def test_a_run_is_scored_without_its_training_data(work: Path, tmp_path: Path) -
         text = (copy / "config.yaml").read_text()
         (copy / "config.yaml").write_text(text.replace(str(work), str(tmp_path / "gone")))
         report = evaluate(copy, data=other)
-        assert report.data["scores"] and "is not there" in report.data["notes"][0]
+        assert report.data["scores"] and "is missing" in report.data["notes"][0]
         assert report.data["scores"].keys() == evaluate(work / "runs" / run, data=other).data["scores"].keys()
         with pytest.raises(InputError, match="is not there.*data=FILE"):
             evaluate(copy)

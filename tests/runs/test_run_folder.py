@@ -10,7 +10,7 @@ from transformula.runs import random_state as streams
 from transformula.runs.curve import draw_curve, smoothed
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import Log, read_log
-from transformula.runs.summary import Summary, duration, fence
+from transformula.runs.summary import RunPage, duration, fence
 
 CONFIG = {"model": "layer: |\n  x = x + mlp(x)\n", "lr": 0.001, "steps": 5, "name": "1e-3", "minutes": None}
 
@@ -95,7 +95,7 @@ def test_curve_and_page(tmp_path: Path) -> None:
     assert (tmp_path / "loss.svg").read_text().count("<svg") == 1
     assert (tmp_path / "loss.png").read_bytes()[:4] == b"\x89PNG"
     draw_curve(tmp_path, [], [], [], {})
-    page = Summary(
+    page = RunPage(
         title="t", text="layer: x = x", parameters=12, task="t", data={}, verdict="below the 4-gram",
         scores={"loss": 1.0}, best_step=1, baselines={"4-gram": 2.0}, steps=2, units=20, unit="tokens", seconds=0.0,
         stopped="all 2 steps made", machine="m", sample="```\nhello",

@@ -2,14 +2,14 @@ import pytest
 
 from transformula.errors import UnknownName
 from transformula.training.limits import Limits
-from transformula.training.schedules import Shape, factor, noam_peak, schedules
+from transformula.training.schedules import Phases, factor, noam_peak, schedules
 
 NAMES = schedules.names()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_starts_at_zero_rises_to_one_and_stays_within(name: str) -> None:
-    shape = Shape(warmup=0.1, final=0.05)
+    shape = Phases(warmup=0.1, final=0.05)
     assert factor(name, 0.0, shape) == 0
     assert factor(name, 0.05, shape) == pytest.approx(0.5)
     assert factor(name, 0.1, shape) == pytest.approx(1.0)
@@ -22,7 +22,7 @@ def test_starts_at_zero_rises_to_one_and_stays_within(name: str) -> None:
 @pytest.mark.parametrize("name", ["linear", "wsd", "cosine"])
 @pytest.mark.parametrize("warmup", [0.0, 0.3])
 def test_ends_at_the_final_share(name: str, warmup: float) -> None:
-    assert factor(name, 1.0, Shape(warmup=warmup, decay=1.0, final=0.1)) == pytest.approx(0.1)
+    assert factor(name, 1.0, Phases(warmup=warmup, decay=1.0, final=0.1)) == pytest.approx(0.1)
 
 
 def test_noam_is_the_papers_formula() -> None:
@@ -30,23 +30,23 @@ def test_noam_is_the_papers_formula() -> None:
     width, warmup, steps = 512, 400, 3000
     for step in (1, 7, 399, 400, 401, 1000, 2999, 3000):
         expected = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
-        found = noam_peak(width, warmup) * factor("noam", step / steps, Shape(warmup=warmup / steps))
+        found = noam_peak(width, warmup) * factor("noam", step / steps, Phases(warmup=warmup / steps))
         assert found == pytest.approx(expected, rel=1e-12)
-        assert factor("inverse-square-root", step / steps, Shape(warmup=warmup / steps)) == factor(
-            "noam", step / steps, Shape(warmup=warmup / steps)
+        assert factor("inverse-square-root", step / steps, Phases(warmup=warmup / steps)) == factor(
+            "noam", step / steps, Phases(warmup=warmup / steps)
         )
-    assert factor("noam", 1.0, Shape(warmup=0.01, final=0.3)) == 0.3
+    assert factor("noam", 1.0, Phases(warmup=0.01, final=0.3)) == 0.3
 
 
 def test_decay_is_the_share_in_which_it_falls() -> None:
     for name in ("linear", "wsd"):
-        assert factor(name, 0.69, Shape(decay=0.3)) == 1
-        assert factor(name, 0.72, Shape(decay=0.3)) < 1
+        assert factor(name, 0.69, Phases(decay=0.3)) == 1
+        assert factor(name, 0.72, Phases(decay=0.3)) < 1
 
 
 def test_an_unknown_schedule_names_the_nearest() -> None:
     with pytest.raises(UnknownName, match="cosine"):
-        factor("cosin", 0.5, Shape())
+        factor("cosin", 0.5, Phases())
 
 
 def test_the_nearest_limit_counts() -> None:

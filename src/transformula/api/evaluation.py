@@ -28,18 +28,18 @@ def evaluate(
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Report:
-    """Score a trained model on all that its run has held back, beside the baselines.
+    """Score a trained model on the data that its run held out, beside the baselines.
 
-        evaluate("runs/first")                                             # a language model: its validation split
+        evaluate("runs/first")                                             # a language model: its validation set
         evaluate("runs/first", data="other.txt")
-        evaluate("runs/translator", beam=5, alpha=0.6)                     # its test rows: what it writes for them
+        evaluate("runs/translator", beam=5, alpha=0.6)                     # its test set: the targets it writes
         evaluate("runs/translator", data="test.{de,en}", models=["runs/second"])
 
     run       a run's folder (its best model) or a model's
-    data      what is scored instead: text, or rows with a source and a target. The baselines still learn from what the
-              run was trained on; where that is not there any more, there are none, and a note says so. For a model's
-              folder, which knows no training data, it is needed; of a text, a part is held back and scored
-    models    others that write together with it
+    data      the data to score instead. The baselines still learn from the run's training set; if that is missing,
+              there are none, and a note says so. A model's folder knows no training data, so `data` is required; of a
+              text, a part is held out and scored
+    models    further models of the ensemble
     verify    compare the weights with the hash in their file; see `Model.from_folder`
     progress  called with (done, in all)
     settings  of language models, fields of DataSettings, instead of the run's; of models that write targets, fields of

@@ -68,7 +68,7 @@ _BUILDING = RLock()
 
 
 class Model:
-    """A model: its text, its weights, the tokenizer if it has learned from text, and how it is asked for a target.
+    """A model: its text, its weights, and its predictor, which says what a trained model does with an input.
 
         Model("pre-norm", depth=12, width=768, heads=12)          # from the gallery
         Model("x = x + attention(norm(x))", after="x = norm(x)")  # a formula: the layer
@@ -148,7 +148,7 @@ class Model:
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """What turns text into the model's tokens, if it has learned from text or was given one. It is set to a
+        """What turns text into the model's tokens; None for a model that was not trained on text. It may be set to a
         tokenizer, a folder that holds one, "bytes" or None, and saved with the model.
 
         Raises InputError for one whose ids are not those of the model's `vocab`.
@@ -251,8 +251,8 @@ class Model:
         prompts, one = texts_of(prompt)
         if self.tokenizer is None:
             raise InputError(
-                "this model has no tokenizer, as it has learned from no text: train it, set `model.tokenizer`, or give"
-                " token ids as tokens="
+                "this model has no tokenizer, since it was not trained on text: train it, set `model.tokenizer`, or"
+                " give token ids as tokens="
             )
         from ..tasks.generating import TextGenerator
 

@@ -190,8 +190,8 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
     lost = [name for key in SOURCES if key in type(data).model_fields for name in gone(getattr(data, key))]
     if lost:
         raise DataError(
-            f"{folder.path}: the run learned from {', '.join(lost)}, which is not there; put it back, or say where it"
-            f" lies now: {setting('data', 'FILE')}"
+            f"{folder.path}: the run's data, {', '.join(lost)}, is missing; put it back, or say where it is now:"
+            f" {setting('data', 'FILE')}"
         )
     return Plan(task, check_model(text, use=use), data, training, tuple(use), resume=True)
 

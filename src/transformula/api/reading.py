@@ -131,7 +131,7 @@ def known_words(use: Sequence[str] = ()) -> Vocabulary:
     from ..words import vocabulary
 
     look_here(use)
-    # A package that `import_packages` has run announced its words itself; it may hold none (a data format, say).
+    # A package that `import_packages` has run registered its words itself; it may hold none (a data format, say).
     return vocabulary(*(package for package in use if package not in sys.modules))
 
 

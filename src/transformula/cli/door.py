@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from .verbs import TaskVerb
 
 VERBS = {
-    "train": "train a model on your text",
-    "evaluate": "score a trained model on what its run has held back, or on other data",
-    "reproduce": "train and score as a recipe says, and hold its claim against what is found",
-    "explain": "what a formula says: what each line reads, skips, gain, warnings",
-    "summary": "shapes, parameters, FLOPs and memory, line by line",
-    "words": "the words of the language: all by kind, or one with its options",
-    "gallery": "wirings and whole models by name: list, search, show, draw, diff, the nearest to yours",
+    "train": "train a model on your data",
+    "evaluate": "score a trained model on held-out data or on other data",
+    "reproduce": "train and score as a recipe says, and compare with the score it claims",
+    "explain": "explain a formula: what each line reads, skips, initial scale, warnings",
+    "summary": "shapes, parameters, FLOPs and memory of each line",
+    "words": "the words of the language, or one word with its options",
+    "gallery": "named architectures: list, search, show, draw, compare, find the nearest to yours",
     "export": "a trained model in the format of another program",
     "import": "a model in the format of another program as a model's folder",
-    "curves": "the loss curves of several runs in one picture",
-    "cache": "what was prepared from data, and clearing it",
-    "completion": "a script by which a shell completes verbs, options and names",
+    "curves": "plot the loss curves of several runs",
+    "cache": "list or clear prepared data",
+    "completion": "print a shell-completion script",
 }
 """Verb -> what it is for. Each is the file of its name in this folder. Tasks bring further ones: see `verbs.py`."""
 

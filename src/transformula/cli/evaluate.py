@@ -12,11 +12,11 @@ from .output import as_json
 from .verbs import WITH
 
 WHAT = """\
-Score a trained model on what its run has held back. A language model: the whole validation split, in nats a token,
-perplexity and bits per byte, beside n-grams of the same text. A model that writes targets for sources: what it writes
-for the test rows (by default those that validate), its scores with their intervals and signatures, beside trivial
-baselines, and the best and worst examples. With --data other text or rows are scored; the baselines still learn from
-what the run was trained on. The options of a run's task are listed by: transformula evaluate RUN --help"""
+Score a trained model on the data that its run held out. A language model is scored on the whole validation set, in nats
+per token, perplexity and bits per byte, beside n-gram baselines. A model that writes targets is scored on the test set
+(default: the validation set), with confidence intervals, signatures, trivial baselines, and the best and the worst
+examples. --data scores other data; the baselines still learn from the run's training set. The options depend on the
+run's task: transformula evaluate RUN --help lists them."""
 
 EXAMPLES = [
     "transformula evaluate runs/demo",
@@ -32,9 +32,9 @@ def make_parser(arguments: Sequence[str]) -> Parser:
     from ..api.reading import import_packages
 
     parser = Parser("evaluate", WHAT, EXAMPLES, "RUN")
-    parser.add_argument("--data", action="append", metavar="VALUE", help="other text or rows; may be given again")
+    parser.add_argument("--data", action="append", metavar="VALUE", help="score this data instead; may be repeated")
     parser.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=WITH)
-    parser.add_argument("--output", metavar="FILE", help="what the model wrote, one a line")
+    parser.add_argument("--output", metavar="FILE", help="write the model's outputs there, one per line")
     parser.add_argument("--device", metavar="TEXT", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
@@ -60,7 +60,7 @@ def run(given: Given) -> int:
 
     check_output(given["output"])
     if given["output"] is not None and not issubclass(settings, SearchSettings):
-        raise InputError("--output: a language model writes nothing in an evaluation; leave it out")
+        raise InputError("--output: this task's evaluation writes no texts; leave it out")
     with counting("scoring") as progress:
         found = evaluate(
             given["run"],

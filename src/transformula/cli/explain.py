@@ -8,8 +8,8 @@ from .options import Given, Parser, prints
 from .output import as_json
 
 WHAT = """\
-What a formula says, from its text alone: what each line reads, what is carried, skips and branches, the gain of the
-skip path, history, reach, relatives in the gallery, and warnings that name a sound relative."""
+Explain a formula from its text alone: what each line reads, what is carried between layers, skips and branches, the
+initial scale of the residual path, history, receptive field, relatives in the gallery, and warnings with remedies."""
 
 EXAMPLES = [
     'transformula explain "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)"',
@@ -17,7 +17,7 @@ EXAMPLES = [
 ]
 
 MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's folder, or a name of the gallery"
-USE = "load words from this package too (as it is imported); may be given again"
+USE = "import this package of words, tasks, data formats or optimizers; may be repeated"
 
 
 def make_parser(_: Sequence[str]) -> Parser:

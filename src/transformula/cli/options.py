@@ -23,27 +23,27 @@ MODEL_OPTIONS = {
     "layer": "formula of the layers",
     "after": "formula after the layers",
     "output": "formula of the output",
-    "share": "number of the module that a layer uses: layers of equal numbers are one",
-    "order": "which of several formulas a layer uses",
-    "causal": "false: positions see what comes after them too",
-    "init": "initial standard deviations",
-    "calibrate": "hook before the first step, on one batch: admin",
-    "after_step": "hook after each step: unit_rows",
+    "share": "number of the module that a layer uses; layers with equal numbers share weights",
+    "order": "which of several formulas each layer uses",
+    "causal": "false: positions also attend to later ones",
+    "init": "standard deviations of the initial weights",
+    "calibrate": "hook that runs before the first step, on one batch: admin",
+    "after_step": "hook that runs after each step: unit_rows",
     "policy": "hook that runs the layers: layerdrop(p=0.2), halt(p)",
-    "carry": "how many positions of the segments before are seen in training",
-    "schedule": "the model's own learning rate, where --lr-schedule is not given",
-    "family": "what a text of one stack is turned into: encoder, encoder-decoder",
-    "depth": "layers",
+    "carry": "positions of earlier segments that training attends to (segment memory)",
+    "schedule": "learning-rate schedule of the model, unless --lr-schedule is given",
+    "family": "turn a model of one stack into an encoder or an encoder-decoder",
+    "depth": "number of layers",
     "width": "channels of the residual stream",
-    "heads": "heads of attention",
-    "vocab": "tokens known; by default the tokenizer's",
-    "context": "positions; by default the run's",
-    "dropout": "probability of every dropout() that states none",
+    "heads": "attention heads",
+    "vocab": "vocabulary size (default: the tokenizer's)",
+    "context": "context length in tokens (default: the task's)",
+    "dropout": "probability of each dropout() that states none",
 }
-"""Keys of a model file that every model may be given. A number of the model's own (`--rank 8`) is an option too."""
+"""Keys that every model file may have. A number of the model's own is an option too: `--rank 8`."""
 
 
-NO_VERIFY = "use the weights without comparing them with the hash in their file, finite or not"
+NO_VERIFY = "do not check the weights against the hash in their file, nor that they are finite"
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
         self.begun: argparse.Namespace | None = None
         self.rest: list[str] = []
         self.settings: list[type[Settings]] = []
-        self.add_argument(OPTION, action="store_true", help="for programs: one JSON object on standard output")
+        self.add_argument(OPTION, action="store_true", help="print one JSON object, for programs")
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments") and "--data" in self._option_string_actions:
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         """Let every key of a model file be an option."""
         self.model_options = True
         group = self.add_argument_group(
-            "model", "every key of a model file; also each number that the model's text has (--rank 8)"
+            "model", "keys of the model file; each number in the model's text is an option too (--rank 8)"
         )
         for key, what in MODEL_OPTIONS.items():
             metavar = "FORMULA" if key in ("before", "layer", "after", "output") else "VALUE"
@@ -183,7 +183,7 @@ def add_field(group: argparse._ArgumentGroup, name: str, field: Any) -> None:
     if kind is bool:
         group.add_argument(option, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=what)
     elif typing.get_origin(kind) is list:
-        what += "; may be given again"
+        what += "; may be repeated"
         group.add_argument(option, action="append", metavar="VALUE", default=argparse.SUPPRESS, help=what)
     else:
         group.add_argument(option, metavar=metavar(kind), default=argparse.SUPPRESS, help=what)
@@ -199,7 +199,7 @@ def plain_type(annotation: Any) -> Any:
 
 
 def alone(value: Any, field: Any) -> Any:
-    """An option that may be given again, but was given once, as that one value, where the field takes it so."""
+    """The value of an option that may be repeated: alone where it was given once and the field takes one."""
     one_of = typing.get_origin(field.annotation) in (typing.Union, types.UnionType)
     return value[0] if one_of and isinstance(value, list) and len(value) == 1 else value
 

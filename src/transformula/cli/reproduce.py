@@ -10,8 +10,9 @@ from .options import Given, Parser
 from .output import as_json
 
 WHAT = """\
-Train and score as a recipe says: a run's configuration with the score that it should reach. Without RECIPE, list those
-that come with the program. A run that was begun goes on. The exit status is 1 where the score is not reached."""
+Train and score as a recipe says. A recipe is a run's configuration with the score that it should reach. Without RECIPE,
+list those that come with the program. A run that was interrupted is resumed. The exit status is 1 if the score is not
+reached."""
 
 EXAMPLES = [
     "transformula reproduce",
@@ -24,13 +25,15 @@ def make_parser(_: Sequence[str]) -> Parser:
     """Its options."""
     parser = Parser("reproduce", WHAT, EXAMPLES, "[RECIPE]")
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a recipe's name or file")
-    parser.add_argument("--root", metavar="FOLDER", help="where its data lie: the files it names are seen from there")
+    parser.add_argument(
+        "--root", metavar="FOLDER", help="folder of its data: file names in the recipe are relative to it"
+    )
     parser.add_argument("--out", metavar="FOLDER", help="the run's folder (default: runs/ and the recipe's name)")
-    parser.add_argument("--seed", metavar="N", type=int, help="another seed than the recipe's")
-    parser.add_argument("--device", metavar="TEXT", help="cpu, cuda, cuda:1, ... in place of the recipe's")
-    parser.add_argument("--threads", metavar="N", type=int, help="CPU threads, in place of the recipe's")
+    parser.add_argument("--seed", metavar="N", type=int, help="random seed (default: the recipe's)")
+    parser.add_argument("--device", metavar="TEXT", help="cpu, cuda, cuda:1, ... (default: the recipe's)")
+    parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: the recipe's)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
-    parser.add_argument("--quiet", action="store_true", help="say nothing before the end")
+    parser.add_argument("--quiet", action="store_true", help="print only the result")
     return parser
 
 

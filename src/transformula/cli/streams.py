@@ -1,7 +1,7 @@
 """The standard streams of a command: what becomes of a character that they cannot show, and of a reader that left.
 
 A character that an encoding lacks is written as its escape (`\\u65e5`): a result is never lost for one. Standard error
-is for telling: where it takes nothing more (a closed pipe, a full disk), the command continues in silence, so a run
+is for messages: where it takes nothing more (a closed pipe, a full disk), the command continues without them, so a run
 outlives whoever watched it. What is printed on standard output is what was asked for: there the command learns of it,
 as `OutputLost`.
 """

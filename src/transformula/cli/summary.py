@@ -9,7 +9,8 @@ from .options import Given, Parser
 from .output import as_json
 
 WHAT = """\
-Shapes, parameters, FLOPs a token (forward and backward), activation and cache memory, for each line of the formula."""
+Shapes, parameters, FLOPs per token (forward and backward), and memory of activations and cache, for each line of the
+formula."""
 
 EXAMPLES = [
     'transformula summary "x = x + attention(norm(x)); x = x + mlp(norm(x))" --depth 12 --width 768 --heads 12',
@@ -21,8 +22,8 @@ def make_parser(_: Sequence[str]) -> Parser:
     """Its options."""
     parser = Parser("summary", WHAT, EXAMPLES, "MODEL")
     parser.add_argument("model", metavar="MODEL", help=MODEL)
-    parser.add_argument("--length", metavar="N", type=int, help="tokens in a row (default: the context)")
-    parser.add_argument("--batch", metavar="N", type=int, default=1, help="rows (default: 1)")
+    parser.add_argument("--length", metavar="N", type=int, help="tokens per sequence (default: the context)")
+    parser.add_argument("--batch", metavar="N", type=int, default=1, help="sequences (default: 1)")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     parser.add_model_options()
     return parser

@@ -11,8 +11,8 @@ from .options import Given, Parser
 from .output import as_json
 
 WHAT = """\
-Train a model on your data. Everything is left in the run's folder: the model, checkpoints, a log, a picture, a summary,
-and the complete configuration. Ctrl-C finishes the step, saves, and says how to go on."""
+Train a model on your data. The run's folder holds everything: the model, checkpoints, a log, the loss curve, a summary,
+and the complete configuration. Ctrl-C finishes the step, saves a checkpoint, and prints the command that resumes."""
 
 EXAMPLES = [
     'transformula train "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)" --minutes 4',
@@ -36,28 +36,30 @@ def make_parser(arguments: Sequence[str]) -> Parser:
         "--task",
         metavar="NAME",
         default=argparse.SUPPRESS,
-        help=f"what the model learns: {TASK} (default), translation, summarization, captioning, ...; each has data"
-        " options of its own: add --help",
+        help="what the model learns: translation, summarization, captioning, ...; each task has its own data options:"
+        f" add --help (default: {TASK})",
     )
-    parser.add_argument("--config", metavar="FILE", help="a run's configuration; what is typed beside it wins")
-    parser.add_argument("--resume", metavar="RUN", help="go on with this run, exactly")
+    parser.add_argument(
+        "--config", metavar="FILE", help="a run's configuration; options typed beside it take precedence"
+    )
+    parser.add_argument("--resume", metavar="RUN", help="continue this run exactly where it stopped")
     parser.add_argument(
         "--init-from",
         metavar="RUN",
-        help="begin with this run's weights and tokenizer; with another MODEL, with those of its stacks that agree",
+        help="start from this run's weights and tokenizer; with another MODEL, the stacks that match are loaded",
     )
     parser.add_argument(
         "--init-stack",
         metavar="NAME",
-        help="the stack of MODEL that takes the layers of --init-from, a run of one stack",
+        help="the stack of MODEL that loads the layers of --init-from, a run with one stack",
     )
     parser.add_argument(
         "--from-scratch",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="MODEL is a trained one, and its text alone is meant: its weights are left, and initial ones are trained",
+        help="train a trained MODEL's text from randomly initialized weights",
     )
-    parser.add_argument("--quiet", action="store_true", help="say nothing before the end")
+    parser.add_argument("--quiet", action="store_true", help="print only the result")
     parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
     begun = parser.begin(arguments)
     task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.use)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..tasks.predictor import Answer
     from ..tasks.verb import Verb
 
-WITH = "a further model that writes together with this one; may be given again"
+WITH = "a further model of the ensemble; may be repeated"
 FORMATS = ("text", "jsonl")
 
 
@@ -67,7 +67,7 @@ class TaskVerb:
         else:
             self.add_files(parser)
         if verb.prefix:
-            parser.add_argument("--prefix", metavar="TEXT", help="what every target begins with")
+            parser.add_argument("--prefix", metavar="TEXT", help="text that every output begins with")
         if verb.ensemble:
             parser.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=WITH)
         device = "cpu" if verb.live else "auto"
@@ -89,9 +89,11 @@ class TaskVerb:
         parser.add_argument("sources", metavar=thing, nargs="*", help=f"default: standard input, {lines}")
         parser.add_argument("--input", metavar="FILE", help=f"inputs: {lines}, or .jsonl, .tsv, .csv, .parquet")
         parser.add_argument("--column", metavar="NAME", help="the column of FILE (default: source, or the only one)")
-        parser.add_argument("--output", metavar="FILE", help="write there, all of it or, on failure, nothing")
-        parser.add_argument("--format", choices=FORMATS, default="text", help="a line for each input, or an object")
-        parser.add_argument("--scores", action="store_true", help="the score before each text, with a tab between")
+        parser.add_argument("--output", metavar="FILE", help="write the answers there; on failure nothing is written")
+        parser.add_argument("--format", choices=FORMATS, default="text", help="one line or one JSON object per input")
+        parser.add_argument(
+            "--scores", action="store_true", help="print each text's score before it, separated by a tab"
+        )
 
     def run(self, given: Given) -> int:
         """Answer every input."""

@@ -3,7 +3,7 @@
     checkpoints/step-00000200/
       weights.safetensors      parameters and buffers, float32
       optimizer.safetensors    what the optimizer keeps, by name of parameter
-      streams.safetensors      random streams
+      streams.safetensors      random state
       average.safetensors      the running average of the weights, where there is one
       carried.safetensors      what the task carries from step to step, if anything
       state.json               the run and the step, position in the data, time, best value, ...

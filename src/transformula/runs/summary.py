@@ -11,7 +11,7 @@ from ..atomic_io import write_whole
 
 
 @dataclass(frozen=True)
-class Summary:
+class RunPage:
     """What the page says. Times in seconds; `commands` are those by which one goes on, each on a line."""
 
     title: str

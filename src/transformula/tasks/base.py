@@ -114,7 +114,7 @@ class Batch:
 class Task(ABC):
     """What a model is trained to do.
 
-    name       by which it is announced
+    name       by which it is registered
     unit       what is counted: "tokens"
     settings   the settings of its data
     evaluation the settings of `report`: how a trained model is scored

@@ -24,7 +24,7 @@ class Trained:
     modules   the model, and those that write together with it
     numbers   what its text says: vocab, context, ...
     recorded  the configuration of its run; {} where only the model is known
-    lost      what its run learned from, where that is not there any more
+    lost      the training data of its run, where that is missing
     """
 
     name: str
@@ -41,8 +41,8 @@ class Trained:
         if not self.lost:
             return []
         return [
-            f"the training data ({', '.join(self.lost)}) is not there: there is no baseline that learns from it, and"
-            " nothing was searched for rows that the model has learned"
+            f"the training data ({', '.join(self.lost)}) is missing: there are no baselines, and no search for"
+            " evaluation examples that are also in the training set"
         ]
 
     @property

@@ -42,7 +42,7 @@ from .optimizer import Optimizer
 from .position import Position, read_position
 from .precision import Weights
 from .progress import Progress
-from .schedules import Shape, factor
+from .schedules import Phases, factor
 from .settings import TrainingSettings
 
 SAVED_EVERY = 600.0
@@ -71,7 +71,7 @@ class Trainer:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         steps = [n for n in (settings.steps, settings.epochs and task.steps(settings.epochs)) if n]
         self.limits = Limits(min(steps, default=None), settings.tokens, settings.minutes and settings.minutes * 60)
-        self.shape = Shape(settings.warmup, settings.decay, settings.final_lr)
+        self.shape = Phases(settings.warmup, settings.decay, settings.final_lr)
         self.position = Position()
         self.evaluations = Evaluations(self)
         self.between_steps = True

@@ -13,7 +13,7 @@ from ..runs import random_state
 from ..runs.commands import command, longer, resume_command, usage_command
 from ..runs.curve import draw_curve
 from ..runs.log import points_of, read_log
-from ..runs.summary import Summary, duration
+from ..runs.summary import RunPage, duration
 from .evaluation import TENTHS
 from .failure import kept_of
 from .result import RunResult
@@ -70,7 +70,7 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     )  # fmt: skip
     name = getattr(getattr(trainer.weights.master, "architecture", None), "name", "") or run.path.name
     machine = about["machine"]
-    summary = Summary(
+    summary = RunPage(
         title=name, text=text, parameters=about["parameters"], task=task.name, data=about["task"], verdict=verdict,
         scores=p.best_scores, best_step=p.best_step, baselines=baselines, steps=p.step, units=p.units, unit=task.unit,
         seconds=seconds, stopped=stopped, settings={k: v for k, v in settings.items() if v is not None}, sample=sample,

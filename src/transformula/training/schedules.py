@@ -4,7 +4,7 @@ Progress may be counted in steps, tokens or minutes, so one function serves all 
 learning rate. The warm-up is common to all: a straight line from 0 to 1 over the first `warmup` of the run.
 
     @schedules.register("triangle")
-    def triangle(progress: float, shape: Shape) -> float: ...
+    def triangle(progress: float, shape: Phases) -> float: ...
 
 A model may have one of its own, by the key `schedule` of its file, which names a schedule and perhaps its shape:
 `cosine`, `linear(warmup=0.1)`, `wsd(decay=0.3, final=0.1)`. What the run says itself (`--lr-schedule`, `--warmup`,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Shape:
+class Phases:
     """warmup, decay: shares of the run; final: the last factor. A decay of None is the schedule's own default."""
 
     warmup: float = 0.02
@@ -37,12 +37,12 @@ class Shape:
     final: float = 0.0
 
 
-Schedule = Callable[[float, Shape], float]
+Schedule = Callable[[float, Phases], float]
 schedules: Registry[Schedule] = Registry("learning-rate schedule")
 """Schedules by name."""
 
 
-def factor(name: str, progress: float, shape: Shape) -> float:
+def factor(name: str, progress: float, shape: Phases) -> float:
     """The factor of schedule `name` at `progress` (held within 0 and 1), warm-up included. Raises UnknownName."""
     schedule = schedules.get(name)
     progress = min(max(progress, 0.0), 1.0)
@@ -88,20 +88,20 @@ def with_own_schedule(settings: TrainingSettings, model: nn.Module) -> tuple[Tra
 
 
 @schedules.register("constant")
-def constant(progress: float, shape: Shape) -> float:
+def constant(progress: float, shape: Phases) -> float:
     """1 throughout."""
     return 1.0
 
 
 @schedules.register("linear")
-def linear(progress: float, shape: Shape) -> float:
+def linear(progress: float, shape: Phases) -> float:
     """1, then a straight line to `final` over the last `decay` of the run (0.6; 1 is a line from end to end)."""
     decay = min(0.6 if shape.decay is None else shape.decay, 1 - shape.warmup)
     return 1 - (1 - shape.final) * max(0.0, progress - (1 - decay)) / decay
 
 
 @schedules.register("wsd")
-def wsd(progress: float, shape: Shape) -> float:
+def wsd(progress: float, shape: Phases) -> float:
     """Warmup-stable-decay: 1, then `final + (1 - final) (1 - sqrt(t))` over the last `decay` (0.2), t from 0 to 1.
 
     Hu et al. 2024 (MiniCPM) name it; the square root is from Haegele et al. 2024, "Scaling laws and compute-optimal
@@ -112,7 +112,7 @@ def wsd(progress: float, shape: Shape) -> float:
 
 
 @schedules.register("cosine")
-def cosine(progress: float, shape: Shape) -> float:
+def cosine(progress: float, shape: Phases) -> float:
     """Half a cosine from 1 to `final` (Loshchilov and Hutter 2017)."""
     through = (progress - shape.warmup) / (1 - shape.warmup)
     return shape.final + (1 - shape.final) * 0.5 * (1 + math.cos(math.pi * through))
@@ -120,7 +120,7 @@ def cosine(progress: float, shape: Shape) -> float:
 
 @schedules.register("noam")
 @schedules.register("inverse-square-root")
-def inverse_square_root(progress: float, shape: Shape) -> float:
+def inverse_square_root(progress: float, shape: Phases) -> float:
     """sqrt(warmup / progress), not below `final` (Vaswani et al. 2017); without a warm-up, as if it were 1 %.
 
     Over the peak it is Noam's schedule, which is written with its own peak: at step s, with w steps of warm-up and the

@@ -1,4 +1,4 @@
-"""Settings of training. Every key is read by the code; what is left empty is derived, printed and written down."""
+"""Settings of training. Values that are not given are derived, printed, and written to config.yaml."""
 
 from __future__ import annotations
 
@@ -9,72 +9,74 @@ from pydantic import Field
 from ..settings import Settings
 
 STEPS = 2000
-"""How long a run is where neither steps, tokens nor minutes are given."""
+"""The length of a run without a limit."""
 
 
 class TrainingSettings(Settings):
     """How a model is trained. The run ends at whichever of steps, tokens, epochs and minutes comes first."""
 
-    steps: int | None = Field(None, ge=1, description=f"stop after so many steps ({STEPS} if no limit is given)")
-    tokens: int | None = Field(None, ge=1, description="stop after so many tokens (or what the task counts)")
-    minutes: float | None = Field(None, gt=0, description="stop after so many minutes, the last evaluation included")
-    epochs: float | None = Field(None, gt=0, description="stop when each example was seen so often")
+    steps: int | None = Field(None, ge=1, description=f"stop after this many steps (default without a limit: {STEPS})")
+    tokens: int | None = Field(None, ge=1, description="stop after this many tokens, or what else the task counts")
+    minutes: float | None = Field(None, gt=0, description="stop after this many minutes, including the last evaluation")
+    epochs: float | None = Field(None, gt=0, description="stop after this many passes over the training set")
     batch: int | None = Field(
-        None, ge=1, description="sequences in a batch (by default 16; a task may count its batches otherwise)"
+        None, ge=1, description="sequences per batch (default: 16; tasks on pairs use --batch-tokens instead)"
     )
-    accumulate: int = Field(1, ge=1, description="batches whose gradients are added up for one step")
+    accumulate: int = Field(1, ge=1, description="batches per step, whose gradients are accumulated")
 
-    optimizer: str = Field("muon", description="muon, adamw, or another that is announced")
-    lr: float | None = Field(
-        None, gt=0, le=1000, description="peak learning rate (by default from width and optimizer)"
-    )
+    optimizer: str = Field("muon", description="muon, adamw, or another registered one")
+    lr: float | None = Field(None, gt=0, le=1000, description="peak learning rate (default: by width and optimizer)")
     weight_decay: float = Field(
-        0.1, ge=0, le=1000, description="decoupled decay of matrices; tables, norms, biases have none"
+        0.1, ge=0, le=1000, description="decoupled weight decay of matrices; tables, norms and biases have none"
     )
-    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW: memory of the mean gradient")
-    beta2: float = Field(0.95, ge=0, lt=1, description="AdamW: memory of the squared gradient")
-    momentum: float = Field(0.95, ge=0, lt=1, description="Muon: memory of the gradient")
-    clip: float = Field(1.0, ge=0, description="gradients are scaled down to this norm; 0: never")
+    beta1: float = Field(0.9, ge=0, lt=1, description="AdamW: decay rate of the first moment")
+    beta2: float = Field(0.95, ge=0, lt=1, description="AdamW: decay rate of the second moment")
+    momentum: float = Field(0.95, ge=0, lt=1, description="Muon: decay rate of the momentum")
+    clip: float = Field(
+        1.0, ge=0, description="largest norm of the gradient, to which larger ones are clipped; 0: none"
+    )
 
     lr_schedule: str = Field(
         "linear",
-        description="linear, cosine, inverse-square-root (noam), wsd or constant; "
-        "the model's own goes before the default",
+        description="linear, cosine, inverse-square-root (noam), wsd or constant; a schedule in the model's text"
+        " replaces the default",
     )
-    warmup: float = Field(0.02, ge=0, lt=1, description="share of the run in which the learning rate rises")
+    warmup: float = Field(0.02, ge=0, lt=1, description="fraction of the run in which the learning rate rises")
     decay: float | None = Field(
-        None, gt=0, le=1, description="share of the run in which it falls: linear (0.6) and wsd (0.2) read it"
+        None, gt=0, le=1, description="fraction of the run in which it falls, for linear (default: 0.6) and wsd (0.2)"
     )
-    final_lr: float = Field(0.0, ge=0, le=1, description="learning rate at the end, as a share of the peak")
+    final_lr: float = Field(0.0, ge=0, le=1, description="learning rate at the end, as a fraction of the peak")
 
     precision: Literal["auto", "float32", "bf16"] = Field(
-        "auto", description="bf16 with float32 masters, float32, or whichever a short measurement prefers"
+        "auto", description="float32, bf16 with float32 master weights, or auto: the faster one in a short measurement"
     )
-    device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto takes a GPU if there is one")
+    device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto: a GPU if there is one")
     threads: int | None = Field(
-        None, ge=1, le=1024,
-        description="CPU threads (by default 1 or the cores, whichever a short measurement prefers)",
-    )  # fmt: skip
-    seed: int = Field(1, ge=0, lt=2**63, description="of initial weights, order of the data and dropout")
+        None, ge=1, le=1024, description="CPU threads (default: 1 or all cores, the faster one in a short measurement)"
+    )
+    seed: int = Field(1, ge=0, lt=2**63, description="random seed of initial weights, data order and dropout")
 
     evaluate_every: int | None = Field(
-        None,
-        ge=1,
-        description="steps between evaluations, of all validation rows (by default a tenth of the run, of a sample)",
-    )
+        None, ge=1,
+        description="steps between evaluations on the whole validation set (default: ten evaluations per run, those"
+        " before the last on a sample)",
+    )  # fmt: skip
     checkpoint_every: int | None = Field(
-        None, ge=1, description="steps between checkpoints (by default at each evaluation, and after ten minutes)"
+        None, ge=1, description="steps between checkpoints (default: at each evaluation, and every ten minutes)"
     )
-    keep: int = Field(2, ge=1, description="how many checkpoints are kept, besides that of the best model")
+    keep: int = Field(2, ge=1, description="number of checkpoints to keep, besides that of the best model")
     select: str | None = Field(
-        None, description="the score that picks the best model, which patience watches too (by default the task's)"
+        None, description="score that selects the best model and that patience watches (default: the task's main score)"
     )
-    patience: int | None = Field(None, ge=1, description="stop after so many evaluations without a better one")
+    patience: int | None = Field(None, ge=1, description="stop after this many evaluations without improvement")
     average: float = Field(
-        0.0, ge=0, lt=1, description="decay of a running average of the weights, which is evaluated and kept; 0: none"
-    )
+        0.0, ge=0, lt=1,
+        description="decay rate of an exponential moving average of the weights, which is evaluated and kept; 0: none",
+    )  # fmt: skip
     average_checkpoints: int = Field(
-        1, ge=1, description="at the end, try the mean of the weights of so many last checkpoints; kept if it is better"
-    )
+        1, ge=1,
+        description="at the end, also evaluate the mean of the weights of this many last checkpoints; keep the better"
+        " model",
+    )  # fmt: skip
     log_every: int = Field(10, ge=1, description="steps between lines of the log")
-    out: str | None = Field(None, description="the run's folder (by default runs/ and the model's name)")
+    out: str | None = Field(None, description="the run's folder (default: runs/ and the model's name)")
