@@ -157,22 +157,27 @@ class Attention(DotAttention):
     def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
         """Queries, keys and values through their matrices, by heads, normed and turned."""
         own: dict[str, Any] = self._modules  # PyTorch's look-up by attribute is slower: it shows at length 1
-        length, others = q.shape[1], k.shape[1]
-        q = self.heads_of(own["query"](q), self.heads, "query_norm")
-        k = self.heads_of(own["key"](k), self.kv_heads, "key_norm")
-        v = self.heads_of(own["value"](v), self.kv_heads, "value_norm")
+        q, k, v = own["query"](q), own["key"](k), own["value"](v)
+        if self.normed:
+            q = self.heads_of(q, self.heads, "query_norm")
+            k = self.heads_of(k, self.kv_heads, "key_norm")
+            q, k, v = of_one_batch(q, k, self.heads_of(v, self.kv_heads, "value_norm"))
+        else:
+            q, k, v = super().by_heads(q, k, v)
         if self.turned:
             tables = self.rotation(q, at)
+            of_keys = tables if q.shape[2] == k.shape[2] else self.rotation(k, at)
             q = rotate(q, tables, self.turned, self.rotary_pairs)
-            k = rotate(k, tables if length == others else self.rotation(k, at), self.turned, self.rotary_pairs)
-        return (q, k, v) if self.settings.causal else of_one_batch(q, k, v)
+            k = rotate(k, of_keys, self.turned, self.rotary_pairs)
+        return q, k, v
 
     def heads_of(self, x: Tensor, heads: int, norm: str) -> Tensor:
         """(batch, length, heads * size) to (batch, heads, length, size), normed."""
-        module: Any = self._modules.get(norm) if self.normed else None
+        module: Any = self._modules.get(norm)
         if module is not None and self.full:
             x, module = module(x), None
-        x = x.view(x.shape[0], x.shape[1], heads, self.size)
+        batch, length, _ = x.shape
+        x = x.view(batch, length, heads, self.size)
         return (x if module is None else module(x)).transpose(1, 2)
 
     def rotation(self, x: Tensor, at: At | None) -> tuple[Tensor, Tensor]:

@@ -95,6 +95,10 @@ class Cache:
     ) -> Attended:
         """`attend` of a chunk's queries over all keys so far; k and v are the chunk's own, which are kept."""
         k, v = self.append(k, v, at)
+        if settings.single and extras is None and not keep_scores and at.start is not None and self.capacity:
+            if q.shape[2] == 1 and q.shape[1] == k.shape[1] and q.dtype == k.dtype == v.dtype:
+                # what `attend` comes to, without its cases: it shows at length 1
+                return F.scaled_dot_product_attention(q, k, v, scale=settings.scale), None
         if extras is not None and extras.inputs:
             extras = self.append_inputs(extras, at)
         if not self.capacity:  # gradients flow: the first segment is a whole causal pass, a later one has a mask

@@ -98,11 +98,11 @@ class DotAttention(Word):
 
     def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
         """The streams as queries (batch, heads, length, size), keys and values (batch, kv_heads, keys, ...)."""
-        q = q.view(q.shape[0], q.shape[1], self.heads, self.size)
-        k = k.view(k.shape[0], k.shape[1], self.kv_heads, self.size)
-        v = v.view(v.shape[0], v.shape[1], self.kv_heads, -1)
-        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        return (q, k, v) if q.shape[0] == k.shape[0] == v.shape[0] else of_one_batch(q, k, v)
+        (batch, length, _), (others, keys, _), kv_heads = q.shape, k.shape, self.kv_heads
+        q = q.view(batch, length, self.heads, self.size).transpose(1, 2)
+        k = k.view(others, keys, kv_heads, self.size).transpose(1, 2)
+        v = v.view(v.shape[0], keys, kv_heads, -1).transpose(1, 2)
+        return (q, k, v) if batch == others == v.shape[0] else of_one_batch(q, k, v)
 
     def joined(self, y: Tensor) -> Tensor:
         """The heads' results (batch, heads, length, size) as a stream."""
