@@ -1,5 +1,5 @@
-# make demo: set up, train two lines of text on real text, print some.   make test: set up, check everything.
-# Set-up lives in .venv; a stamp of the pins makes the second call instant.
+# make demo: install, train a small model, print text that it writes.   make test: install, check everything.
+# All is installed into .venv; a stamp of the pinned versions makes the second call instant.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -7,19 +7,19 @@ STAMP := .venv/set-up-$(shell cat constraints.txt pyproject.toml | cksum | cut -
 ONE_THREAD := OMP_NUM_THREADS=1
 TESTS ?=
 
-# What is imported is kept compiled, whatever the machine says: else each of some hundred processes that the tests start
-# compiles torch once more.
+# Python keeps compiled modules, whatever the machine says: the tests start some hundred processes, and each would compile
+# torch again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: gallery wheel help setup demo test lint slow docs clean
 
-help: ## What can be made
+help: ## List these commands
 	@grep -E '^[a-z]+:.*## ' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
 
-setup: $(STAMP) ## Make .venv with the pinned packages and this checkout in it
+setup: $(STAMP) ## Install the pinned packages and this checkout into .venv
 
-# torch goes first and alone: the machine's own build of the pinned version is taken, whatever its label. Modules are
-# compiled when first imported (--no-compile): most of what is installed never is, and half of the set-up goes into it.
+# torch is installed first and alone, so that pip takes the machine's own build of the pinned version, whatever its label.
+# --no-compile: Python compiles a module when it is first imported; most never are, and compiling all takes half of the time.
 $(STAMP):
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --no-compile "$$(grep '^torch==' constraints.txt)" -c constraints.txt
@@ -29,29 +29,30 @@ $(STAMP):
 	@rm -f .venv/set-up-*
 	@touch $@
 
-demo: $(STAMP) ## Train two lines of text on the text that Python carries (under 5 minutes), print some of it
+demo: $(STAMP) ## Train a model of two lines on Python's own docs (under 5 minutes), print text that it writes
 	@rm -rf runs/demo
 	$(BIN)/transformula train "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)" \
 	  --data python-docs --minutes 3.5 --out runs/demo
 	$(BIN)/transformula sample runs/demo "The with statement" --temperature 0.8
 
-lint: $(STAMP) ## Ruff and mypy
+lint: $(STAMP) ## Run ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: lint ## Ruff, mypy, and the everyday tests
+test: lint ## Run ruff, mypy and the everyday tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" $(TESTS)
 
-slow: $(STAMP) ## The longer tests
+slow: $(STAMP) ## Run the longer tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m slow $(TESTS)
 
-docs: $(STAMP) ## The reference pages that are made from the program
+docs: $(STAMP) ## Write the reference pages and the picture that are made from the program
 	$(BIN)/python docs/make_reference.py
+	$(BIN)/python docs/make_picture.py
 
-wheel: $(STAMP) ## A wheel and a source distribution, in dist/
+wheel: $(STAMP) ## Build a wheel and a source distribution, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
-gallery: $(STAMP) ## The gallery as one page for a browser, build/gallery.html
+gallery: $(STAMP) ## Make the gallery a page for a browser, build/gallery.html
 	$(BIN)/python docs/make_gallery_page.py
 
 clean: ## Remove .venv, caches and the demo's run (no other run is touched)

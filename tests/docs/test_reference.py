@@ -12,13 +12,18 @@ from tests.docs.blocks import ROOT
 from transformula.words import built_in
 
 
-@pytest.fixture(scope="module")
-def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
+def loaded(name: str) -> ModuleType:
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def maker() -> ModuleType:
+    return loaded("make_reference")
 
 
 PAGES = {"cli.md", "api.md", "errors.md", "recipes.md"}
@@ -41,3 +46,8 @@ def test_the_pages_of_the_words_are_as_made(maker: ModuleType) -> None:
 
 def test_every_page_is_tested(maker: ModuleType) -> None:
     assert {page for page in maker.PAGES if not page.startswith("words/")} == PAGES
+
+
+def test_the_picture_is_as_drawn() -> None:
+    for name, svg in loaded("make_picture").pictures().items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == svg, "draw it again: make docs"
