@@ -38,12 +38,12 @@ CLOSING = """\
 ## Where they differ from what one would think
 
 - x-transformers shares keys and values among heads in turn: head h of the queries uses head h modulo `kv_heads`; the
-  paper and ours give them to neighbours.
+  paper and ours give them to neighbors.
 - The `gate_residual` of x-transformers is PyTorch's `GRUCell`, whose reset stands after the matrix and whose z weighs
   what stays; GTrXL's own, our `gru_gate`, has the reset before it, and z weighs what is new.
 - x-transformers keeps weights of norms less 1, has no biases in norms and attention, multiplies learned positions by
   the inverse root of the width, and divides by lengths without an eps.
-- Rotary positions turn channels by halves (LLaMA, GPT-NeoX, Falcon, Phi) or by neighbours (GPT-J, Cohere, GLM-4,
+- Rotary positions turn channels by halves (LLaMA, GPT-NeoX, Falcon, Phi) or by neighbors (GPT-J, Cohere, GLM-4,
   x-transformers): `rotary_pairs`. One becomes the other by an order of the rows of queries and keys.
 - GPT-2 stores its matrices transposed; GPT-NeoX, BLOOM, Falcon and DeBERTa v1 store queries, keys and values in one,
   head by head; Phi-3, GLM-4 and experts store the gate and the branch in one.

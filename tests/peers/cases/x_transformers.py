@@ -212,7 +212,7 @@ def sandwich_order() -> Pair:
 @xt_case(
     "add_value_residual=True, learned_value_residual_mix=False, rotary_pos_emb=True",
     "value-residual",
-    f"{ZEROS}; their rotary turns neighbours, ours halves: rows of queries and keys are put in that order",
+    f"{ZEROS}; their rotary turns neighbors, ours halves: rows of queries and keys are put in that order",
 )
 def value_residual() -> Pair:
     theirs = model(add_value_residual=True, learned_value_residual_mix=False, rotary_pos_emb=True, rotary_emb_dim=HEAD)
