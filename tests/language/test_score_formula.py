@@ -8,7 +8,7 @@ import pytest
 
 from transformula.analysis.accounting import summary
 from transformula.analysis.canonical import canonical, formula_hash, wiring_key
-from transformula.analysis.receptive_field import order_of
+from transformula.analysis.receptive_field import positional_encodings
 from transformula.language.check import check
 from transformula.language.graph import Architecture, Call
 from transformula.language.messages import FormulaError
@@ -184,7 +184,7 @@ def test_positions_are_told_apart_by_a_score_over_them(definition: str, position
     architecture = checked(definition)
     words = [v.call.word.name for v in architecture.main.before.calls() if v.call]
     assert ("positions" in words) == positions
-    told = [order.words for order in order_of(architecture.main)]
+    told = [encoding.words for encoding in positional_encodings(architecture.main)]
     assert told == (["learned positions"] if positions else ["the score formula f"])
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 import dataclasses
 import keyword
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -40,6 +40,7 @@ INPUTS = ("tokens", "source", "types", "targets", "image", "audio", "document", 
 REACHES = ("token", "past", "all")
 """What a word sees of its own sequence."""
 
+ASSIGNMENT = re.compile(r"(?<![<>=!])=(?!=)")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 
@@ -95,51 +96,47 @@ class ModelText:
 
         A formula of None is taken out. Raises FormulaError for a key that the model does not have.
         """
-        result = self
+        model = self
         for key, value in given.items():
-            source = None if value is None else Source(key, str(value))
-            if source is not None:
-                check_characters(source)
-            if key == "name":
-                result = dataclasses.replace(result, name=checked_name(str(value), None))
-            elif key == "output":
-                result = dataclasses.replace(result, output=source)
-            elif key in HOOKS:
-                hooks = {k: v for k, v in result.hooks.items() if k != key}
-                if value is not None:
-                    hooks[key] = value if isinstance(value, Mapping) else str(value)
-                result = dataclasses.replace(result, hooks=hooks)
-            elif key in STACK_KEYS:
-                if not self.single:
-                    raise FormulaError(
-                        "key-value",
-                        None,
-                        name=key,
-                        detail="this model has several stacks",
-                        remedy="change it in the file",
-                    )
-                stack = result.stacks[0]
-                if key == "layers":
-                    raise layers_wanted(None, value, "several formulas are given in a file", "write a model file")
-                if key == "layer":
-                    stack = dataclasses.replace(stack, layers={"layer": source} if source else {}, order=None)
-                elif key == "causal":
-                    typed = Source(key, str(value))
-                    flag = checked_flag(typed.text, key, Place(typed, 1, 0, 1, max(1, len(typed.text))))
-                    stack = dataclasses.replace(stack, causal=flag)
-                else:
-                    changed: dict[str, Any] = {key: source}
-                    stack = dataclasses.replace(stack, **changed)
-                result = dataclasses.replace(result, stacks=(stack,))
-            elif key in result.numbers or key in FREE_NUMBERS or key == "dropout":
-                if source is not None:
-                    result = dataclasses.replace(
-                        result, numbers={**result.numbers, key: Source(f"number {key}", source.text)}
-                    )
-            else:
-                known = [*result.numbers, *FREE_NUMBERS, *STACK_KEYS, "output", *HOOKS]
-                raise unknown_key(None, key, known, value)
-        return result
+            model = model.with_key(key, value)
+        return model
+
+    def with_key(self, key: str, value: Any) -> ModelText:
+        """This model with another value of one key. Raises FormulaError."""
+        source = None if value is None else Source(key, str(value))
+        if source is not None:
+            check_characters(source)
+        if key == "name":
+            return dataclasses.replace(self, name=checked_name(str(value), None))
+        if key == "output":
+            return dataclasses.replace(self, output=source)
+        if key in HOOKS:
+            hooks = {name: hook for name, hook in self.hooks.items() if name != key}
+            if value is not None:
+                hooks[key] = value if isinstance(value, Mapping) else str(value)
+            return dataclasses.replace(self, hooks=hooks)
+        if key in STACK_KEYS:
+            return dataclasses.replace(self, stacks=(self.stack_with(key, value, source),))
+        if key not in (*self.numbers, *FREE_NUMBERS, "dropout"):
+            raise unknown_key(None, key, [*self.numbers, *FREE_NUMBERS, *STACK_KEYS, "output", *HOOKS], value)
+        numbers = {key: Source(f"number {key}", source.text)} if source is not None else {}
+        return dataclasses.replace(self, numbers={**self.numbers, **numbers})
+
+    def stack_with(self, key: str, value: Any, source: Source | None) -> StackText:
+        """The only stack with another value of one of its keys. Raises FormulaError."""
+        if not self.single:
+            detail, remedy = "this model has several stacks", "change it in the file"
+            raise FormulaError("key-value", None, name=key, detail=detail, remedy=remedy)
+        (stack,) = self.stacks
+        if key == "layers":
+            raise layers_wanted(None, value, "several formulas are given in a file", "write a model file")
+        if key == "layer":
+            return dataclasses.replace(stack, layers={"layer": source} if source else {}, order=None)
+        if key == "causal":
+            written = Source(key, str(value))
+            return dataclasses.replace(stack, causal=checked_flag(written.text, key, written.start))
+        changed: dict[str, Any] = {key: source}
+        return dataclasses.replace(stack, **changed)
 
 
 def unknown_key(place: Place | None, key: str, known: Sequence[str], value: Any, where: str = "") -> FormulaError:
@@ -182,7 +179,9 @@ def read_file(path: str | Path) -> ModelText:
 
 def read_text(text: str, file: str = "") -> ModelText:
     """Read the text of a model file."""
-    return next(read_documents(text, file), None) or _nothing(file)
+    for model in read_documents(text, file):
+        return model
+    raise nothing(file)
 
 
 def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
@@ -194,13 +193,10 @@ def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
         for event in yaml_events(text, MOST_LEVELS):
             if getattr(event, "anchor", None) or getattr(event, "tag", None):
                 line, column = event.start_mark.line + 1, event.start_mark.column
-                raise FormulaError(
-                    "not-yaml",
-                    Place(whole, line, column, line, column + 1),
-                    detail="anchors, aliases and tags are not part of it",
-                )
+                detail = "anchors, aliases and tags are not part of it"
+                raise FormulaError("not-yaml", Place(whole, line, column, line, column + 1), detail=detail)
         for node in yaml.compose_all(text, Loader=LOADER):
-            yield Reader(whole).model(node)
+            yield ModelReader(whole).model(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = Place(whole, mark.line + 1, mark.column, mark.line + 1, mark.column + 1) if mark else None
@@ -212,11 +208,16 @@ def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
         raise FormulaError("not-yaml", None, detail=f"it holds {half_character(error)}") from None
 
 
-def _nothing(file: str) -> ModelText:
-    raise FormulaError("not-yaml", None, detail=f"{file or 'the text'} is empty")
+def nothing(file: str) -> FormulaError:
+    """The error for a file that holds no model."""
+    return FormulaError("not-yaml", None, detail=f"{file or 'the text'} is empty")
 
 
-class Reader:
+Row = tuple[str, yaml.Node, yaml.Node]
+"""A key's text, the key and its value."""
+
+
+class ModelReader:
     """Turns YAML's nodes into a ModelText."""
 
     def __init__(self, whole: Source) -> None:
@@ -229,19 +230,18 @@ class Reader:
     def wrong(self, node: yaml.Node, name: str, detail: str, remedy: str) -> FormulaError:
         return FormulaError("key-value", self.place(node), name=name, detail=detail, remedy=remedy)
 
-    def mapping(self, node: yaml.Node, name: str) -> list[tuple[str, yaml.Node, yaml.Node]]:
+    def mapping(self, node: yaml.Node, name: str) -> list[Row]:
+        """The rows of a mapping, whose keys are names that stand once."""
         if not isinstance(node, yaml.MappingNode):
             raise self.wrong(node, name, "is not a mapping", "write keys with a colon")
-        rows: list[tuple[str, yaml.Node, yaml.Node]] = []
         seen: set[str] = set()
-        for key, value in node.value:
+        for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self.wrong(key, name, "has a key that is not a name", "write a plain name")
             if key.value in seen:
                 raise FormulaError("key-twice", self.place(key), name=key.value)
             seen.add(key.value)
-            rows.append((key.value, key, value))
-        return rows
+        return [(key.value, key, value) for key, value in node.value]
 
     def text(self, node: yaml.Node, name: str, source: str | None = None) -> Source:
         """A scalar as a source that knows where it stands in the file."""
@@ -259,129 +259,117 @@ class Reader:
             indent += 1
         return Source(source or name, text, self.whole.file, line, indent)
 
+    def texts(self, node: yaml.Node, name: str) -> dict[str, str]:
+        """A mapping of plain texts."""
+        return {key: self.text(value, key).text for key, _, value in self.mapping(node, name)}
+
+    def sources(self, node: yaml.Node, name: str, called: Callable[[str], str]) -> dict[str, Source]:
+        """A mapping of formulas; `called`: a key -> what a person calls the formula under it."""
+        return {key: self.text(value, key, called(key)) for key, _, value in self.mapping(node, name)}
+
     def model(self, node: yaml.Node | None) -> ModelText:
+        """A whole file. Raises FormulaError."""
         if node is None:
-            _nothing(self.whole.file)
-        rows = self.mapping(node, "the file")  # type: ignore[arg-type]
-        here: dict[str, Any] = {"file": self.whole.file}
-        numbers: dict[str, Source] = {}
+            raise nothing(self.whole.file)
+        here: dict[str, Any] = {"file": self.whole.file, "numbers": {}, "hooks": {}}
         stacks: list[StackText] = []
-        hooks: dict[str, Any] = {}
-        own: list[tuple[str, yaml.Node, yaml.Node]] = []
-        for key, key_node, value in rows:
-            if key == "language":
-                given = self.text(value, key).text
-                if not re.fullmatch("[0-9]{1,9}", given):
-                    raise self.wrong(value, key, f"is {given[:40]!r}", f"write language: {LANGUAGE}")
-                if int(given) > LANGUAGE:
-                    raise FormulaError("newer-language", self.place(value), given=given, known=LANGUAGE)
-            elif key == "name":
-                here["name"] = checked_name(self.text(value, key).text, self.place(value))
-            elif key == "about":
-                here["about"] = {k: self.text(v, k).text for k, _, v in self.mapping(value, key)}
-            elif key == "words":
-                here["words"] = {
-                    k: self.text(v, k, f"definition {k.split('(')[0]}") for k, _, v in self.mapping(value, key)
-                }
-            elif key == "inputs":
-                here["inputs"] = {k: self.text(v, k).text for k, _, v in self.mapping(value, key)}
-            elif key == "output":
-                here["output"] = self.text(value, key)
-            elif key == "extra":
-                here["extra"] = {k: self.outside(v, k) for k, _, v in self.mapping(value, key)}
+        own: list[Row] = []
+        for key, key_node, value in self.mapping(node, "the file"):
+            if key in self.KEYS:
+                here[key] = self.KEYS[key](self, value)
+            elif key == "language":
+                self.check_language(value)
             elif key in HOOKS:
-                hooks[key] = self.hook(value, key)
+                here["hooks"][key] = self.hook(value, key)
             elif key in STACK_KEYS:
                 own.append((key, key_node, value))
             elif key and isinstance(value, yaml.MappingNode) and any(k.value in STACK_KEYS for k, _ in value.value):
                 stacks.append(self.stack(key, self.mapping(value, key), key_node))
-            elif isinstance(value, yaml.ScalarNode) and NAME.match(key) and self.numeric(value):
-                numbers[key] = self.number(key, key_node, value)
-            elif key in FREE_NUMBERS:
-                raise self.no_number(key, value)
-            else:
+            elif not self.take_number(here["numbers"], key, key_node, value):
                 near_numbers = [] if isinstance(value, yaml.MappingNode) else list(FREE_NUMBERS)
                 known = [*MODEL_KEYS, *near_numbers]
                 raise unknown_key(self.place(key_node), key, known, getattr(value, "value", None), "file")
         if own and stacks:
-            raise FormulaError(
-                "key-value",
-                self.place(own[0][1]),
-                name=own[0][0],
-                detail="stands beside named stacks",
-                remedy="put it into one of them",
-            )
-        if not stacks:
-            stacks = [self.stack("", own, node)] if node is not None else []
-        return ModelText(numbers=numbers, stacks=tuple(stacks), hooks=hooks, **here)
+            raise self.wrong(own[0][1], own[0][0], "stands beside named stacks", "put it into one of them")
+        return ModelText(stacks=tuple(stacks) or (self.stack("", own, node),), **here)
 
-    def numeric(self, node: yaml.ScalarNode) -> bool:
-        """Whether a text may be a number: it holds no assignment."""
-        return bool(node.value.strip()) and not re.search(r"(?<![<>=!])=(?!=)", node.value)
+    def name(self, node: yaml.Node) -> str:
+        return checked_name(self.text(node, "name").text, self.place(node))
 
-    def number(self, key: str, key_node: yaml.Node, value: yaml.Node) -> Source:
-        """A number of the file. Raises FormulaError for a name that no formula could read."""
-        if keyword.iskeyword(key):
-            raise FormulaError("keyword-name", self.place(key_node), name=key)
-        return self.text(value, key, f"number {key}")
+    KEYS: ClassVar[dict[str, Callable[[ModelReader, yaml.Node], Any]]] = {
+        "name": name,
+        "about": lambda self, node: self.texts(node, "about"),
+        "words": lambda self, node: self.sources(node, "words", lambda key: f"definition {key.split('(')[0]}"),
+        "inputs": lambda self, node: self.texts(node, "inputs"),
+        "output": lambda self, node: self.text(node, "output"),
+        "extra": lambda self, node: {k: self.outside(v, k) for k, _, v in self.mapping(node, "extra")},
+    }
+    """Keys of a file that are fields of a ModelText."""
 
-    def no_number(self, key: str, value: yaml.Node) -> FormulaError:
-        what = "is no number" if getattr(value, "value", "") else "is empty"
-        return self.wrong(value, key, what, "write a number, or an expression of the file's numbers")
+    def check_language(self, node: yaml.Node) -> None:
+        """Raise FormulaError for a language that this program does not know."""
+        given = self.text(node, "language").text
+        if not re.fullmatch("[0-9]{1,9}", given):
+            raise self.wrong(node, "language", f"is {given[:40]!r}", f"write language: {LANGUAGE}")
+        if int(given) > LANGUAGE:
+            raise FormulaError("newer-language", self.place(node), given=given, known=LANGUAGE)
+
+    def take_number(self, numbers: dict[str, Source], key: str, key_node: yaml.Node, node: yaml.Node) -> bool:
+        """Take a key into `numbers` if it may be one: its text holds no assignment. Raises FormulaError for a name that
+        no formula could read."""
+        number = isinstance(node, yaml.ScalarNode) and node.value.strip() and not ASSIGNMENT.search(node.value)
+        if number and NAME.match(key):
+            if keyword.iskeyword(key):
+                raise FormulaError("keyword-name", self.place(key_node), name=key)
+            numbers[key] = self.text(node, key, f"number {key}")
+            return True
+        if key in FREE_NUMBERS:
+            what = "is no number" if getattr(node, "value", "") else "is empty"
+            raise self.wrong(node, key, what, "write a number, or an expression of the file's numbers")
+        return False
 
     def outside(self, node: yaml.Node, word: str) -> Outside:
         """`noise: token`, or `noise: {reach: token, package: my_words}`."""
-        rows = self.mapping(node, word) if isinstance(node, yaml.MappingNode) else [("reach", node, node)]
-        said = {key: self.text(value, f"extra, {word}").text for key, _, value in rows}
+        name, rows = f"extra, {word}", [("reach", node, node)]
+        if isinstance(node, yaml.MappingNode):
+            rows = self.mapping(node, word)
+        texts = {key: self.text(value, name).text for key, _, value in rows}
         for key, key_node, value in rows:
             if key not in ("reach", "package"):
                 raise unknown("unknown-key", self.place(key_node), key, ["reach", "package"])
-            if key == "reach" and said[key] not in REACHES:
-                raise self.wrong(value, f"extra, {word}", f"reach is {said[key]!r}", "write token, past or all")
-            if key == "package" and not PACKAGE.match(said[key]):
-                raise self.wrong(
-                    value, f"extra, {word}", f"{said[key]!r} is no package", "write its name, as it is imported"
-                )
-        if "reach" not in said:
-            raise self.wrong(node, f"extra, {word}", "does not say its reach", "write reach: token, past or all")
-        return Outside(**said, place=self.place(node))
+            if key == "reach" and texts[key] not in REACHES:
+                raise self.wrong(value, name, f"reach is {texts[key]!r}", "write token, past or all")
+            if key == "package" and not PACKAGE.match(texts[key]):
+                raise self.wrong(value, name, f"{texts[key]!r} is no package", "write its name, as it is imported")
+        if "reach" not in texts:
+            raise self.wrong(node, name, "does not say its reach", "write reach: token, past or all")
+        return Outside(**texts, place=self.place(node))
 
     def hook(self, node: yaml.Node, key: str) -> Any:
         if isinstance(node, yaml.MappingNode):
             return {k: self.text(v, f"{key}, {k}") for k, _, v in self.mapping(node, key)}
         return self.text(node, key)
 
-    def stack(self, name: str, rows: Sequence[tuple[str, yaml.Node, yaml.Node]], node: yaml.Node) -> StackText:
-        here: dict[str, Any] = {}
-        numbers: dict[str, Source] = {}
+    def stack(self, name: str, rows: Sequence[Row], node: yaml.Node) -> StackText:
+        """One stack. Raises FormulaError."""
+        here: dict[str, Any] = {"numbers": {}}
         prefix = f"{name}, " if name else ""
         for key, key_node, value in rows:
-            if key in ("before", "after"):
-                here[key] = self.text(value, key, prefix + key)
+            if key == "order" and isinstance(value, yaml.SequenceNode):
+                here[key] = tuple(self.text(v, key) for v in value.value)
+            elif key in ("before", "after", "order", "share"):
+                here[key] = self.text(value, key, prefix + key if key in ("before", "after") else None)
             elif key == "layer":
                 here["layers"] = {"layer": self.text(value, key, prefix + key)}
             elif key == "layers":
                 if not isinstance(value, yaml.MappingNode):
                     written = getattr(value, "value", "")
                     raise layers_wanted(self.place(value), written, "is not a mapping", "write keys with a colon")
-                here["layers"] = {k: self.text(v, k, f"{prefix}layers, {k}") for k, _, v in self.mapping(value, key)}
-            elif key == "order":
-                if isinstance(value, yaml.SequenceNode):
-                    here[key] = tuple(self.text(v, key) for v in value.value)
-                else:
-                    here[key] = self.text(value, key)
-            elif key == "share":
-                here[key] = self.text(value, key)
+                here[key] = self.sources(value, key, lambda formula: f"{prefix}layers, {formula}")
             elif key == "causal":
                 here[key] = checked_flag(self.text(value, key).text, key, self.place(value))
-            elif isinstance(value, yaml.ScalarNode) and NAME.match(key) and self.numeric(value):
-                numbers[key] = self.number(key, key_node, value)
-            elif key in FREE_NUMBERS:
-                raise self.no_number(key, value)
-            else:
+            elif not self.take_number(here["numbers"], key, key_node, value):
                 raise unknown("unknown-key", self.place(key_node), key, [*STACK_KEYS, *FREE_NUMBERS])
-        if any(r[0] == "layer" for r in rows) and any(r[0] == "layers" for r in rows):
-            raise FormulaError(
-                "key-value", self.place(node), name="layers", detail="stands beside `layer`", remedy="keep one of them"
-            )
-        return StackText(name, numbers=numbers, place=self.place(node), **here)
+        if {"layer", "layers"} <= {key for key, _, _ in rows}:
+            raise self.wrong(node, "layers", "stands beside `layer`", "keep one of them")
+        return StackText(name, place=self.place(node), **here)
