@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .graph import Value, describe
+from .graph import OPERATIONS, Value, describe
 from .messages import FormulaError
 from .numbers import neutral
 from .syntax import Binary, Negative
 
-OPERATIONS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "**": "pow"}
+BY_OPERATOR = {operator: op for op, operator in OPERATIONS.items() if op != "neg"}
 
 
 def negative(node: Negative, value: Value) -> Value:
@@ -49,6 +49,6 @@ def new_value(node: Binary, left: Value, right: Value) -> Value:
     for names in (sequences, keys):
         if len(set(names)) > 1:
             raise FormulaError("sequences", node.place, left=names[0], right=names[1])
-    made = Value(OPERATIONS[node.operator], (left, right), kind, max(widths), place=node.place)
+    made = Value(BY_OPERATOR[node.operator], (left, right), kind, max(widths), place=node.place)
     made.sequence, made.keys = sequences[0] if sequences else "", keys[0] if keys else ""
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -24,18 +25,25 @@ FUNCTIONS: Functions = {
     "min": min,
     "max": max,
 }
-OF_ONE = ("sqrt", "log", "exp", "abs")
 
 OF_RECORDS = {**FUNCTIONS, "tanh": math.tanh, "erf": math.erf}
 """What expressions of words' records may call."""
 
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
 }
 
 
@@ -46,27 +54,15 @@ def tidy(value: float, place: Place | None, largest: float = LARGEST) -> int | f
     return int(value) if value == int(value) else value
 
 
-def fold(operator: str, left: float, right: float, place: Place | None, largest: float = LARGEST) -> int | float:
-    """`left operator right`, guarded: powers are tried as floats first, so that none is ever large."""
+def fold(symbol: str, left: float, right: float, place: Place | None, largest: float = LARGEST) -> int | float:
+    """The number `left symbol right`; a power is one of floats, so that none is ever large. Raises FormulaError."""
     try:
-        match operator:
-            case "+":
-                return tidy(left + right, place, largest)
-            case "-":
-                return tidy(left - right, place, largest)
-            case "*":
-                return tidy(left * right, place, largest)
-            case "/":
-                return tidy(left / right, place, largest)
-            case "//":
-                return tidy(left // right, place, largest)
-            case "%":
-                return tidy(left % right, place, largest)
-            case _:
-                power = float(left) ** float(right)
-                if isinstance(power, complex):
-                    raise FormulaError("number-domain", place, what=f"a power of {right}", value=left)
-                return tidy(power, place, largest)
+        if symbol != "**":
+            return tidy(OPERATORS[symbol](left, right), place, largest)
+        power = float(left) ** float(right)
+        if isinstance(power, complex):
+            raise FormulaError("number-domain", place, what=f"a power of {right}", value=left)
+        return tidy(power, place, largest)
     except ZeroDivisionError:
         raise FormulaError("division-by-zero", place) from None
     except OverflowError:
@@ -89,14 +85,8 @@ def apply_function(
     """A function of numbers: sqrt log exp abs of one; min max of several."""
     of_one = name not in ("min", "max")
     if (of_one and len(values) != 1) or not values:
-        raise FormulaError(
-            "argument-count",
-            place,
-            word=name,
-            expected="one number" if of_one else "numbers",
-            given=len(values),
-            equation=f"{name}(...)",
-        )
+        expected, given, equation = "one number" if of_one else "numbers", len(values), f"{name}(...)"
+        raise FormulaError("argument-count", place, word=name, expected=expected, given=given, equation=equation)
     try:
         return tidy(functions[name](*values) if of_one else functions[name](values), place, largest)
     except ValueError:
@@ -123,9 +113,9 @@ def evaluate(
             return number(node)
         case Negative(operand=operand):
             return tidy(-as_number(operand, of(operand)), node.place, largest)
-        case Binary(operator=operator, left=left, right=right):
+        case Binary(operator=symbol, left=left, right=right):
             a, b = of(left), of(right)
-            return fold(operator, as_number(left, a), as_number(right, b), node.place, largest)
+            return fold(symbol, as_number(left, a), as_number(right, b), node.place, largest)
         case Choice(test=test, then=then, other=other):
             return of(then if of(test) else other)
         case Compare(operators=operators, parts=parts):

@@ -5,26 +5,68 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from .depth import Steps, deep
-from .syntax import Binary, CallNode, Choice, Compare, Flag, Index, Logic, Name, Negative, Node, Number, Tap, Text
+from .syntax import (
+    Binary,
+    CallNode,
+    Choice,
+    Compare,
+    Flag,
+    Index,
+    Logic,
+    Name,
+    Negative,
+    Node,
+    Number,
+    Tap,
+    Text,
+    spine,
+)
 
 Change = Callable[[Node], Node | None]
 BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
+ATOM = 5
+"""How tightly names, numbers and calls bind: nothing brackets them."""
 
 
 def spell(node: Node, outer: int = 0) -> str:
     """A node as text. `outer`: how tightly what it stands in binds."""
-    return str(deep(_spelled(node, outer)))
+    text, binding = _spelled(node)
+    return f"({text})" if binding < outer else text
 
 
-def _spelled(node: Node, outer: int = 0) -> Steps:
+def _spelled(node: Node) -> tuple[str, int]:
+    """A node as text, without brackets around it, and how tightly it binds."""
+    match node:
+        case Negative(operand=operand):
+            return f"-{spell(operand, 3)}", 3
+        case Binary():
+            first, chain = spine(node)
+            text, binding = _spelled(first)
+            for part in chain:
+                outer, power = BINDING[part.operator], part.operator == "**"
+                left = f"({text})" if binding < outer + power else text
+                text, binding = f"{left} {part.operator} {spell(part.right, outer + (not power))}", outer
+            return text, binding
+        case Choice(test=test, then=then, other=other):
+            return f"{spell(then, 1)} if {spell(test)} else {spell(other)}", 0
+        case Compare(operators=operators, parts=parts):
+            rest = "".join(f" {o} {spell(p, 1)}" for o, p in zip(operators, parts[1:], strict=True))
+            return spell(parts[0], 1) + rest, 1
+        case Logic(operator="not", parts=parts):
+            return f"not {spell(parts[0], 1)}", 0
+        case Logic(operator=operator, parts=parts):
+            return f" {operator} ".join(spell(p, 1) for p in parts), 0
+    return _atom(node), ATOM
+
+
+def _atom(node: Node) -> str:
     match node:
         case Number(value=value):
             return f"{value:.12g}"
-        case Text(value=value):
-            return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        case Flag(value=value):
-            return str(value)
+        case Text(value=text):
+            return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        case Flag(value=flag):
+            return str(flag)
         case Name(name=name):
             return name
         case Index(name=name, index=index):
@@ -34,24 +76,7 @@ def _spelled(node: Node, outer: int = 0) -> Steps:
         case CallNode(word=word, label=label, items=items, options=options):
             inside = [spell(i) for i in items] + [f"{o.name}={spell(o.value)}" for o in options]
             return f"{word}{'.' + label if label else ''}({', '.join(inside)})"
-        case Negative(operand=operand):
-            text, binding = f"-{spell(operand, 3)}", 3
-        case Binary(operator=operator, left=left, right=right):
-            binding = BINDING[operator]
-            lower = operator == "**"
-            text = f"{yield _spelled(left, binding + lower)} {operator} {spell(right, binding + (not lower))}"
-        case Choice(test=test, then=then, other=other):
-            text, binding = f"{spell(then, 1)} if {spell(test, 0)} else {spell(other)}", 0
-        case Compare(operators=operators, parts=parts):
-            rest = "".join(f" {o} {spell(p, 1)}" for o, p in zip(operators, parts[1:], strict=True))
-            text, binding = spell(parts[0], 1) + rest, 1
-        case Logic(operator="not", parts=parts):
-            text, binding = f"not {spell(parts[0], 1)}", 0
-        case Logic(operator=operator, parts=parts):
-            text, binding = f" {operator} ".join(spell(p, 1) for p in parts), 0
-        case _:
-            raise TypeError(type(node).__name__)
-    return f"({text})" if binding < outer else text
+    raise TypeError(type(node).__name__)
 
 
 def rewritten(node: Node, change: Change) -> Node:
