@@ -32,8 +32,8 @@ def test_the_number_is_one_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("memory - memory", "carry: is 0, and must be a whole number from 1 to 1,000,000"),
-        ("memory / 3", "carry: is 13.3333, and must be a whole number"),
+        ("memory - memory", "carry: is 0, but must be a whole number from 1 to 1,000,000"),
+        ("memory / 3", "carry: is 13.3333, but must be a whole number"),
         ("-memory", "carry: is -40"),
         ("1e7 + memory", "carry: is 1e[+]07"),
         ("memory > 3", "carry|not a number"),

@@ -95,7 +95,7 @@ def test_calls_of_one_module_have_one_table() -> None:
     assert sum("score" in n for n, _ in again.named_parameters()) == 3
     with pytest.raises(InputError, match="different tables in their formulas score=; give them labels of their own"):
         make(text("x = x + attention.a(x, score=learned); x = x + attention.a(x, score=other)"))
-    with pytest.raises(InputError, match="score.table of=16, and here it is 20"):
+    with pytest.raises(InputError, match="score.table of size 16, but here it would be 20"):
         make(text("x = x + attention.a(x, score=learned); x = x + attention.a(x, score=wider)"))
 
 

@@ -132,5 +132,5 @@ def test_low_precision_shares_the_statistics_of_the_masters() -> None:
 
 
 def test_in_a_causal_stack_it_is_refused() -> None:
-    with pytest.raises(FormulaError, match="norm sees all positions, and this stack is causal"):
+    with pytest.raises(FormulaError, match="norm sees all positions, but this stack is causal"):
         model("true")

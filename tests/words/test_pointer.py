@@ -63,11 +63,11 @@ def test_memory_of_the_output_is_that_of_the_last_stack() -> None:
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        ("y = pointer(x, encoder, encoder)", "pointer takes an input of the task here"),
-        ("y = pointer(x, source, source)", "pointer takes a stream, and 'source' is an input of the task"),
+        ("y = pointer(x, encoder, encoder)", "pointer takes ids of the task here"),
+        ("y = pointer(x, source, source)", "pointer takes a stream, but 'source' is an input of the task"),
         ("y = pointer(x, encoder, tokens)", "source and tokens"),
         ("y = pointer(x, x, tokens)", "of its own a causal stack must not see what comes later"),
-        ("y = unembed.words(tokens)", "unembed takes a stream, and 'tokens' is an input of the task"),
+        ("y = unembed.words(tokens)", "unembed takes a stream, but 'tokens' is an input of the task"),
     ],
 )
 def test_ids_stand_where_ids_are_wanted(output: str, said: str) -> None:

@@ -100,7 +100,7 @@ def test_what_is_seen_by_all_is_added_to_every_position() -> None:
 
 
 def test_in_a_causal_stack() -> None:
-    with pytest.raises(FormulaError, match="mean sees all positions, and this stack is causal"):
+    with pytest.raises(FormulaError, match="mean sees all positions, but this stack is causal"):
         model("x", "mean(norm(x))", causal="true")
     with pytest.raises(InputError, match="mean sees all positions: no decoding step by step"):
         model("mean(x)", causal="true").start(1, 5)

@@ -138,7 +138,7 @@ def carried_positions(context: Context) -> int:
     node = parse_expression(carry if isinstance(carry, Source) else Source("carry", str(carry)))
     value = as_number(node, Names(context).evaluate(node, context.numbers))
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_CARRIED:
-        detail = f"is {value:g}, and must be a whole number from 1 to {MOST_CARRIED:,}"
+        detail = f"is {value:g}, but must be a whole number from 1 to {MOST_CARRIED:,}"
         remedy = "say how many positions of the segments before are seen, or take the key out"
         raise FormulaError("key-value", node.place, name="carry", detail=detail, remedy=remedy)
     return value

@@ -57,14 +57,14 @@ MESSAGES: dict[str, Message] = {
         "depth: 1000\nlayer: |\n  h = x + mlp(x)\n  x = mix(h[:])",
     ),
     "too-large-a-layer": Message(
-        "with its definitions opened this part of the model has more than {most} {what}",
+        "with its definitions expanded, this part of the model has more than {most} {what}",
         "make its definitions smaller, or write it as several layers",
         "words:\n  f0(x): y = mlp(mlp(mlp(x)))\n"
         + "".join(f"  f{n}(x): y = f{n - 1}(f{n - 1}(x))\n" for n in range(1, 12))
         + "layer: x = x + f11(x)",
     ),
     "not-allowed": Message("{what} is not part of the language", "{remedy}", "x = [y for y in x]"),
-    "not-assignment": Message("a line must give a value a name: {what}", "write: name = expression", "attention(x)"),
+    "not-assignment": Message("a line must be one assignment: {what}", "write: name = expression", "attention(x)"),
     "keyword-name": Message(
         "{name!r} cannot be a name here", "choose another name", "lambda: 2\nlayer: x = x + mlp(norm(x))"
     ),
@@ -87,7 +87,7 @@ MESSAGES: dict[str, Message] = {
         "x = x + mlp(x) if layer > first else x",
     ),
     "number-cycle": Message(
-        "the number {name!r} is defined by itself",
+        "the number {name!r} is defined in terms of itself",
         "give it a value",
         "width: 2 * heads\nheads: width // 2\nlayer: x = x + mlp(x)",
     ),
@@ -101,8 +101,8 @@ MESSAGES: dict[str, Message] = {
     ),
     "two-things": Message("{name!r} is already {other}", "choose another name", "norm = x; x = x + mlp(norm)"),
     "carried-changes": Message(
-        "{name!r} is carried from layer to layer as {before}, and here it would be {after}",
-        "a carried name keeps its kind and width",
+        "{name!r} enters the layer as {before}, but leaves it as {after}",
+        "a name that is carried from layer to layer keeps its kind and width",
         "x = linear.a(x, 2 * width)",
     ),
     "history-range": Message(
@@ -111,13 +111,15 @@ MESSAGES: dict[str, Message] = {
         "x = x + mlp(x[layer])",
     ),
     "history-unset": Message(
-        "{name!r} had no value on leaving {place_name}", "read a layer that has set it", "y = mlp(x); x = x + y[0]"
+        "{name!r} has no value at the end of {place_name}", "read a layer that has set it", "y = mlp(x); x = x + y[0]"
     ),
     "list-here": Message(
-        "a list of history stands here", "lists go into mix, attend and definitions only", "x = x + x[:]"
+        "a history list cannot be used here", "history lists go into mix, attend and definitions only", "x = x + x[:]"
     ),
     "empty-list": Message(
-        "{word} of nothing: the list is empty", "set the name before this line", "x = x + mix(y[:]); y = mlp(x)"
+        "{word} needs at least one value, but the list is empty",
+        "set the name before this line",
+        "x = x + mix(y[:]); y = mlp(x)",
     ),
     # words
     "unknown-word": Message(
@@ -129,7 +131,7 @@ MESSAGES: dict[str, Message] = {
         "extra: {swish: {reach: token, package: my_words}}\nlayer: x = x + swish(norm(x))",
     ),
     "argument-count": Message(
-        "{word} takes {expected}, and here it has {given}", "see: {equation}", "x = x + mlp(x, x, 8, 8)"
+        "{word} takes {expected}, but is given {given}", "see: {equation}", "x = x + mlp(x, x, 8, 8)"
     ),
     "unknown-option": Message(
         "{word} has no option {name!r};{near}", "its options: {known}{see}", "x = x + attention(x, head=4)"
@@ -137,7 +139,7 @@ MESSAGES: dict[str, Message] = {
     "option-twice": Message("{word} is given {name!r} twice", "give it once", "x = x + dropout(x, 0.1, p=0.2)"),
     "option-type": Message("{word}: {name} is {expected}, not {given}", "{help}", 'x = x + attention(x, heads="four")'),
     "option-range": Message(
-        "{word}: {name} is {given}, and must be {expected}", "{help}", "x = x + dropout(mlp(x), p=2)"
+        "{word}: {name} is {given}, but must be {expected}", "{help}", "x = x + dropout(mlp(x), p=2)"
     ),
     "option-missing": Message("{word} needs {name}", "{help}", "x = x + linear(x)"),
     "check-failed": Message(
@@ -146,28 +148,28 @@ MESSAGES: dict[str, Message] = {
         "width: 10\nheads: 3\nlayer: x = x + attention(x)",
     ),
     "not-an-input": Message(
-        "{word} takes a stream, and {what} is an input of the task", "embed it first", "x = x + mlp(tokens)"
+        "{word} takes a stream, but {what} is an input of the task", "embed it first", "x = x + mlp(tokens)"
     ),
     "ids-wanted": Message(
-        "{word} takes an input of the task here, and this is {what}",
-        "give it ids as the task gives them, such as tokens or source",
+        "{word} takes ids of the task here, but this is {what}",
+        "give it an input that holds ids, such as tokens or source",
         "layer: x = x + mlp(x)\noutput: y = pointer(x, x, x)",
     ),
-    "wrong-kind": Message("{word} takes a stream, and this is {what}", "give it a stream", "x = x + mlp(scalar(1))"),
+    "wrong-kind": Message("{word} takes a stream, but this is {what}", "give it a stream", "x = x + mlp(scalar(1))"),
     "reach-all": Message(
-        "{word} sees all positions, and this stack is causal",
-        "use a word of the past, or say: causal: false",
+        "{word} sees all positions, but this stack is causal",
+        "use a word that sees only the past, or write: causal: false",
         "x = x + mean(x)",
     ),
     "not-causal": Message(
-        "{name!r} was made by a stack that sees the whole of this same sequence, and this stack is causal",
-        "make that stack causal, or read another sequence",
+        "{name!r} comes from a stack that sees the whole of this sequence, but this stack is causal",
+        "make that stack causal too, or read another sequence",
         "width: 8\na:\n  causal: false\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + mlp(x)\n"
         "b:\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + a\noutput: logits = unembed(x)",
     ),
     "sees-ahead": Message(
-        "{word} lets queries of {queries} see all of {keys}, of which each position of this causal stack sees the past",
-        "let the queries belong to that sequence, too, or say: causal: false",
+        "{word} lets queries of {queries} see all of {keys}, but this stack is causal: each position sees only its past",
+        "take the queries from that sequence, or write: causal: false",
         "x = x + attention(norm(x), attention(learned(4), x))",
     ),
     "widths": Message(
@@ -190,7 +192,7 @@ MESSAGES: dict[str, Message] = {
         "the label {label!r} stands for {first} and for {second}", "one label is one module", "x = x + mlp.a(norm.a(x))"
     ),
     "label-differs": Message(
-        "{label!r} was made with {name}={first}, and here it is {second}",
+        "{label!r} has {name} {first}, but here it would be {second}",
         "calls with one label are one module",
         "x = x + linear.a(x, width); x = x + linear.a(x, width, bias=False)",
     ),
@@ -230,7 +232,7 @@ MESSAGES: dict[str, Message] = {
     # files
     "unknown-key": Message("unknown key {name!r};{near}", "known keys: {known}", "layr: x = x + mlp(x)"),
     "key-twice": Message(
-        "the key {name!r} stands twice", "keep one of them", "depth: 2\ndepth: 3\nlayer: x = x + mlp(x)"
+        "the key {name!r} is given twice", "keep one of them", "depth: 2\ndepth: 3\nlayer: x = x + mlp(x)"
     ),
     "key-value": Message("{name}: {detail}", "{remedy}", "depth: []\nlayer: x = x + mlp(x)"),
     "not-yaml": Message(
@@ -241,12 +243,12 @@ MESSAGES: dict[str, Message] = {
         "order: {detail}", "name one of: {known}", "layers: {a: x = x + mlp(x), b: x = x + attention(x)}\norder: c"
     ),
     "newer-language": Message(
-        "this file is written in language {given}, and this program knows language {known}",
+        "this file is written in language {given}, but this program knows language {known}",
         "install a newer transformula",
         "language: 2\nlayer: x = x + mlp(x)",
     ),
     "needs-depth": Message(
-        "{name} must be a whole number from 1 to 10,000, and is {given}",
+        "{name} must be a whole number from 1 to 10,000, but is {given}",
         "give it another value",
         "depth: 0\nlayer: x = x + mlp(x)",
     ),

@@ -128,7 +128,7 @@ class Rebuilder:
 
     def line(self, node: ast.stmt) -> Line:
         if isinstance(node, ast.Expr):
-            raise FormulaError("not-assignment", self.place(node), what="this value has none")
+            raise FormulaError("not-assignment", self.place(node), what="this line has no `=`")
         if not isinstance(node, ast.Assign):
             raise self.refused(node)
         if len(node.targets) != 1:

@@ -261,5 +261,5 @@ def check_weights(value: Value, call: Call, weights: dict[str, tuple[Call, dict[
     for name, size in sizes.items():
         other = first.get(name, size)
         if other != size and size and other:
-            what, label = f"{name} of", call.label or call.path
+            what, label = f"{name} of size", call.label or call.path
             raise FormulaError("label-differs", value.place, label=label, name=what, first=other, second=size)
