@@ -13,9 +13,10 @@ from .history import History
 from .messages import FormulaError
 from .names import Names
 from .numbers import fold
+from .rewriting import spine
 from .source import Place
 from .spelling import SpellingCheck
-from .syntax import Binary, CallNode, Choice, Flag, Index, Line, Name, Negative, Node, Number, Tap, Text, spine
+from .syntax import Binary, CallNode, Choice, Flag, Index, Line, Name, Negative, Node, Number, Tap, Text
 from .taps import tap
 
 

@@ -5,22 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 
-from .syntax import (
-    Binary,
-    CallNode,
-    Choice,
-    Compare,
-    Flag,
-    Index,
-    Logic,
-    Name,
-    Negative,
-    Node,
-    Number,
-    Tap,
-    Text,
-    spine,
-)
+from .syntax import Binary, CallNode, Choice, Compare, Flag, Index, Logic, Name, Negative, Node, Number, Tap, Text
 
 Change = Callable[[Node], Node | None]
 BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
@@ -77,6 +62,16 @@ def _atom(node: Node) -> str:
             inside = [spell(i) for i in items] + [f"{o.name}={spell(o.value)}" for o in options]
             return f"{word}{'.' + label if label else ''}({', '.join(inside)})"
     raise TypeError(type(node).__name__)
+
+
+def spine(node: Node) -> tuple[Node, list[Binary]]:
+    """A chain of operators that lean to the left, which nests as deep as it is long: its first operand, and the
+    operators in order of evaluation, each with what stands to its right."""
+    chain: list[Binary] = []
+    while isinstance(node, Binary):
+        chain.append(node)
+        node = node.left
+    return node, chain[::-1]
 
 
 def rewritten(node: Node, change: Change) -> Node:

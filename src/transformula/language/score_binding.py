@@ -12,9 +12,10 @@ from .definitions import Definition
 from .messages import FormulaError, unknown
 from .numbers import COMPARISONS, apply_function, fold, neutral, tidy
 from .ranges import Range, range_of
+from .rewriting import spine
 from .score_formula import ScoreFormula, Step, Table
 from .source import Place
-from .syntax import Binary, CallNode, Choice, Compare, Line, Logic, Name, Negative, Node, Number, spine, walk
+from .syntax import Binary, CallNode, Choice, Compare, Line, Logic, Name, Negative, Node, Number, walk
 
 KEYWORDS = ("scores", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")
 """What attention takes by name: an input of such a name could not be handed to it."""

@@ -127,16 +127,6 @@ class Line:
         return Place(place.source, place.line, place.column, place.line, place.column + len(self.name))
 
 
-def spine(node: Node) -> tuple[Node, list[Binary]]:
-    """A chain of operators that lean to the left, which nests as deep as it is long: its first operand, and the
-    operators in order of evaluation, each with what stands to its right."""
-    chain: list[Binary] = []
-    while isinstance(node, Binary):
-        chain.append(node)
-        node = node.left
-    return node, chain[::-1]
-
-
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly inside, in the order of the text."""
     match node:
