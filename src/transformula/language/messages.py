@@ -168,7 +168,7 @@ MESSAGES: dict[str, Message] = {
         "b:\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + a\noutput: logits = unembed(x)",
     ),
     "sees-ahead": Message(
-        "{word} lets queries of {queries} see all of {keys}, but this stack is causal: each position sees only its past",
+        "{word} lets queries of {queries} see all of {keys}, but each position of this causal stack sees only its past",
         "take the queries from that sequence, or write: causal: false",
         "x = x + attention(norm(x), attention(learned(4), x))",
     ),
