@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from ..language.check import check
@@ -134,12 +135,9 @@ def section_rows(section: Section, stack: Stack | None) -> list[str]:
 def runs(stack: Stack) -> list[tuple[int, int, list[str]]]:
     """Runs of equal layers: (first, last, canonical lines)."""
     found: list[tuple[int, int, list[str]]] = []
-    for section in stack.layers:
-        rows = section_rows(section, stack)
-        if found and found[-1][2] == rows:
-            found[-1] = (found[-1][0], section.number, rows)
-        else:
-            found.append((section.number, section.number, rows))
+    for rows, layers in groupby(stack.layers, key=lambda section: section_rows(section, stack)):
+        numbers = [section.number for section in layers]
+        found.append((numbers[0], numbers[-1], rows))
     return found
 
 
@@ -265,10 +263,8 @@ def wiring_key(architecture: Architecture) -> str:
     for stack in architecture.stacks:
         names: dict[str, str] = {}
         keys.append("stack")
-        for section in stack.layers:
-            key = layer_wiring(section, names)
-            if keys[-1] != key:
-                keys.append(key)
+        wirings = [layer_wiring(section, names) for section in stack.layers]
+        keys += [key for key, _ in groupby(wirings)]
     return Wiring.digest(*keys)[:16]
 
 

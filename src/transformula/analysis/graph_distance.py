@@ -27,6 +27,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 from ..language.depth import Steps, deep
@@ -83,14 +84,8 @@ def shape(architecture: Architecture) -> WiringShape:
     stacks = []
     for stack in architecture.stacks:
         names: dict[str, str] = {}
-        runs: list[tuple[int, str]] = []
-        for section in stack.layers:
-            graph = layer_graph(section, names)
-            if runs and runs[-1][1] == graph:
-                runs[-1] = (runs[-1][0] + 1, graph)
-            else:
-                runs.append((1, graph))
-        stacks.append(tuple(runs))
+        graphs = [layer_graph(section, names) for section in stack.layers]
+        stacks.append(tuple((len(list(run)), graph) for graph, run in groupby(graphs)))
     return WiringShape(wiring_key(architecture), tuple(stacks))
 
 

@@ -152,18 +152,16 @@ class LineAnalysis:
         parts = [f"reads {_listed(self.reads) or 'nothing'}"]
         what = {"stream": f" (width {self.width:,})", "number": " (a number)"}.get(self.kind, f" (a {self.kind})")
         parts.append(f"sets {self.name}{what}")
+        skips = f"{'skip' if len(self.skips) == 1 else 'skips'} {_listed(self.skips) or 'none'}"
+        branches = f"{'branch' if len(self.branches) == 1 else 'branches'} {_listed(self.branches)}"
         if (self.branches and (self.skips or self.merged_by)) or self.mixed:
-            parts.append(f"{'skip' if len(self.skips) == 1 else 'skips'} {_listed(self.skips) or 'none'}")
-            if self.branches:
-                parts.append(f"{'branch' if len(self.branches) == 1 else 'branches'} {_listed(self.branches)}")
-            if self.mixed:
-                parts.append(f"both in one: {_listed(self.mixed)}")
+            parts += [skips, branches] if self.branches else [skips]
+            parts += [f"both in one: {_listed(self.mixed)}"] if self.mixed else []
         elif self.branches:
-            one = "one branch" if self.stream else "a branch"
-            some = one if len(self.branches) == 1 else f"branches {_listed(self.branches)}"
+            some = ("one branch" if self.stream else "a branch") if len(self.branches) == 1 else branches
             parts.append(f"{some}, no skip" if self.stream else some)
         elif len(self.skips) > 1 or (self.skips and self.added):
-            parts.append(f"{'skip' if len(self.skips) == 1 else 'skips'} {_listed(self.skips)}")
+            parts.append(skips)
         if self.added:
             parts.append(f"added {_listed(self.added)}")
         if self.merged_by:
