@@ -333,3 +333,21 @@ def test_ids_come_from_an_input_that_holds_them() -> None:
 def test_an_unknown_option_in_a_definition_of_one_call_is_underlined() -> None:
     error = refused("words: {sub: 'y = mlp(x, hiden=1)'}\nlayer: x = x + sub(norm(x))", "unknown-option")
     assert error.place is not None and error.place.text.startswith("hiden")
+
+
+def test_share_is_passed_on_by_definitions_that_only_rename() -> None:
+    model = checked("depth: 2\nwords:\n  f(x): y = mlp(x)\n  g(x): y = f(x)\nlayer: x = x + g.ffn(x, share=1)")
+    assert {next(s.calls()).call.path for s in model.main.layers} == {"layers.1.ffn"}
+
+
+def test_a_function_of_numbers_takes_no_option() -> None:
+    refused("x = min(2, 3, p=1) * x", "unknown-option")
+
+
+def test_the_output_reads_the_numbers_of_the_file() -> None:
+    text = (
+        "width: 8\nheads: 2\na:\n  depth: 1\n  heads: 4\n  before: x = embed(tokens)\n  layer: x = x + attention(x)\n"
+    )
+    model = checked(text + "output: logits = unembed(attention(x))")
+    first, second = (next(s.calls()).call for s in (model.main.layers[0], model.output))
+    assert (first.options["heads"], second.options["heads"]) == (4, 2)

@@ -8,7 +8,7 @@ Lines are kept as they are written but for these changes:
 
 encoder  reads `source` for `tokens`. In formulas over scores `i - j` becomes `abs(i - j)`, the same number where only
          the past is seen; `window=w`, which looks back, becomes the mask abs(i - j) < w
-decoder  see `repeated.py` (the lines) and `over_memory.py` (the calls)
+decoder  see `to_decoder.py` (the lines) and `cross_attention.py` (the calls)
 both     labels in the encoder's `before` and `after` become `encoder_NAME`, but for those of tables of words, which are
          meant for the whole model; patterns of `init` name both stacks' parameters, and those of the new attention
 

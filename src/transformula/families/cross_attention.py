@@ -24,7 +24,7 @@ from ..language.rewriting import rewritten, spell
 from ..language.source import Source
 from ..language.syntax import CallNode, Line, Name, Node, Tap, walk
 from ..language.vocabulary import Vocabulary, WordRecord
-from .substitute import calls_in, fresh, line_text, made_line, names_in, relabelled
+from .substitute import calls_in, fresh, line_text, made_line, names_in, origin, relabelled
 
 
 class Unfit(InputError):
@@ -199,7 +199,7 @@ class Book:
     def cross(self, definition: Definition) -> Crossed:
         """Add the definition over a memory to the book. Raises Unfit."""
         body = DefinitionLines(self, definition)
-        lines = body.over_memory()
+        lines = body.cross_attention()
         if body.memory not in {name for line in lines for name in names_in(line.value)}:
             raise Unfit(f"the keys of the definition {definition.name!r} are not made of its stream", BY_HAND)
         read = {name for line in lines for name in names_in(line.value)}
@@ -236,7 +236,7 @@ class DefinitionLines:
         self.memory = fresh("memory", self.own)
         self.keys_only: list[int] = []
 
-    def over_memory(self) -> list[Line]:
+    def cross_attention(self) -> list[Line]:
         """Its lines, keys and values made of the memory, distances gone. Raises Unfit."""
         found = [(at, c) for at, line in enumerate(self.lines) for c in self.outer(line.value)]
         if len(found) != 1:
@@ -281,7 +281,7 @@ class DefinitionLines:
             """What keys or values are made by, of the memory; `again`: the queries need it too."""
 
             def change(here: Node) -> Node | None:
-                if isinstance(here, Name) and self.origin(self.lines, here.name, before) is not None:
+                if isinstance(here, Name) and origin(self.lines, here.name, before) is not None:
                     return dataclasses.replace(here, name=names[here.name])
                 if isinstance(here, Name) and here.name in parameters:
                     return dataclasses.replace(here, name=self.memory)
@@ -323,11 +323,6 @@ class DefinitionLines:
         """The line with another call in the place of one of its own."""
         return made_line(line.name, rewritten(line.value, lambda node: new if node is old else None))
 
-    @staticmethod
-    def origin(lines: Sequence[Line], name: str, before: int) -> int | None:
-        """The line that sets what a name is before line `before`; None: it comes from outside."""
-        return max((i for i in range(before) if lines[i].name == name), default=None)
-
     def needs(self, lines: Sequence[Line], node: Node, before: int) -> tuple[set[int], set[str]]:
         """The lines before `before` that a tree there needs, and the names from outside that all of it reads."""
         found: set[int] = set()
@@ -337,7 +332,7 @@ class DefinitionLines:
             here, limit = waiting.pop()
             needed = []
             for name in names_in(here):
-                at = self.origin(lines, name, limit)
+                at = origin(lines, name, limit)
                 if at is None:
                     read.add(name)
                 else:

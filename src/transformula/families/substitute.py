@@ -1,7 +1,4 @@
-"""Formulas taken apart and put together again, options and indices included: what rewriting whole texts needs.
-
-`rewrite.py` changes a line for advice; here names, labels and calls are replaced wherever they stand.
-"""
+"""Formulas with other names, labels and calls, and what a line's names come from: what rewriting whole texts needs."""
 
 from __future__ import annotations
 
@@ -33,6 +30,22 @@ def names_in(node: Node, without: Callable[[CallNode], bool] = lambda call: Fals
     return list(found)
 
 
+def with_names(node: Node, names: Mapping[str, str]) -> Node:
+    """The tree with other names for values that it reads."""
+
+    def change(here: Node) -> Node | None:
+        return (
+            dataclasses.replace(here, name=names[here.name]) if isinstance(here, Name) and here.name in names else None
+        )
+
+    return rewritten(node, change)
+
+
+def origin(lines: Sequence[Line], name: str, before: int) -> int | None:
+    """The line that sets what a name is before line `before`; None: it comes from outside."""
+    return max((i for i in range(before) if lines[i].name == name), default=None)
+
+
 def relabelled(node: Node, labels: Mapping[str, str]) -> Node:
     """The tree with other labels of calls, and of the taps that go with them."""
 
@@ -57,7 +70,7 @@ def fresh(base: str, taken: Collection[str]) -> str:
 
 
 def line_text(line: Line) -> str:
-    """A line as text: as it is written where it still is what was written, else spelled anew."""
+    """A line as text: as it is written where it still is what was written, else as it is spelled."""
     written = text_of(line.place)
     return written if line.place.source.name != MADE else f"{line.name} = {spell(line.value)}"
 

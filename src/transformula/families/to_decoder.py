@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ..language.rewriting import rewritten, spell, sum_of, terms
 from ..language.syntax import Binary, CallNode, Index, Line, Name, Node, Tap, walk
 from .cross_attention import BY_HAND, Book, Unfit
-from .substitute import calls_in, changed_lines, fresh, made_line, names_in, relabelled
+from .substitute import calls_in, changed_lines, fresh, made_line, names_in, origin, relabelled, with_names
 
 TRAVELLING = "keys or values of `{}` travel from layer to layer, which those of a memory do not"
 
@@ -63,7 +63,7 @@ class LayerLines:
     def __init__(self, lines: Sequence[Line], streams: Collection[str], history: Collection[Index], book: Book) -> None:
         self.lines, self.book = tuple(lines), book
         self.streams = {*streams, *(line.name for line in lines)}
-        self.trunk = self.carried()
+        self.carried = self.carried_names()
         self.history = {node.name for node in history}
         self.definitions: dict[int, CallNode] = {}
         self.layers = {node.name for node in history if node.index is not None}
@@ -99,7 +99,7 @@ class LayerLines:
 
     # What stands where.
 
-    def carried(self) -> set[str]:
+    def carried_names(self) -> set[str]:
         """The names that the layer sets and reads before that: they travel from layer to layer."""
         found: set[str] = set()
         done: set[str] = set()
@@ -128,14 +128,14 @@ class LayerLines:
     def listed(self, at: int) -> bool:
         """Whether the result of the attention in line `at` is read through lists of its history only."""
         name = self.lines[at].name
-        if self.skips(at) or name in self.trunk or name not in self.history or name in self.layers:
+        if self.skips(at) or name in self.carried or name not in self.history or name in self.layers:
             return False
         return not any(name in names_in(line.value) for line in self.lines)
 
     def joined(self, at: int) -> int:
         """The last line through which the result of the attention in line `at` joins a stream. Raises Unfit."""
         name = self.lines[at].name
-        if self.skips(at) or name in self.trunk:
+        if self.skips(at) or name in self.carried:
             return at
         branch, last = {name}, at
         for i in range(at + 1, len(self.lines)):
@@ -167,7 +167,7 @@ class LayerLines:
             for i in self.sources(names, at):
                 names |= set(names_in(self.lines[i].value))
                 nodes += walk(self.lines[i].value)
-            others = sorted(names & self.trunk - {*self.skips(at), self.lines[at].name})
+            others = sorted(names & self.carried - {*self.skips(at), self.lines[at].name})
             if others or any(isinstance(node, Index) for node in nodes):
                 raise Unfit(TRAVELLING.format(spell(call)), BY_HAND)
 
@@ -179,7 +179,7 @@ class LayerLines:
             name, limit = waiting.pop()
             if name in ends:
                 continue
-            at = max((i for i in range(limit) if self.lines[i].name == name), default=None)
+            at = origin(self.lines, name, limit)
             if at is not None and at not in found:
                 found.add(at)
                 waiting += [(inner, at) for inner in names_in(self.lines[at].value)]
@@ -258,12 +258,12 @@ class LayerLines:
             return self.definitions[id(call)]
         at = next(i for i, line in enumerate(self.lines) if any(c is call for c in calls_in(line.value)))
         stream = {*self.skips(at), self.lines[at].name}
-        found = self.sources(names_in(call), at, {*self.trunk, *stream})
+        found = self.sources(names_in(call), at, {*self.carried, *stream})
         lines = [self.lines[i] for i in found]
         values = [*(line.value for line in lines), call]
         read = {name: None for value in values for name in names_in(value)}
         streams = [name for name in read if name in self.streams - {line.name for line in lines}]
-        if {*streams} & self.trunk - stream or any(isinstance(n, Index) for value in values for n in walk(value)):
+        if {*streams} & self.carried - stream or any(isinstance(n, Index) for value in values for n in walk(value)):
             raise Unfit(TRAVELLING.format(spell(call)), BY_HAND)
         made = self.definitions[id(call)] = self.book.gathered(call, lines, streams, memory)
         return made
@@ -285,7 +285,7 @@ class LayerLines:
     def copy(self, at: int, last: int) -> list[Line]:
         """The sublayer of line `at`, which joins the stream in line `last`, once more over the memory. Raises Unfit."""
         renamed = self.streams_left(at, last)
-        streams = {*self.trunk, *(line.name for line in self.lines[at : last + 1] if self.joins(line))}
+        streams = {*self.carried, *(line.name for line in self.lines[at : last + 1] if self.joins(line))}
         anchors = {*renamed, *(line.name for line in self.lines[at : last + 1] if line.name in streams)}
         norms = [i for i in map(lambda name: self.norm_of(name, at), sorted(anchors)) if i is not None]
         joined = [self.copied(self.lines[i].value, [i]) for i in range(at, last + 1)]
@@ -302,14 +302,8 @@ class LayerLines:
         for i in [*norms, *group]:
             line = self.lines[i]
             here = {name: again[name] for name in again if self.set_within(name, i, group)} | renamed
-
-            def change(node: Node, here: dict[str, str] = here) -> Node | None:
-                return (
-                    dataclasses.replace(node, name=here.get(node.name, node.name)) if isinstance(node, Name) else None
-                )
-
             # first the calls, which are found by what they are: changing names makes other trees
-            value = rewritten(self.copied(line.value, [*norms, *group], over=i not in norms), change)
+            value = with_names(self.copied(line.value, [*norms, *group], over=i not in norms), here)
             name = renamed.get(line.name, line.name) if i in norms else again.get(line.name, line.name)
             if any(isinstance(n, Tap) and n.call in self.attending(at) for n in walk(value)):
                 value = relabelled(value, {word: f"cross_{word}" for word in self.attending(at)})
@@ -333,7 +327,7 @@ class LayerLines:
                 continue
             asked = set(names_in(self.lines[at].value))
             asked |= {n for j in self.sources(asked, at) for n in names_in(self.lines[j].value)}
-            for chosen in ([s for s in skips if s in self.trunk], [s for s in skips if s in asked], skips):
+            for chosen in ([s for s in skips if s in self.carried], [s for s in skips if s in asked], skips):
                 if len(chosen) == 1:
                     renamed[chosen[0]] = name
                     break
@@ -347,7 +341,7 @@ class LayerLines:
 
     def norm_of(self, name: str, before: int) -> int | None:
         """The line before `before` that has set a name last, if it is `name = norm(name)`."""
-        at = max((i for i in range(before) if self.lines[i].name == name), default=None)
+        at = origin(self.lines, name, before)
         value = self.lines[at].value if at is not None else None
         if isinstance(value, CallNode) and len(value.items) == 1 and value.items[0] == Name(value.items[0].place, name):
             record = self.book.record(value)

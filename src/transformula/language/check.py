@@ -6,7 +6,7 @@ kind, width and sequence instead of tensors. The files of this folder, in the or
     text       source (a text and places in it), syntax (its tree), parser, rewriting (trees changed, and back to text)
     file       model_file, model_writing, plain_values
     numbers    numbers; messages (every error, with its example)
-    words      vocabulary (records of words), definitions (words made of words), score_formula with ranges
+    words      vocabulary (records of words), definitions (words made of words), score_formula, score_binding, ranges
     graph      graph (what is made), flow (names from section to section), context (what all below share)
     check      names, arithmetic, history, taps, spelling -> expressions
                options, word_arguments, labels -> word_calls, definition_calls -> calls -> stacks -> this file
