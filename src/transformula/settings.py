@@ -31,7 +31,7 @@ class Settings(BaseModel):
     def read(cls, given: Mapping[str, Any], source: str = "", known: Mapping[str, Any] | None = None) -> Self:
         """Settings from a mapping (of a file or a command line; strings are turned into the fields' types).
 
-        `known` are further keys that exist elsewhere, named as candidates for a misspelt one.
+        `known` are further keys that exist elsewhere, named as candidates for a misspelled one.
         Raises ConfigError with every mistake: unknown keys with the nearest known ones, wrong types, out of range.
         """
         given = with_current_keys(given)

@@ -295,12 +295,12 @@ class Model:
             model.write(["Zwei Hunde.", "Eine Katze."])           # a list of texts
             model.write("cat.png")                                # of a model that reads pictures: a file, or a tensor
             model.write("Zwei Hunde.", n_best=3, beam=10)         # a list of Written, best first
-            model.write("Zwei Hunde.", models=["runs/second"])    # two models write together
+            model.write("Zwei Hunde.", models=["runs/second"])    # an ensemble of two models
 
         source    a text; or a picture, as the name of its file or (channels, height, width) uint8; or a list of these
         prefix    what the target begins with: for all, or one for each source
         scores    give a Written for each source: text, score, log_probability, tokens
-        models    others that write together with it; their tokenizers must be the same
+        models    the other models of an ensemble; their tokenizers must be the same
         progress  called with (done, in all)
         search    fields of SearchSettings: beam, penalty, alpha, n_best, min_length, max_length, max_ratio,
                   block_ngrams, ensemble, batch_tokens

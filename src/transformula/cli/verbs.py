@@ -164,7 +164,7 @@ class TaskVerb:
 
             need_sources(given["input"])
         if "ensemble" in given.arguments and not given["others"]:
-            raise InputError("--ensemble: says how several models write together; name a second one: --with RUN")
+            raise InputError("--ensemble: says how models are averaged; name a second model: --with RUN")
         if given["json"] and (given["format"] != "text" or given["scores"]) and given["output"] is None:
             raise InputError("--json is one object that has the scores: leave --format and --scores out")
         check_output(given["output"])

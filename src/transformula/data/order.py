@@ -19,7 +19,7 @@ _U = np.uint64
 
 
 def mix(value: Any) -> Any:
-    """A hash of 64 bits to 64 bits, each bit of it dependent on all (the finaliser of splitmix64)."""
+    """A hash of 64 bits to 64 bits, each bit of it dependent on all (the finalizer of splitmix64)."""
     value = np.asarray(value, dtype=np.uint64)
     with np.errstate(over="ignore"):
         value = (value ^ (value >> _U(30))) * _U(0xBF58476D1CE4E5B9)

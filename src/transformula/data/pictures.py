@@ -1,6 +1,6 @@
 """Pictures: PNG and JPEG (by Pillow, which comes with matplotlib), folders with captions, and the IDX format of MNIST.
 
-A picture is a tensor (channels, height, width) uint8: 1 channel for shades of grey, else 3.
+A picture is a tensor (channels, height, width) uint8: 1 channel for shades of gray, else 3.
 IDX: two zero bytes, the type (8: unsigned bytes), the number of dimensions, each of them in 4 bytes, and the data.
 """
 
@@ -77,16 +77,16 @@ def pixels(image: Any, channels: int | None = None) -> Tensor:
     if image.mode.startswith("I") or image.mode == "F":  # 16 bits: Pillow would clip them at 255
         image = Image.fromarray((np.asarray(image, dtype=np.float64) / 257).round().clip(0, 255).astype(np.uint8))
     if image.mode in ("LA", "PA", "RGBA") or "transparency" in image.info:
-        grey = image.mode == "LA"
+        gray = image.mode == "LA"
         front = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", front.size, "white"), front).convert("L" if grey else "RGB")
+        image = Image.alpha_composite(Image.new("RGBA", front.size, "white"), front).convert("L" if gray else "RGB")
     wanted = channels or (1 if image.mode in ("1", "L") else 3)
     array = np.array(image.convert("L" if wanted == 1 else "RGB"))
     return torch.from_numpy(array[None] if wanted == 1 else np.ascontiguousarray(array.transpose(2, 0, 1)))
 
 
 def with_channels(image: Tensor, channels: int | None) -> Tensor:
-    """(channels, height, width) with 1 or 3 channels: shades of grey three times, or colors as shades of grey.
+    """(channels, height, width) with 1 or 3 channels: shades of gray three times, or colors as shades of gray.
 
     channels  None: as it is
     """
@@ -95,8 +95,8 @@ def with_channels(image: Tensor, channels: int | None) -> Tensor:
     if len(image) == 1:
         return image.repeat(3, 1, 1)
     red, green, blue = image.to(torch.int32)  # ITU-R 601, rounded as Pillow does it
-    grey: Tensor = (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16
-    return grey.to(torch.uint8)[None]
+    gray: Tensor = (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16
+    return gray.to(torch.uint8)[None]
 
 
 def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tensor | Lazy:

@@ -75,7 +75,7 @@ def filtered(logits: Tensor, settings: SamplingSettings, seen: Tensor | None = N
 
 
 def draw(logits: Tensor, generators: list[torch.Generator]) -> Tensor:
-    """One token for each row, by its own random stream: the first whose cumulated probability exceeds a uniform number.
+    """One token for each row, from its own random state: the first whose cumulative probability exceeds a random one.
 
     logits (batch, vocab) -> tokens (batch,). One number is drawn for a row whatever the batch, so a row's text does not
     depend on the rows beside it.

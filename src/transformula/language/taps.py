@@ -11,13 +11,13 @@ from .syntax import Tap
 
 def tap(node: Tap, context: Context, scope: Scope) -> Value:
     """The value of a tap. Raises FormulaError."""
-    labelled = scope.calls.get(f".{node.call}")
-    calls = labelled or scope.calls.get(node.call, [])
+    labeled = scope.calls.get(f".{node.call}")
+    calls = labeled or scope.calls.get(node.call, [])
     if not calls:
         known = sorted(call.lstrip(".") for call in scope.calls)
         remedy = f"a tap follows its call; calls before this line: {', '.join(known) or 'none'}"
         raise unknown("unknown-tap", node.place, node.call, known, call=node.call, tap=node.tap, remedy=remedy)
-    if not labelled and len(calls) > 1:
+    if not labeled and len(calls) > 1:
         raise FormulaError("tap-ambiguous", node.place, call=node.call, count=len(calls), tap=node.tap)
     (call,) = calls
     return of_definition(node, call, context) if isinstance(call, Frame) else of_word(node, call, scope)

@@ -31,7 +31,7 @@ def check_unread(architecture: Architecture, context: Context) -> None:
 
 
 def unread_number(name: str, source: Source, context: Context) -> FormulaError:
-    """The error for a number: perhaps a key misspelt, or the p of a word of chance that no line calls."""
+    """The error for a number: perhaps a misspelled key, or the p of a word of chance that no line calls."""
     known = [key for key in (*FREE_NUMBERS, *MODEL_KEYS, "dropout") if key != name]
     ours, setting = field_names.key(name, known), field_names.setting(name)
     near, said = nearest(name, known), ""

@@ -1,5 +1,5 @@
-"""The loss curve of a run as a picture: training loss (grey, smoothed above its raw values), validation loss (black,
-with dots), and the trivial baselines as dashed lines. Told apart by shape, so that it can be printed in grey."""
+"""The loss curve of a run as a picture: training loss (gray, smoothed above its raw values), validation loss (black,
+with dots), and the trivial baselines as dashed lines. Told apart by shape, so that it can be printed in gray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random streams: the state of every generator that training may draw from, as named tensors."""
+"""Random state: the state of every generator that training may draw from, as named tensors."""
 
 from __future__ import annotations
 

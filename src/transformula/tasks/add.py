@@ -2,7 +2,7 @@
 
 Digits stand as people write them, the most significant first, as in most of the literature; so the first digit of a sum
 may hang on every carry behind it. With `reversed` the sum is written from its least significant digit on ("861"), in
-which order each digit needs but the carry of the one before; that is learnt from far fewer examples.
+which order each digit needs but the carry of the one before; that is learned from far fewer examples.
 
 Source: Lee et al. 2023, Teaching Arithmetic to Small Transformers (plain and reversed sums).
 """

@@ -21,7 +21,7 @@ class Trained:
 
     name      as a person named it
     folder    that of the model, with its tokenizer
-    modules   the model, and those that write together with it
+    modules   the model, and the other models of its ensemble
     numbers   what its text says: vocab, context, ...
     recorded  the configuration of its run; {} where only the model is known
     lost      the training data of its run, where that is missing

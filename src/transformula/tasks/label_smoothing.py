@@ -73,8 +73,8 @@ class _Smoothed(torch.autograd.Function):
             some = logits[rows].to(dtype)
             p = torch.softmax(some, dim=-1)
             # log sum exp, from the largest: its p is never rounded to nought
-            normaliser = some.amax(dim=-1) - p.amax(dim=-1).log()
-            each[rows] = normaliser - (1 - smoothing) * some.gather(-1, asked[rows])[:, 0]
+            normalizer = some.amax(dim=-1) - p.amax(dim=-1).log()
+            each[rows] = normalizer - (1 - smoothing) * some.gather(-1, asked[rows])[:, 0]
             if smoothing:
                 each[rows] -= smoothing * some.mean(dim=-1)
             if gradient is not None:

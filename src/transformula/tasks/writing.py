@@ -131,7 +131,7 @@ class Writing(Predictor):
         for side, one, two in (("writes", self.target, other.target), ("reads", self.source, other.source)):
             if (one and one.identity) != (two and two.identity):
                 raise InputError(
-                    f"{named} {side} by another tokenizer than the first model: models write together only if they know"
+                    f"{named} {side} by another tokenizer than the first model: an ensemble needs models that know"
                     " the same tokens; train them with one: --tokenizer RUN/best of the first"
                 )
         if self.spelling != other.spelling:
@@ -190,7 +190,7 @@ class Writing(Predictor):
     ) -> list[list[Written]]:
         """The best targets of each source, best first: at most `settings.n_best`.
 
-        models    several write together
+        models    an ensemble
         prefixes  texts that the targets begin with, one for each source
 
         For a source of white space alone nothing is written. Raises InputError.

@@ -4,7 +4,7 @@ A run is a pure function of its configuration. Batches are a function of (seed, 
 that a step can be made again alone, and a run that was killed and resumed ends with the weights of one that was not,
 bit for bit (same machine, same number of threads). Only a limit in minutes lets the clock in.
 
-What is made small is the task's loss and, in training only, the model's named losses (`losses.py`): such as the one by
+The objective is the task's loss plus, in training only, the model's named losses (`losses.py`): such as the one by
 which experts share the load. `loss` is everywhere the task's alone, so that it can be compared with validation.
 """
 

@@ -110,7 +110,7 @@ def measured(device: torch.device, what: str, measure: Callable[[], Any], larges
     return kept[key]
 
 
-def synchronise(device: torch.device) -> None:
+def synchronize(device: torch.device) -> None:
     """Wait for the device, so that a clock tells the truth."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -129,10 +129,10 @@ def seconds_of(*works: Callable[[], Any], device: torch.device, budget: float = 
     while turns < 2 or (spent < budget and turns < 12):
         turns += 1
         for i, work in enumerate(works):
-            synchronise(device)
+            synchronize(device)
             begin = time.perf_counter()
             work()
-            synchronise(device)
+            synchronize(device)
             took = time.perf_counter() - begin
             least[i], spent = min(least[i], took), spent + took
     return least

@@ -1,6 +1,6 @@
 """BLEU, by sacrebleu (Post 2018, "A call for clarity in reporting BLEU scores").
 
-The tokeniser, the counts of n-grams and the signature are sacrebleu's; only the last step, from sums of counts to a
+The tokenizer, the counts of n-grams and the signature are sacrebleu's; only the last step, from sums of counts to a
 score, is done here too, for many sums at once (a bootstrap has a thousand).
 """
 
@@ -21,14 +21,14 @@ ORDER = 4
 def bleu(
     predictions: Sequence[str], references: References, *, lowercase: bool = False, tokenize: str = "13a"
 ) -> Measured:
-    """Corpus BLEU-4 of plain (not tokenised) text: BP (p1 p2 p3 p4)^(1/4), 100 at most.
+    """Corpus BLEU-4 of plain (not tokenized) text: BP (p1 p2 p3 p4)^(1/4), 100 at most.
 
     p_n is the share of the predictions' n-grams that a reference has too, each counted as often as in that reference;
     BP = exp(1 - r/c) where the predictions' c words are fewer than the r of the references of nearest length. An order
     without a match is smoothed as NIST's script does (1/2, 1/4, ... of a match).
 
     Cased by default: what is reported today. `lowercase=True` is nearest to what older papers print for data such as
-    Multi30k: BLEU of tokenised, lower-cased text. Theirs was tokenised by Moses' script before training, and is
+    Multi30k: BLEU of tokenized, lower-cased text. Theirs was tokenized by Moses' script before training, and is
     counted here on the plain text by `tokenize`, so that the last tenths may differ; the signature says which it was.
     The score of one example leaves out the orders for which it is too short ("effective order").
 
