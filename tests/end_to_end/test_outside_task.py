@@ -22,7 +22,17 @@ from transformula.errors import InputError, UnknownName
 from transformula.runs.folder import RunFolder
 
 SIZES = ["--depth", "1", "--width", "16", "--heads", "2", "--batch", "4", "--precision", "float32", "--threads", "1"]
-TRAIN = ["train", "pre-norm", "--task", "text-classification", "--use", "classify", "--data", "reviews.tsv", *SIZES]
+TRAIN = [
+    "train",
+    "pre-norm",
+    "--task",
+    "text-classification",
+    "--use",
+    "./classify.py",
+    "--data",
+    "reviews.tsv",
+    *SIZES,
+]
 LONG = [*TRAIN, "--steps", "150", "--checkpoint-every", "1", "--keep", "3", "--evaluate-every", "50", "--quiet"]
 
 

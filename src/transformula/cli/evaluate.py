@@ -6,8 +6,7 @@ import os
 from collections.abc import Sequence
 
 from ..errors import InputError
-from .explain import USE
-from .options import NO_VERIFY, Given, Parser
+from .options import Given, Parser
 from .output import as_json
 from .verbs import WITH
 
@@ -35,10 +34,7 @@ def make_parser(arguments: Sequence[str]) -> Parser:
     parser.add_argument("--data", action="append", metavar="VALUE", help="score this data instead; may be repeated")
     parser.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=WITH)
     parser.add_argument("--output", metavar="FILE", help="write the model's outputs there, one per line")
-    parser.add_argument("--device", metavar="TEXT", default="auto", help="cpu, cuda, cuda:1, ... (default: auto)")
-    parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
-    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
-    parser.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
+    parser.add_machine()
     import_packages(parser.begin(arguments).use)
     named = [argument for argument in parser.rest if not argument.startswith("-")]  # RUN, and values of further options
     run = next(iter([*filter(os.path.isdir, named), *named]), None)

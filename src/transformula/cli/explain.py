@@ -17,7 +17,6 @@ EXAMPLES = [
 ]
 
 MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's folder, or a name of the gallery"
-USE = "import this package of words, tasks, data formats or optimizers; may be repeated"
 
 
 def make_parser(_: Sequence[str]) -> Parser:
@@ -25,7 +24,7 @@ def make_parser(_: Sequence[str]) -> Parser:
     parser = Parser("explain", WHAT, EXAMPLES, "MODEL")
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
-    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_use()
     parser.add_model_options()
     return parser
 

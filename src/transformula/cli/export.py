@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .explain import USE
 from .options import NO_VERIFY, Given, Parser
 from .output import as_json
 
@@ -23,7 +22,7 @@ def make_parser(_: Sequence[str]) -> Parser:
     parser.add_argument("run", metavar="RUN", help="a run's folder (its best model) or a model's")
     parser.add_argument("--to", metavar="FORMAT", required=True, help="the format that is written, such as pytorch")
     parser.add_argument("--out", metavar="FOLDER", required=True, help="the folder that is written")
-    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_use()
     parser.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
     return parser
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError, UnknownName, nearest
-from .explain import USE
 from .options import Given, Parser, prints
 from .output import as_json
 
@@ -44,7 +43,7 @@ def make_parser(_: Sequence[str]) -> Parser:
     parser.add_argument("--whole", action="store_true", help="draw what stands before and after the layers too")
     parser.add_argument("--open", metavar="WORD", action="append", default=[], help="draw inside this definition too")
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
-    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_use()
     parser.add_model_options()
     return parser
 

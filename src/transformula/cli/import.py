@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .explain import USE
 from .options import Given, Parser
 from .output import as_json
 
@@ -23,7 +22,7 @@ def make_parser(_: Sequence[str]) -> Parser:
     parser.add_argument("folder", metavar="FOLDER", help="the folder that is read")
     parser.add_argument("--format", metavar="FORMAT", required=True, help="its format, such as pytorch")
     parser.add_argument("--out", metavar="FOLDER", required=True, help="the model's folder that is written")
-    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_use()
     return parser
 
 

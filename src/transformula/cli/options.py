@@ -8,6 +8,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import TYPED, InputError, did_you_mean, nearest
@@ -42,7 +43,7 @@ MODEL_OPTIONS = {
 }
 """Keys that every model file may have. A number of the model's own is an option too: `--rank 8`."""
 
-
+USE = "import this package of words, tasks, data formats or optimizers, or this Python file; may be repeated"
 NO_VERIFY = "do not check the weights against the hash in their file, nor that they are finite"
 
 
@@ -80,6 +81,19 @@ class Parser(argparse.ArgumentParser):
             metavar = "FORMULA" if key in ("before", "layer", "after", "output") else "VALUE"
             option = "--" + key.replace("_", "-")
             group.add_argument(option, metavar=metavar, default=argparse.SUPPRESS, help=what)
+
+    def add_use(self) -> None:
+        """The option that names packages."""
+        self.add_argument("--use", action="append", type=package, metavar="PACKAGE", default=[], help=USE)
+
+    def add_machine(self, device: str = "auto") -> None:
+        """Options of a verb that runs a trained model."""
+        self.add_argument(
+            "--device", metavar="TEXT", default=device, help=f"cpu, cuda, cuda:1, ... (default: {device})"
+        )
+        self.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
+        self.add_use()
+        self.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
 
     def add_settings(self, title: str, settings: type[Settings], without: Iterable[str] = ()) -> None:
         """An option for each field: its name, its type, its description, its default."""
@@ -172,6 +186,13 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
+def package(name: str) -> str:
+    """A package as it is imported: of a file below this folder, such as lab/words.py, lab.words."""
+    path = Path(name)
+    inside = path.suffix == ".py" and not path.is_absolute() and ".." not in path.parts
+    return ".".join(path.with_suffix("").parts) if inside else name
 
 
 def add_field(group: argparse._ArgumentGroup, name: str, field: Any) -> None:

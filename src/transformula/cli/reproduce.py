@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import InputError
-from .explain import USE
 from .options import Given, Parser
 from .output import as_json
 
@@ -32,7 +31,7 @@ def make_parser(_: Sequence[str]) -> Parser:
     parser.add_argument("--seed", metavar="N", type=int, help="random seed (default: the recipe's)")
     parser.add_argument("--device", metavar="TEXT", help="cpu, cuda, cuda:1, ... (default: the recipe's)")
     parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: the recipe's)")
-    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_use()
     parser.add_argument("--quiet", action="store_true", help="print only the result")
     return parser
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .explain import MODEL, USE
+from .explain import MODEL
 from .options import Given, Parser
 from .output import as_json
 
@@ -24,7 +24,7 @@ def make_parser(_: Sequence[str]) -> Parser:
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("--length", metavar="N", type=int, help="tokens per sequence (default: the context)")
     parser.add_argument("--batch", metavar="N", type=int, default=1, help="sequences (default: 1)")
-    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_use()
     parser.add_model_options()
     return parser
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from ..errors import InputError
-from .explain import MODEL, USE
+from .explain import MODEL
 from .options import Given, Parser
 from .output import as_json
 
@@ -60,7 +60,7 @@ def make_parser(arguments: Sequence[str]) -> Parser:
         help="train a trained MODEL's text from randomly initialized weights",
     )
     parser.add_argument("--quiet", action="store_true", help="print only the result")
-    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_use()
     begun = parser.begin(arguments)
     task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.use)
     of_task = data_settings(task)

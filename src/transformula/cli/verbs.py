@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from .explain import USE
-from .options import NO_VERIFY, Given, Parser
+from .options import Given, Parser
 from .output import Sink, as_json, check_output, line_of
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def task_verb(name: str, arguments: Sequence[str]) -> TaskVerb | None:
 def brought_by(arguments: Sequence[str]) -> list[Verb]:
     """The verbs of the tasks of packages that are named by --use."""
     parser = Parser("", "", [])
-    parser.add_argument("--use", action="append", default=[])
+    parser.add_use()
     packages = parser.begin(arguments).use
     if not packages:
         return []
@@ -70,13 +69,7 @@ class TaskVerb:
             parser.add_argument("--prefix", metavar="TEXT", help="text that every output begins with")
         if verb.ensemble:
             parser.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=WITH)
-        device = "cpu" if verb.live else "auto"
-        parser.add_argument(
-            "--device", metavar="TEXT", default=device, help=f"cpu, cuda, cuda:1, ... (default: {device})"
-        )
-        parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
-        parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
-        parser.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
+        parser.add_machine("cpu" if verb.live else "auto")
         parser.add_settings(
             {"PROMPT": "sampling"}.get(verb.takes, "search" if verb.prefix else "answers"), verb.options
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .explain import USE
 from .options import Given, Parser
 from .output import as_json
 
@@ -23,7 +22,7 @@ def make_parser(_: Sequence[str]) -> Parser:
     """Its options."""
     parser = Parser("words", WHAT, EXAMPLES, "[NAME]")
     parser.add_argument("name", metavar="NAME", nargs="?", help="a word (default: all, by kind)")
-    parser.add_argument("--use", action="append", metavar="PACKAGE", default=[], help=USE)
+    parser.add_use()
     return parser
 
 
