@@ -11,7 +11,7 @@ from ..errors import NotFinite
 
 
 def check_logits(model: Any, logits: Tensor, written: int) -> None:
-    """Raise NotFinite unless the likeliest token of each row has a finite logit; others may be ruled out, by -inf.
+    """Raise NotFinite unless the most likely token of each row has a finite logit; others may be ruled out, by -inf.
 
     logits (batch, vocab), after `written` tokens
     """

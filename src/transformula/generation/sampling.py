@@ -3,7 +3,7 @@
     repetition penalty -> temperature -> top-k -> top-p -> min-p -> one draw a row
 
 Each filter sees what those before it left: top-p adds up probabilities among the k kept tokens, min-p compares with
-the likeliest of them. Every function takes and returns logits (batch, vocab); a token ruled out has the logit -inf.
+the most likely of them. Every function takes and returns logits (batch, vocab); a token ruled out has the logit -inf.
 Ties at a border are all kept by top-k and min-p, so that the result does not depend on the order of a sort.
 """
 

@@ -27,11 +27,11 @@ from .word import Word, number, word
     saved="0 if p == 0 else x / 4",
     initial_scale="same",
     example="x = x + dropout(mlp(norm(x)), 0.1)",
-    equation="y = x m / (1 - p), m = 0 with chance p, else 1",
+    equation="y = x m / (1 - p), m = 0 with probability p, else 1",
     source="Srivastava et al. 2014",
 )
 class Dropout(Word):
-    """Each number becomes 0 with chance p, the others grow by 1 / (1 - p); in evaluation the identity.
+    """Each number becomes 0 with probability p, the others are divided by 1 - p; in evaluation the identity.
 
     On a CPU p is taken to the nearest 1/256 in training (see `cpu.dropout`).
     """
@@ -60,7 +60,7 @@ class Dropout(Word):
     source="stochastic depth: Huang et al., 1603.09382",
 )
 class DropPath(Word):
-    """Each sample of the batch becomes 0 with chance p, the others grow by 1 / (1 - p); in evaluation the identity."""
+    """Each sample becomes 0 with probability p, the others are divided by 1 - p; in evaluation the identity."""
 
     @staticmethod
     def function(x: Tensor, *, p: float, training: bool) -> Tensor:

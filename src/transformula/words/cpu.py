@@ -82,7 +82,7 @@ def product_attention(
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """x with each number 0 with chance p and else divided by 1 - p; same shape.
+    """x with each number 0 with probability p, else divided by 1 - p; same shape.
 
     On a CPU p is taken to the nearest 1/256 (0.1 becomes 0.1016, and the others are divided by what really is kept, so
     that means hold), from 8 bits a number of torch's default generator. F.dropout serves other devices, traced code,
@@ -95,7 +95,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 def keep_mask(shape: tuple[int, ...] | torch.Size, p: float) -> tuple[Tensor, float]:
-    """(mask, scale): bool, True with chance k / 256 where k = round(256 (1 - p)); scale is 256 / k."""
+    """(mask, scale): bool, True with probability k / 256 where k = round(256 (1 - p)); scale is 256 / k."""
     kept = round((1 - p) * 256)
     count = math.prod(shape)
     # the two-argument form fills all 64 bits; the plain one leaves the sign, and so one byte in eight, uneven

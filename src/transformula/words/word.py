@@ -91,7 +91,7 @@ _STATED: dict[tuple[str, str], Mapping[str, Any]] = {}
 
 C = TypeVar("C")
 GeneratorFor = Callable[[str], torch.Generator]
-"""Gives the stream of random numbers of a parameter, by its name inside the word."""
+"""Gives the random generator of a parameter, by its name inside the word."""
 
 
 def word(name: str, **stated: Any) -> Callable[[C], C]:

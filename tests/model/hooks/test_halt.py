@@ -121,8 +121,11 @@ KEPT = FILE.replace("x = norm(x + mlp(x))", "x = norm(x + mlp(x) + (0 if layer =
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (PLAIN + "policy: halt\n", r"halt reads the chance of.* `p = sigmoid\(linear.halt\(x, 1\) \+ 1\)`, and policy"),
-        (PLAIN + "policy: halt(0.5)\n", "halt reads the chance"),
+        (
+            PLAIN + "policy: halt\n",
+            r"the halting probability of.* `p = sigmoid\(linear.halt\(x, 1\) \+ 1\)`, and policy",
+        ),
+        (PLAIN + "policy: halt(0.5)\n", "halt reads the halting probability"),
         (PLAIN + "policy: halt(x)\n", "x must be of width 1"),
         (PLAIN + "policy: halt(q)\n", "no number is called 'q'"),
         (FILE.replace("halt(p)", "halt(q)"), "'p' is never read"),

@@ -42,7 +42,7 @@ class Halt(Policy):
     def __init__(self, stack: Stack, *, p: str = "", ponder: float = 0.01, epsilon: float = 0.01) -> None:
         super().__init__(stack)
         if not isinstance(p, NameRead):
-            raise InputError(f"halt reads the chance of every position to stop, a name of width 1: {REMEDY}")
+            raise InputError(f"halt reads the halting probability of every position, a name of width 1: {REMEDY}")
         self.p = str(p)
         self.ponder = number_of("halt", "ponder", ponder, 0, 1e9)
         self.epsilon = number_of("halt", "epsilon", epsilon, 0, 1, open_end=True)

@@ -17,7 +17,7 @@ class LayerDrop(Policy):
         x = layer(x)   else; not rescaled
 
     What is left out costs nothing. A layer that is left out leaves every name as it entered, so all that it leaves must
-    have entered it. The choice is drawn from torch's stream of random numbers on the CPU, once for each layer. Under
+    have entered it. The choice is drawn from torch's default generator on the CPU, once for each layer. Under
     `torch.compile`, whose code has no such branch, the layer is computed and then chosen or not: nothing is saved, and
     its gradients are zeros instead of none.
 
