@@ -241,7 +241,7 @@ def test_other_rows(work: Path) -> None:
 def test_mistakes_of_an_evaluation(work: Path) -> None:
     with pytest.raises(InputError, match="run/best: a model's folder knows no data; say which: --data ROWS"):
         evaluate("run/best")
-    with pytest.raises(ConfigError, match="source: is said of --data"):
+    with pytest.raises(ConfigError, match="source: is for the rows of --data, and none are named there"):
         evaluate("run", source="de")
     with pytest.raises(ConfigError, match="n_best"):
         evaluate("run", n_best=2)

@@ -1,4 +1,4 @@
-"""What is held back to measure: the same each time, whole groups, about as much as asked for."""
+"""What is held out: the same each time, whole groups, about as much as asked for."""
 
 import pytest
 import torch

@@ -20,6 +20,7 @@ from transformula.errors import ConfigError, DataError, InputError
 from transformula.generation.settings import SearchSettings
 from transformula.model import build
 from transformula.tasks.base import tasks
+from transformula.tasks.evaluation import Trained
 from transformula.tasks.label_smoothing import IGNORED
 from transformula.tasks.seq2seq import GREEDY, SequenceToSequence
 from transformula.tasks.seq2seq_report import scored
@@ -303,6 +304,18 @@ def test_several_references(folder: Path) -> None:
     )
     assert "nrefs:2" in scores.scores.rows[0].signature
     assert {"lead-1", "constant"} == set(scores.scores.rows[0].baselines)
+
+
+def test_summaries_are_scored_by_stems_where_that_is_asked(folder: Path) -> None:
+    task = made(folder, "summarization")
+    task.predictor().save(folder)
+    model, read = model_for(task, folder), check_model(folder / "both.yaml", task.numbers)
+    rows = {"data": f"{folder}/test.{{de,en}}", "validation": f"{folder}/val.{{de,en}}", "overlap": "keep"}
+    trained = Trained("here", folder, read, [model], task.numbers, rows)
+    signatures = [
+        type(task).report(trained, None, given).scores.rows[0].signature for given in ({}, {"stem": True, "beam": 1})
+    ]
+    assert signatures == ["nrefs:1|f1|stem:no", "nrefs:1|f1|stem:porter"]
 
 
 def test_pictures_with_captions(folder: Path) -> None:

@@ -1,5 +1,6 @@
-"""From files to batches: sources and formats, the split, the token store, the order of windows.
+"""From files to batches.
 
-Read in this order: `settings`, `sources`, `splits`, `prepare`, `tokens`, `order`, `windows`;
-for rows with several fields `records`, `pictures`, `hub`, `pair_set`, `held_out`, `pairs`, `buckets`.
+Read in this order: `format` (a reader a format), `sources` (what a name stands for), `records` and `corpus` (rows with
+several fields, or one), `splits`, `overlap`, `tokenizing`; then `prepare`, `tokens`, `windows` for texts, and
+`source_target`, `encoded`, `buckets` for rows with a source and a target.
 """

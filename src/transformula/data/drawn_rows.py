@@ -1,7 +1,7 @@
 """Rows that a rule draws: an algorithm's inputs and answers, as many as are asked for, without a file.
 
 A row is a pure function of its number. Which split it belongs to is read off a hash of its content, as a fraction; a
-draw that belongs elsewhere is drawn again. So nothing that measures is ever learned from, however many rows there are
+draw that belongs elsewhere is drawn again. So no evaluation row is ever a training row, however many rows there are
 of each, and equal rows are always on one side.
 """
 

@@ -114,7 +114,7 @@ def split_records(
     hashes = [_hash(record, seed, together) for record in rows]
     if len(set(hashes)) < 2:
         what = "are no records" if not rows else "is only one record, or one group of records"
-        raise DataError(f"there {what}: none can be held back to measure; name more, or validation data")
+        raise DataError(f"there {what}: none can be held out; name more, or validation data")
     held = is_held_out(hashes, share)
     training, validation = ([row for row, out in zip(rows, held, strict=True) if out == side] for side in (False, True))
     return training, validation

@@ -23,7 +23,7 @@ from .writing import Writing
 
 
 class Seq2SeqEvaluation(SearchSettings):
-    """How targets are searched for; and the columns of rows that --data names."""
+    """How targets are searched for; and the columns of the rows of --data."""
 
     source: str | None = Field(None, description="the column of the source in --data; by default as in training")
     target: str | None = Field(None, description="the column of the target in --data; by default as in training")
@@ -82,7 +82,12 @@ def rows_to_score(
     if data is None:
         unread = [key for key in (*typed, "overlap") if key in given]
         if unread:
-            raise ConfigError([f"{key}: is said of --data, and no rows are named there" for key in unread])
+            raise ConfigError(
+                [
+                    f"{key}: is for the rows of --data, and none are named there; add --data, or leave it out"
+                    for key in unread
+                ]
+            )
         if rows is not None:
             split = "test" if recorded.get("test") else "validation"
             return rows.test, rows.training, [note for note in rows.notes if note.startswith(f"{split}: ")]
