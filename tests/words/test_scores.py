@@ -483,9 +483,11 @@ class Around(torch.nn.Module):
         return made
 
 
-@pytest.mark.parametrize(
-    "case", [*CASES, {"real": True}, {"scores": True}, {"real": True, "memory": True}], ids=lambda c: str(c)
-)
+EACH_FORM = [*CASES[::2], {"real": True}, {"scores": True}, {"real": True, "memory": True}]
+OTHER_FORMS = [pytest.param(case, marks=pytest.mark.slow) for case in CASES[1::2]]
+
+
+@pytest.mark.parametrize("case", [*EACH_FORM, *OTHER_FORMS], ids=str)
 def test_one_graph(case: dict[str, Any]) -> None:
     """Compiled and exported, forward and backward; lengths may vary."""
     torch.compiler.reset()

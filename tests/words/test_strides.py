@@ -26,9 +26,8 @@ def lay(x: Tensor, how: str) -> Tensor:
     return made
 
 
-@pytest.mark.parametrize("how", LAYS)
 @pytest.mark.parametrize(("name", "widths", "options"), CASES, ids=IDS)
-def test_values_and_gradients(name: str, widths: dict[str, int], options: dict[str, Any], how: str) -> None:
+def test_values_and_gradients(name: str, widths: dict[str, int], options: dict[str, Any]) -> None:
     record = VOCABULARY[name]
     if record.kind in ("chance", "coefficient") or name == "patches":
         pytest.skip("random, without a stream, or of images")
@@ -36,15 +35,16 @@ def test_values_and_gradients(name: str, widths: dict[str, int], options: dict[s
     streams = streams_of(name, widths, torch.float64)
     if isinstance(module, torch.nn.Module):
         module = module.double()
-    plain = [x.detach().requires_grad_() if x.is_floating_point() else x for x in streams]
-    laid = [lay(x, how) for x in streams]
-    results = [module(*given) for given in (plain, laid)]
-    torch.testing.assert_close(*results)
-    # the gradient that comes back is laid otherwise, too
-    weights = torch.rand(results[0].shape, dtype=torch.float64)
-    for result, weight in zip(results, (weights, lay(weights, how).detach()), strict=True):
-        if result.requires_grad:
-            result.backward(weight)
-    for one, other in zip(plain, laid, strict=True):
-        if one.is_floating_point() and one.grad is not None:
-            torch.testing.assert_close(one.grad, other.grad)
+    for how in LAYS:
+        plain = [x.detach().requires_grad_() if x.is_floating_point() else x for x in streams]
+        laid = [lay(x, how) for x in streams]
+        results = [module(*given) for given in (plain, laid)]
+        torch.testing.assert_close(*results, msg=lambda text, how=how: f"{how}: {text}")
+        # the gradient that comes back has this layout, too
+        weights = torch.rand(results[0].shape, dtype=torch.float64)
+        for result, weight in zip(results, (weights, lay(weights, how).detach()), strict=True):
+            if result.requires_grad:
+                result.backward(weight)
+        for one, other in zip(plain, laid, strict=True):
+            if one.is_floating_point() and one.grad is not None:
+                torch.testing.assert_close(one.grad, other.grad, msg=lambda text, how=how: f"{how}: {text}")
