@@ -43,7 +43,7 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-class Line:
+class ProgressLine:
     """A line under the cell that changes in place, with a bar where the share of the work done is known."""
 
     def __init__(self) -> None:

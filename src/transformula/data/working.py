@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..notebook import Line, in_notebook
+from ..notebook import ProgressLine, in_notebook
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show `what` with a moving sign on standard error while the block runs, if that is a terminal."""
     if in_notebook():
-        line = Line()
+        line = ProgressLine()
         line.show(what, now=True)
         try:
             yield
@@ -36,7 +36,7 @@ def counting(what: str, show: bool = True) -> Iterator[Callable[[int, int], None
     It is drawn from the first call on, so that what is told before has the line to itself.
     """
     if show and in_notebook():
-        line = Line()
+        line = ProgressLine()
         try:
             yield lambda done, whole: line.show(f"{what} {done:,} of {whole:,}", done / max(1, whole))
         finally:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from ..notebook import Line, in_notebook
+from ..notebook import ProgressLine, in_notebook
 from ..runs.summary import duration
 
 EVERY = 20.0
@@ -27,7 +27,7 @@ class Progress:
         notebook = stream is None and in_notebook()
         self.unit, self.stream, self.quiet = unit, stream or (sys.stdout if notebook else sys.stderr), quiet
         self._live: Any = None
-        self._cell = Line() if notebook and not quiet else None
+        self._cell = ProgressLine() if notebook and not quiet else None
         self._wanted = self.stream.isatty() and os.environ.get("TERM") != "dumb" if live is None else live
         self._shown = time.monotonic()
 
