@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
@@ -188,7 +188,8 @@ class Counter:
     def __init__(self, architecture: Architecture, length: int, batch: int, number_bytes: int) -> None:
         self.length, self.batch, self.number_bytes = length, batch, number_bytes
         self.sizes = module_sizes(architecture)
-        self.inputs = {c.path for s in architecture.sections() for c in _calls(s) if c.word.kind == "input"}
+        calls = [v.called for s in architecture.sections() for v in s.calls()]
+        self.inputs = {call.path for call in calls if call.word.kind == "input"}
         self.modules = {path: sum(sizes.values()) for path, sizes in self.sizes.items()}
         self.active = {path: sum(sizes.values()) for path, sizes in module_sizes(architecture, active=True).items()}
         self.seen: set[str] = set()
@@ -248,8 +249,7 @@ class Counter:
 
     def saved_numbers(self, value: Value, names: dict[str, Any]) -> float:
         """What a call keeps for the backward pass, a position: nothing that another call has kept."""
-        call = value.call
-        assert call is not None
+        call = value.called
         tensors = {"y": value, **dict(zip(call.streams, value.args, strict=False))}
         total = 0.0
         for term in terms_of(call.word.saved):
@@ -270,8 +270,7 @@ class Counter:
 
     def span(self, value: Value, stack: Stack) -> float:
         """The mean number of keys that a query sees: of another sequence, all."""
-        call, length = value.call, self.length
-        assert call is not None
+        call, length = value.called, self.length
         window = back_of(call) + 1
         if call.word.reach != "past" or _across(value, call) or (not stack.causal and math.isinf(window)):
             return length
@@ -304,27 +303,16 @@ def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, 
     """Path of every module -> its own parameters -> how many numbers each holds, or with `active`, how many of them a
     position uses. A module of two faces has both's."""
     found: dict[str, dict[str, int]] = {}
-    for section in architecture.sections():
-        for value in section.calls():
-            assert value.call is not None
-            _sizes_into(found, value.call, value.call.path, active)
-            for template in value.call.inner.values():
-                for inner in template.values:
-                    if inner.call is not None:
-                        _sizes_into(found, inner.call, f"{value.call.path}.{inner.call.path}", active)
+    for outer in (v.called for section in architecture.sections() for v in section.calls()):
+        inner = [v.call for template in outer.inner.values() for v in template.values if v.call is not None]
+        for path, call in [(outer.path, outer), *((f"{outer.path}.{c.path}", c) for c in inner)]:
+            used = call.word.active.items() if active else ()
+            sizes = {**sizes_of(call), **{name: evaluate_text(text, call.numbers) for name, text in used}}
+            for name, size in sizes.items():
+                if size:
+                    module = found.setdefault(path, {})
+                    module[name] = max(module.get(name, 0), int(size))
     return found
-
-
-def _sizes_into(found: dict[str, dict[str, int]], call: Call, path: str, active: bool) -> None:
-    used = {name: evaluate_text(text, call.numbers) for name, text in call.word.active.items()} if active else {}
-    for name, size in {**sizes_of(call), **used}.items():
-        if size:
-            here = found.setdefault(path, {})
-            here[name] = max(here.get(name, 0), int(size))
-
-
-def _calls(section: Section) -> Iterator[Call]:
-    return (v.call for v in section.calls() if v.call is not None)
 
 
 def shape(value: Value) -> str:

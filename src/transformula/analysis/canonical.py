@@ -41,10 +41,7 @@ class Printer:
     def __init__(self, values: Sequence[Value], leaves: Mapping[str, Value], prefix: str) -> None:
         self.prefix = prefix
         self.uses: dict[int, int] = {}
-        for value in values:
-            for argument in value.args:
-                self.count(argument)
-        for value in leaves.values():
+        for value in [*(a for v in values for a in v.args), *leaves.values()]:
             self.count(value)
         self.rows: list[str] = []
         self.names: dict[int, str] = {}
@@ -98,8 +95,7 @@ class Printer:
         return ["(", value.args[0], f" {OPERATIONS[value.op]} ", value.args[1], ")"]
 
     def call(self, value: Value) -> list[Value | str]:
-        call = value.call
-        assert call is not None
+        call = value.called
         arguments: list[list[Value | str]] = [[a] for a in value.args[: len(call.streams)]]
         ports = zip(call.ports, value.args[len(call.streams) :], strict=True)
         arguments += [[f"{port}=", argument] for port, argument in ports]
@@ -134,11 +130,9 @@ def section_rows(section: Section, stack: Stack | None) -> list[str]:
 
 def runs(stack: Stack) -> list[tuple[int, int, list[str]]]:
     """Runs of equal layers: (first, last, canonical lines)."""
-    found: list[tuple[int, int, list[str]]] = []
-    for rows, layers in groupby(stack.layers, key=lambda section: section_rows(section, stack)):
-        numbers = [section.number for section in layers]
-        found.append((numbers[0], numbers[-1], rows))
-    return found
+    alike = groupby(stack.layers, key=lambda section: section_rows(section, stack))
+    groups = [(rows, [section.number for section in layers]) for rows, layers in alike]
+    return [(numbers[0], numbers[-1], rows) for rows, numbers in groups]
 
 
 def canonical(architecture: Architecture, *, output: bool = True) -> str:
@@ -239,7 +233,7 @@ class Wiring:
                     digests.append(self.digest("neg", digest) if minus else digest)
                 return self.digest("product" if op == "mul" else "sum", *sorted(digests))
         call = value.call
-        if call is not None and call.word.kind == "chance":
+        if value.word_kind == "chance":
             return (yield self.steps(value.args[0]))
         parts = []
         for argument in value.args:
@@ -253,7 +247,7 @@ def layer_wiring(section: Section, names: dict[str, str]) -> str:
     """The digest of one layer's graph; calls are counted, so that one norm read twice is not two norms."""
     wiring = Wiring(section, names)
     leaves = sorted(f"{wiring.name(name)}={wiring.of(value)}" for name, value in section.leaves.items())
-    calls = sorted(wiring.of(v) for v in section.calls() if v.call is not None and v.call.word.kind != "chance")
+    calls = sorted(wiring.of(v) for v in section.calls() if v.word_kind != "chance")
     return Wiring.digest(*leaves, "calls", *calls)
 
 

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any
 
 from ..language.depth import Steps, deep
@@ -51,6 +51,9 @@ MOST_READS = 64
 """What a node reads through nodes without a partner counts as often as there are ways, up to so many."""
 
 SUBLAYERS = ("positions", "channels", "scores")
+
+Runs = Sequence[tuple[int, str]]
+"""The layers of a stack in order: (how many equal ones, their graph)."""
 
 
 @dataclass(frozen=True)
@@ -102,21 +105,17 @@ def unseen(architecture: Architecture) -> dict[str, list[str]]:
     scores  the formulas over scores and masks, by name
     shared  modules that stand for several calls of a layer ("scalar.gain"), and "layers" where these share weights
     """
-    norms: set[str] = set()
-    chance: set[str] = set()
-    scores: set[str] = set()
-    shared: set[str] = set()
+    found: dict[str, set[str]] = {what: set() for what in ("norms", "chance", "scores", "shared")}
     for stack in architecture.stacks:
         if stack.share is not None and len(set(stack.share)) < stack.depth:
-            shared.add("layers")
+            found["shared"].add("layers")
         for section in stack.layers:
-            calls = [v.call for v in section.calls() if v.call is not None]
-            norms |= {c.word.same_as or c.word.name for c in calls if c.word.kind == "norm"}
-            chance |= {c.word.name for c in calls if c.word.kind == "chance"}
-            scores |= {o.name for c in calls for o in c.options.values() if isinstance(o, ScoreFormula)}
+            calls = [v.called for v in section.calls()]
+            found["norms"] |= {c.word.same_as or c.word.name for c in calls if c.word.kind == "norm"}
+            found["chance"] |= {c.word.name for c in calls if c.word.kind == "chance"}
+            found["scores"] |= {o.name for c in calls for o in c.options.values() if isinstance(o, ScoreFormula)}
             paths = Counter(c.path for c in calls if c.word.parameters)
-            shared |= {f"{c.name}.{c.label}" if c.label else c.role for c in calls if paths[c.path] > 1}
-    found = {"norms": norms, "chance": chance, "scores": scores, "shared": shared}
+            found["shared"] |= {f"{c.name}.{c.label}" if c.label else c.role for c in calls if paths[c.path] > 1}
     return {what: sorted(names) for what, names in found.items()}
 
 
@@ -291,14 +290,12 @@ def _paired(a: _Graph, b: _Graph) -> dict[int, int]:
 
 def _reads(graph: _Graph, names: Mapping[int, int]) -> list[list[int]]:
     """What each node reads of paired ones, by `names`: through nodes without a partner, what those read."""
-    through: list[list[int]] = []
     found: list[list[int]] = []
     for arguments in graph.inputs:
-        reads = [name for a in arguments for name in ([names[a]] if a in names else through[a])]
+        reads = [name for a in arguments for name in ([names[a]] if a in names else found[a])]
         if len(reads) > MOST_READS:  # of nodes that read each other twice there would be twice as many, each time
             reads = list(dict.fromkeys(reads))
         found.append(reads)
-        through.append(reads)
     return found
 
 
@@ -324,22 +321,15 @@ def layers_apart(one: str, other: str) -> float:
     return 0.0 if one == other else _apart(min(one, other), max(one, other))
 
 
-def nodes_in(graph: str) -> int:
-    """How many nodes a layer's graph has."""
-    return graph.count(";") + 1
-
-
 def pairs_of_nodes(a: WiringShape, b: WiringShape) -> int:
     """At most how many pairs of nodes `distance` looks at."""
-    found = 0
-    for one in a.stacks:
-        for other in b.stacks:
-            large = [max((nodes_in(graph) for _, graph in runs), default=0) for runs in (one, other)]
-            found += large[0] * large[1] * max(len(one), len(other))
-    return 0 if a.key == b.key else found
 
+    def largest(runs: Runs) -> int:
+        return max((graph.count(";") + 1 for _, graph in runs), default=0)
 
-Runs = Sequence[tuple[int, str]]
+    if a.key == b.key:
+        return 0
+    return sum(largest(x) * largest(y) * max(len(x), len(y)) for x, y in product(a.stacks, b.stacks))
 
 
 def _stacks_apart(a: Runs, b: Runs) -> float:

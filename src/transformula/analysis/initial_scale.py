@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from ..language.graph import Call, Section, Stack, Value
 from ..language.messages import FormulaError
@@ -29,7 +30,7 @@ def copies_in(stack: Stack) -> dict[str, int]:
     """Names that `before` leaves as copies of something side by side -> how many."""
     found: dict[str, int] = {}
     for name, value in stack.before.leaves.items():
-        while value.call is not None and value.call.word.kind == "chance":
+        while value.word_kind == "chance":
             value = value.args[0]
         if value.call is not None and value.call.word.initial_scale == "copies":
             found[name] = value.width // value.args[0].width
@@ -110,8 +111,7 @@ class Scales:
         return operation(value.op, *(self.of(a) for a in value.args))
 
     def call(self, value: Value) -> Vector:
-        call = value.call
-        assert call is not None
+        call = value.called
         word, rule = call.word, call.word.initial_scale
         if word.sublayer:
             return ZERO
@@ -139,8 +139,7 @@ class Scales:
 
     def unknown(self, value: Value, streams: Sequence[Vector]) -> Vector:
         """What a word makes that states no size."""
-        call = value.call
-        assert call is not None
+        call = value.called
         if call.word.kind in ("shape", "norm", "streams") and streams and all(s == ZERO for s in streams):
             return ZERO
         if call.word.parameters:
@@ -151,10 +150,8 @@ class Scales:
         return streams[-1] if streams else UnknownVector("the last of nothing")
 
     def mean(self, value: Value, streams: Sequence[Vector]) -> Vector:
-        total: Vector = ZERO
-        for stream in streams:
-            total = added(total, stream)
-        return scaled(total, 1 / max(1, len(streams)))
+        zero: Vector = ZERO
+        return scaled(reduce(added, streams, zero), 1 / max(1, len(streams)))
 
     def copied(self, value: Value, streams: Sequence[Vector]) -> Vector:
         return self.directions.copied(streams[0], value.width // value.args[0].width)
@@ -199,8 +196,7 @@ class Scales:
 
     def turned(self, value: Value, streams: Sequence[Vector]) -> Vector:
         """What keeps the size of each part and changes its direction: rotations, copies, parts; dropout keeps both."""
-        call, first = value.call, streams[0]
-        assert call is not None
+        call, first = value.called, streams[0]
         if call.word.kind == "chance" or isinstance(first, UnknownVector) or first == ZERO:
             return first
         if first.constant is not None and call.word.kind in ("shape", "streams"):
@@ -245,14 +241,9 @@ class Scales:
         left, right = streams
         if ZERO in (left, right):
             return ZERO
-        if (
-            isinstance(left, KnownVector)
-            and isinstance(right, KnownVector)
-            and len(left.parts) == len(right.parts) == 1
-        ):
-            (one, a), (other, b) = *left.parts.items(), *right.parts.items()
-            if one == other:
-                return constant(a * b * value.args[0].width)
+        if isinstance(left, KnownVector) and isinstance(right, KnownVector) and len(left.parts) == 1:
+            if left.parts.keys() == right.parts.keys():
+                return constant(sum(a * right.parts[d] for d, a in left.parts.items()) * value.args[0].width)
         return UnknownVector("an inner product of two streams")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from ..language.depth import Steps, deep
@@ -20,6 +21,9 @@ from .vectors import ZERO, UnknownVector
 
 BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
 """How tightly an operation binds, for brackets."""
+
+AROUND = ("norm", "chance", "function")
+"""Kinds of words that may stand around the sum of a whole line."""
 
 RUNS = 6
 """More runs of layers are not listed one by one."""
@@ -191,7 +195,7 @@ def analyze_lines(section: Section, scales: Scales, streams: Collection[str] = (
         terms: list[tuple[str, Value]] = []
         speller.line = text_of(place)
         if value.kind == "stream" and fresh and value.op != "name":
-            inner = _opened(value, around, made, scales)
+            inner = _opened(value, around, made)
             terms, merged_by = _terms(inner, made)
         kinds: dict[str, list[str]] = {"skip": [], "branch": [], "mixed": [], "added": []}
         for sign, term in terms:
@@ -264,23 +268,16 @@ def is_branch(term: Value, scales: Scales) -> bool:
     return vector == ZERO or (isinstance(vector, UnknownVector) and not any(past_sublayers(term)))
 
 
-def _opened(value: Value, around: list[str], made: set[int], scales: Scales) -> Value:
+def _opened(value: Value, around: list[str], made: set[int]) -> Value:
     """What stands inside a norm, a dropout, a function around the whole line; their names go into `around`."""
     here = value
-    while True:
-        call = here.call
-        if here.frames or (id(here) in made and here is not value):
-            return here
-        if call is not None and call.word.kind in ("norm", "chance", "function") and len(call.streams) == 1:
-            inner = here.args[0]
-            if inner.op not in ("add", "sub", "call") or id(inner) in made:
-                return here
-            if inner.call is not None and inner.call.word.kind not in ("norm", "chance", "function"):
-                return here
-            around.append(call.name)
-            here = inner
-            continue
-        return here
+    while not here.frames and here.call is not None and here.word_kind in AROUND and len(here.call.streams) == 1:
+        inner = here.args[0]
+        if inner.op not in ("add", "sub", "call") or id(inner) in made or inner.word_kind not in ("", *AROUND):
+            break
+        around.append(here.call.name)
+        here = inner
+    return here
 
 
 def _terms(value: Value, made: set[int], sign: str = "") -> tuple[list[tuple[str, Value]], str]:
@@ -306,23 +303,22 @@ def _reads(value: Value, speller: Speller, made: set[int]) -> list[str]:
     """The names that a line reads: of lines before, carried ones, history, inputs."""
     if id(value) in made and speller.name(value):
         return [speller.name(value)]  # another name for what a line before has made
-    found: dict[str, None] = {}
-    seen: set[int] = set()
-    waiting = [value]
-    while waiting:
-        here = waiting.pop(0)
-        if id(here) in seen:
-            continue
-        seen.add(id(here))
+    names: list[str] = []
+    seen = {id(value)}
+    ahead = [value]
+    for here in ahead:
         if here is not value and id(here) in made and speller.name(here):
-            found.setdefault(speller.name(here))
+            names.append(speller.name(here))
             continue
         if here.op in ("name", "input"):
-            found.setdefault(here.stack or here.name)
+            names.append(here.stack or here.name)
         elif here.op == "history":
-            found.setdefault(_history(here))
-        waiting.extend(here.args)
-    return list(found)
+            names.append(_history(here))
+        for argument in here.args:
+            if id(argument) not in seen:
+                seen.add(id(argument))
+                ahead.append(argument)
+    return list(dict.fromkeys(names))
 
 
 def _history(value: Value) -> str:
@@ -330,13 +326,8 @@ def _history(value: Value) -> str:
     return text_of(value.place) if value.place is not None else f"{value.stack or value.name}[{value.number:g}]"
 
 
-def spans(numbers: list[int]) -> str:
+def spans(numbers: Iterable[int]) -> str:
     """'0-3, 7' of whole numbers in order; of many runs the first and the last."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [f"{a}" if a == b else f"{a}-{b}" for a, b in runs]
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    shown = [f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
     return ", ".join(shown if len(shown) <= RUNS else [*shown[:3], "...", shown[-1]])

@@ -4,11 +4,10 @@ apart."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..language.graph import Call, Section, Stack, Value
+from ..language.graph import Call, Stack, Value
 from ..language.numbers import evaluate_text
 from ..language.score_formula import ScoreFormula
 from .lines import spans
@@ -42,12 +41,10 @@ class ReceptiveField:
             text = "all positions of its sequence"
         elif self.back is None:
             text = "itself and all positions before it"
-            if self.layer is not None:
-                text += f" ({self.layer:,} back in one layer)"
+            text += f" ({self.layer:,} back in one layer)" if self.layer is not None else ""
         else:
             text = f"itself and {self.back:,} positions before it through the whole stack"
-            if self.layer is not None:
-                text += f", {self.layer:,} in one layer"
+            text += f", {self.layer:,} in one layer" if self.layer is not None else ""
         return text + (f"; and all of {', '.join(self.others)}" if self.others else "")
 
 
@@ -83,7 +80,9 @@ def receptive_field(stack: Stack) -> ReceptiveField:
                 own = value.sequence in sequences or not value.sequence
                 if own and len(sequences) == 1:
                     here = back_of(call)
-                    past_only = call.word.reach == "past" and (stack.causal or _looks_back(call, here))
+                    # a window or a shift sees only what stands before it in a stack that sees all, too
+                    looks_back = stack.causal or (math.isfinite(here) and not call.word.centered)
+                    past_only = call.word.reach == "past" and looks_back
                     reach = max(reach, "past" if past_only else "all", key=REACHES.index)
                     widest = max(widest, here)
                     far += here
@@ -93,21 +92,12 @@ def receptive_field(stack: Stack) -> ReceptiveField:
             state[name] = seen.get(id(value), 0.0)
         for name, far in state.items():
             past[name, section.number if section.where == "layer" else 0] = far
-    return ReceptiveField(reach, _whole(furthest), _whole(widest), tuple(_sequence(o) for o in others))
-
-
-def _looks_back(call: Call, back: float) -> bool:
-    """Whether a word sees only what stands before it in a stack that sees all, too: a window, a shift."""
-    return math.isfinite(back) and not call.word.centered
+    # a sequence is named as a person knows it: that of the input, or of the word that made it
+    return ReceptiveField(reach, _whole(furthest), _whole(widest), tuple(name.split(".")[0] for name in others))
 
 
 def _whole(number: float) -> int | None:
     return int(number) if math.isfinite(number) else None
-
-
-def _sequence(name: str) -> str:
-    """A sequence's name as a person knows it: that of the input, or of the word that made it."""
-    return name.split(".")[0]
 
 
 @dataclass(frozen=True)
@@ -131,7 +121,7 @@ class PositionalEncoding:
 
     @property
     def data(self) -> dict[str, Any]:
-        return {"kind": self.kind, "words": self.words, "where": self.where}
+        return dict(vars(self))
 
     def __str__(self) -> str:
         return f"{self.words} in {'`before`' if self.where == 'before' else self.where}"
@@ -144,8 +134,8 @@ def positional_encodings(stack: Stack) -> list[PositionalEncoding]:
         (v.sequence for n, v in sorted(stack.before.leaves.items(), key=lambda i: i[0] != "x") if v.sequence), ""
     )
     for section in stack.sections():
-        for value, call in _calls(section):
-            kind, words = _tells(value, call, main)
+        for value in section.calls():
+            kind, words = _tells(value, value.called, main)
             if kind:
                 at = section.number if section.where == "layer" else (0 if section.where == "before" else -1)
                 found.setdefault((kind, words), {})[at] = None
@@ -160,10 +150,6 @@ def positional_encodings(stack: Stack) -> list[PositionalEncoding]:
             parts.append("after")
         result.append(PositionalEncoding(kind, words, " and ".join(parts)))
     return result
-
-
-def _calls(section: Section) -> Iterator[tuple[Value, Call]]:
-    return ((v, v.call) for v in section.calls() if v.call is not None)
 
 
 def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:

@@ -53,7 +53,7 @@ def is_sublayer(value: Value) -> bool:
 
 
 def is_norm(value: Value) -> bool:
-    return value.call is not None and value.call.word.kind == "norm"
+    return value.word_kind == "norm"
 
 
 def past_sublayers(value: Value) -> Iterator[Value]:
@@ -78,7 +78,7 @@ class ResidualPath:
 
     def of_kind(self, *kinds: str) -> list[Value]:
         """Calls of these kinds on the path."""
-        return [v for v in self.values if v.call is not None and v.call.word.kind in kinds]
+        return [v for v in self.values if v.word_kind in kinds]
 
     @property
     def only_normed(self) -> list[str]:
@@ -108,9 +108,8 @@ def residual_path(section: Section, scales: Scales, streams: Sequence[str]) -> R
         if enters or (not is_sublayer(value) and any(id(a) in forward for a in value.args)):
             forward.add(id(value))
     ends = {name: value for name, value in section.leaves.items() if name in streams}
-    on: set[int] = set()
-    for value in ends.values():
-        on |= {id(v) for v in walk(value, into=lambda v: id(v) in forward) if id(v) in forward}
+    ways = (walk(value, into=lambda v: id(v) in forward) for value in ends.values())
+    on = {id(v) for way in ways for v in way} & forward
     path = ResidualPath(section, [v for v in section.values if id(v) in on])
     plain: dict[int, bool] = {}
     normed: dict[int, bool] = {}
@@ -194,9 +193,9 @@ def norm_placement(path: ResidualPath, place_of: Mapping[int, int], streams: Seq
     if any(path.normed.values()):
         return NormPlacement("neither", "the stream passes without a norm, and its norm is added to it")
     for value in path.section.calls():
-        if is_sublayer(value) and not _are_normed(_streams_read(value), streams):
-            assert value.call is not None
-            name = value.frames[0].name if value.frames else value.call.name
+        own = [a for a in value.args[: len(value.called.streams)] if not a.stack and a.op != "number"]
+        if is_sublayer(value) and not _are_normed(own, streams):
+            name = value.frames[0].name if value.frames else value.called.name
             line = place_of.get(id(value))
             where = f" (line {line})" if line else ""
             words = f"no norm on the residual path, and {name}{where} reads no norm"
@@ -217,7 +216,7 @@ def _adds_norms(path: ResidualPath) -> bool:
 
 def _ends_in_norm(value: Value) -> bool:
     while not is_norm(value):
-        if value.call is not None and value.call.word.kind == "chance":
+        if value.word_kind == "chance":
             value = value.args[0]
         elif value.op in ("mul", "div") and any(a.kind != "stream" for a in value.args):
             value = next((a for a in value.args if a.kind == "stream"), value.args[0])
@@ -226,25 +225,16 @@ def _ends_in_norm(value: Value) -> bool:
     return True
 
 
-def _streams_read(sublayer: Value) -> list[Value]:
-    """What a sublayer reads of its own stack, as the formula writes it."""
-    assert sublayer.call is not None
-    streams = sublayer.args[: len(sublayer.call.streams)]
-    return [a for a in streams if not a.stack and a.op != "number"]
-
-
 def _are_normed(values: Iterable[Value], streams: Sequence[str]) -> bool:
     """Whether all values are norms, or other sublayers' results, looked at through what has no weights."""
-    waiting, seen = list(values), set()
-    while waiting:
-        here = waiting.pop()
-        if id(here) in seen or is_norm(here) or is_sublayer(here):
-            continue
-        seen.add(id(here))
-        inner = _looked_through(here, streams)
-        if inner is None:
-            return False
-        waiting.extend(inner)
+    ahead, seen = list(values), set()
+    for here in ahead:
+        if id(here) not in seen and not is_norm(here) and not is_sublayer(here):
+            seen.add(id(here))
+            inner = _looked_through(here, streams)
+            if inner is None:
+                return False
+            ahead.extend(inner)
     return True
 
 
@@ -280,9 +270,5 @@ def own_place(value: Value) -> Place | None:
 
 def lines_of(section: Section) -> dict[int, int]:
     """Value -> the line of the formula, counted from 1 whether by lines or by `;`, in which it is made."""
-    found: dict[int, int] = {}
-    for value in section.values:
-        index = line_of(section, own_place(value))
-        if index is not None:
-            found[id(value)] = index + 1
-    return found
+    lines = ((value, line_of(section, own_place(value))) for value in section.values)
+    return {id(value): index + 1 for value, index in lines if index is not None}

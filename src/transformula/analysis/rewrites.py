@@ -8,7 +8,7 @@ business: `remedies.py` checks the text and analyzes it again before it is shown
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..language.graph import Section, Value
@@ -41,6 +41,16 @@ class LayerFormula:
         """The node if it is a norm of one stream."""
         return node if isinstance(node, CallNode) and spot(node.place) in self.norms and len(node.items) == 1 else None
 
+    def in_sublayers(self, node: Node, changed: Callable[[Node], Node]) -> Node:
+        """The node with changed arguments of the sublayers in it."""
+
+        def into(call: Node) -> Node | None:
+            if isinstance(call, CallNode) and spot(call.place) in self.sublayers:
+                return dataclasses.replace(call, items=tuple(map(changed, call.items)))
+            return None
+
+        return rewritten(node, into)
+
     def with_lines(self, lines: Sequence[tuple[str, Node]]) -> str:
         """The text of changed lines."""
         return "\n".join(f"{name} = {spell(value)}" for name, value in lines)
@@ -51,10 +61,9 @@ def formula_of(section: Section, lines: Sequence[Line]) -> LayerFormula:
     sublayers: set[Spot] = set()
     norms: set[Spot] = set()
     for value in section.calls():
-        assert value.call is not None
-        if value.call.word.sublayer:
+        if value.called.word.sublayer:
             sublayers.add(spot(own_place(value)))
-        elif value.call.word.kind == "norm" and not value.frames:
+        elif value.word_kind == "norm" and not value.frames:
             norms.add(spot(value.place))
     return LayerFormula(lines, frozenset(sublayers), frozenset(norms))
 
@@ -80,18 +89,13 @@ def norms_into_branches(formula: LayerFormula) -> str:
         if norm is not None and whole:
             value = norm.items[0]
 
-        def into(node: Node, whole: bool = whole) -> Node | None:
-            if not (isinstance(node, CallNode) and spot(node.place) in formula.sublayers):
-                return None
-            items = []
-            for item in node.items:
-                inner = normed.get(item.name) if isinstance(item, Name) else None
-                if inner is None and whole and isinstance(item, Name) and item.name in own and template is not None:
-                    inner = dataclasses.replace(_without_label(template), items=(item,))
-                items.append(dataclasses.replace(inner, items=(item,)) if inner is not None else item)
-            return dataclasses.replace(node, items=tuple(items))
+        def with_norm(item: Node, whole: bool = whole) -> Node:
+            inner = normed.get(item.name) if isinstance(item, Name) else None
+            if inner is None and whole and isinstance(item, Name) and item.name in own and template is not None:
+                inner = _without_label(template)
+            return dataclasses.replace(inner, items=(item,)) if inner is not None else item
 
-        result.append((line.name, rewritten(value, into)))
+        result.append((line.name, formula.in_sublayers(value, with_norm)))
         normed.pop(line.name, None)
         if whole and norm is not None:
             normed[line.name] = _without_label(norm)
@@ -106,14 +110,7 @@ def norms_after_sums(formula: LayerFormula, norm: str = "norm") -> str:
         own = formula.norm_call(value)
         if own is not None and isinstance(own.items[0], Name) and own.items[0].name == line.name:
             continue
-
-        def bare(node: Node) -> Node | None:
-            if not (isinstance(node, CallNode) and spot(node.place) in formula.sublayers):
-                return None
-            items = tuple(n.items[0] if (n := formula.norm_call(i)) is not None else i for i in node.items)
-            return dataclasses.replace(node, items=items)
-
-        value = rewritten(value, bare)
+        value = formula.in_sublayers(value, lambda i: n.items[0] if (n := formula.norm_call(i)) is not None else i)
         if own is None and any(spot(c.place) in formula.sublayers for c in _calls(value)):
             value = CallNode(value.place, norm, "", (value,), (), value.place)
         result.append((line.name, value))

@@ -6,7 +6,7 @@ gallery's entry alone is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ def growing(adviser: Adviser) -> Iterator[Warning]:
         growth = scale.growth
         if growth is None or growth == 0 or 0.5 < growth < 2:
             continue
-        gated = any(c.call and c.call.word.kind == "gate" for s in adviser.stack.layers for c in s.calls())
+        gated = any(v.word_kind == "gate" for s in adviser.stack.layers for v in s.calls())
         if growth < 1 and gated:
             continue  # a gate decides in every layer
         group, index, before, after = first_growth(adviser, scale)
@@ -159,7 +159,7 @@ def normed(adviser: Adviser) -> Iterator[Warning]:
             # skip-2 and its kin: two skips meet in the last sum, and the next layer's norm takes the size away
             what += f"; nothing compounds, it leaves each layer with size {number(size)}"
             entries = ("b2t",)
-            norm = next((n.call.name for n in norms if n.call is not None), "norm")
+            norm = next((n.called.name for n in norms), "norm")
             new = rewrites.norms_after_sums(formula, norm)
             holds = settled(on[0], "post-norm", group.formula)
             remedies = adviser.in_layer(code, group, new, holds, "B2T: the same, the norms after the sums")
@@ -233,15 +233,15 @@ def on_residual_path(kind: str, code: str) -> Callable[[Adviser], Iterator[Warni
     """The finder of dropout-on-residual-path and function-on-residual-path."""
 
     def calls_on(group: LayerGroup) -> list[Value]:
-        return [v for v in group.path.of_kind(kind) if v.call is not None and v.call.options.get("p", 1)]
+        return [v for v in group.path.of_kind(kind) if v.called.options.get("p", 1)]
 
     def find(adviser: Adviser) -> Iterator[Warning]:
         for group, calls, _ in adviser.faulty(calls_on):
-            names = " and ".join(dict.fromkeys(v.call.name for v in calls if v.call is not None))
+            names = " and ".join(dict.fromkeys(v.called.name for v in calls))
             index = line_of(adviser.section(group), own_place(calls[0]))
             what = f"{names} stands on the residual path"
             if kind == "chance":
-                least = min(float(v.call.options.get("p", 0)) for v in calls if v.call is not None)
+                least = min(float(v.called.options.get("p", 0)) for v in calls)
                 left, depth = (1 - least) ** len(group.numbers), len(group.numbers)
                 what += f": at {number(least)} a layer, {left:.0%} of a channel's way survives {depth}"
             new = rewrites.without_calls(adviser.formula(group), rewrites.places_of(calls))
@@ -305,10 +305,14 @@ def positions(adviser: Adviser) -> Iterator[Warning]:
     where = f"{adviser.prefix}before", ""
     remedies: list[Remedy] = []
     if (absolute and inside) or len({e.kind for e in absolute}) > 1:
-        tables = [v for v in stack.before.calls() if v.call and v.call.word.kind == "input" and v.call.word.order]
+        tables = [v for v in stack.before.calls() if v.word_kind == "input" and v.called.word.order]
         new = rewrites.without_terms(parse(source), rewrites.places_of(tables)) if source and inside else None
         if new is not None:
-            remedies = adviser.in_part("positions-twice", "before", new, told_once, "encoded once, inside")
+
+            def holds(again: StackAnalysis) -> bool:
+                return not any(e.absolute for e in again.positional_encodings)
+
+            remedies = adviser.in_part("positions-twice", "before", new, holds, "encoded once, inside")
         what = f"positions are encoded twice: {' and '.join(map(str, [*absolute, *inside]))}"
         yield adviser.warning("positions-twice", what, where, remedies, ["llama", "gpt2"])
     elif not encodings and not any(v.stack for v in stack.before.values):
@@ -322,23 +326,17 @@ def positions(adviser: Adviser) -> Iterator[Warning]:
         yield adviser.warning("no-positions", what, where, remedies, ["gpt2", "llama"], note=True)
 
 
-def told_once(again: StackAnalysis) -> bool:
-    """Whether no encoding is added to the stream."""
-    return not any(e.absolute for e in again.positional_encodings)
-
-
 def no_norm(adviser: Adviser) -> Iterator[Warning]:
     """no-norm."""
-    calls = [v.call for s in adviser.stack.layers for v in s.calls() if v.call is not None]
+    calls = [v.called for s in adviser.stack.layers for v in s.calls()]
     spare = any(c.word.kind in ("norm", "coefficient", "gate", "streams") for c in calls)
     if spare or "init" in adviser.text.hooks or not any(s.kind == "compounds" for s in adviser.analysis.stream_scales):
         return
     if any(map(is_norm, (v for c in calls for template in c.inner.values() for v in template.values))):
         return
-    where, _ = adviser.where(adviser.analysis.layers[0], None)
-    entries = ["pre-norm", "rezero", "t-fixup"]
-    what = "no norm stands anywhere in the layers"
-    yield adviser.warning("no-norm", what, (where, ""), entries=entries, note=True)
+    where = adviser.where(adviser.analysis.layers[0], None)
+    what, entries = "no norm stands anywhere in the layers", ["pre-norm", "rezero", "t-fixup"]
+    yield adviser.warning("no-norm", what, where, entries=entries, note=True)
 
 
 FINDERS: Sequence[Callable[[Adviser], Iterator[Warning]]] = (
@@ -360,13 +358,9 @@ def find_all(adviser: Adviser) -> list[Warning]:
 
 def known_words(architecture: Architecture) -> Vocabulary:
     """The words that a model uses: enough to check most changes of its text."""
-    calls: Iterable[Any] = (v.call for s in architecture.sections() for v in s.calls() if v.call is not None)
-    records = {}
-    for call in calls:
-        records[call.word.name] = call.word
-        for template in call.inner.values():
-            records |= {v.call.word.name: v.call.word for v in template.values if v.call is not None}
-    return Vocabulary(records.values())
+    calls = [v.called for s in architecture.sections() for v in s.calls()]
+    calls += [v.call for c in calls for template in c.inner.values() for v in template.values if v.call is not None]
+    return Vocabulary({call.word.name: call.word for call in calls}.values())
 
 
 def codes(analysis: StackAnalysis, architecture: Architecture, vocabulary: Vocabulary) -> list[str]:

@@ -167,8 +167,7 @@ def data_of(record: WordRecord) -> dict[str, Any]:
 
 def word_text(record: WordRecord) -> str:
     """The page of a word, for a terminal."""
-    rows = [f"{record.name}: {KINDS[record.kind]}", ""]
-    rows += [f"  {call}" for call in calls(record)]
+    rows = [f"{record.name}: {KINDS[record.kind]}", "", *(f"  {call}" for call in calls(record))]
     rows += [*wrapped(record.equation, 2), ""] if record.equation else [""]
     if record.ports:
         rows += [f"further streams, by name: {', '.join(f'{port}=' for port in record.ports)}", ""]
@@ -230,14 +229,10 @@ def table(rows: Iterator[tuple[str, ...]]) -> list[str]:
 def wrapped(text: str, indent: int, first: int | None = None, hang: int = 0) -> list[str]:
     """A text in lines of at most WIDTH; those after the first hang at `indent`, or at `hang` where there is room."""
     after = hang if 0 < hang <= 66 else indent
-    start = " " * (indent if first is None else first)
-    if len(start + text) <= WIDTH:
-        return [(start + text).rstrip()]
-    lines = textwrap.wrap(
-        text, WIDTH, initial_indent=start, subsequent_indent=" " * after, break_long_words=False,
-        break_on_hyphens=False, drop_whitespace=True,
-    )  # fmt: skip
-    return lines
+    start, rest = " " * (indent if first is None else first), " " * after
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=start, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def index_text(vocabulary: Vocabulary) -> str:
@@ -255,4 +250,4 @@ def index_text(vocabulary: Vocabulary) -> str:
 
 def index_data(vocabulary: Vocabulary) -> Mapping[str, Any]:
     """All words by kind, as plain data."""
-    return {kind: [data_of(record) for record in records] for kind, records in by_kind(vocabulary).items()}
+    return {kind: list(map(data_of, records)) for kind, records in by_kind(vocabulary).items()}

@@ -98,11 +98,9 @@ class ModelDifference:
 
     def svg(self, dark: bool | None = None) -> str:
         """Both diagrams of every section whose parts differ, with the marks."""
-        shown = []
-        for change in self.changes:
-            for name, diagram in zip(self.names, (change.first, change.second), strict=True):
-                if diagram is not None and not change.equal:
-                    shown.append(replace(diagram, title=f"{name}: {diagram.title}"))
+        pairs = [(self.names, (change.first, change.second)) for change in self.changes if not change.equal]
+        named = [(name, diagram) for pair in pairs for name, diagram in zip(*pair, strict=True) if diagram is not None]
+        shown = [replace(diagram, title=f"{name}: {diagram.title}") for name, diagram in named]
         return draw_diagrams(shown, f"the difference of {self.names[0]} and {self.names[1]}", dark, linked=False)
 
     def __repr__(self) -> str:
@@ -121,10 +119,8 @@ def _label(diagram: Diagram, n: int) -> str:
 def _lines(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for what, i, j, k, m in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        if what == "equal":
-            found += [(" ", line) for line in a[i:j]]
-        else:
-            found += [("-", line) for line in a[i:j]] + [("+", line) for line in b[k:m]]
+        marked = [(" ", a[i:j])] if what == "equal" else [("-", a[i:j]), ("+", b[k:m])]
+        found += [(mark, line) for mark, lines in marked for line in lines]
     return found
 
 

@@ -9,8 +9,10 @@ no two sources share a stretch, by construction (the tests check it on the drawi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from .parts import Diagram
 
@@ -49,14 +51,14 @@ class _Arranger:
         for n, part in enumerate(self.parts):
             for source in part.inputs:
                 self.readers[source].append(n)
-        before = {b: a for path in diagram.paths for a, b in zip(path, path[1:], strict=False)}
+        before = {b: a for path in diagram.paths for a, b in pairwise(path)}
         self.main = {n: self.main_port(n, before.get(n)) for n, p in enumerate(self.parts) if p.inputs}
         self.docked = {
             n for n, part in enumerate(self.parts)
             if part.sort == "source" and len(self.readers[n]) == 1 and n not in self.path_of
             and self.parts[self.readers[n][0]].inputs[self.main[self.readers[n][0]]] != n
         }  # fmt: skip
-        self.heir: dict[int, int] = {a: b for b, a in before.items()}
+        self.heir = {a: b for b, a in before.items()}
         for n in self.main:
             source = self.source(n)
             if source not in self.path_of and n not in self.path_of:
@@ -74,9 +76,7 @@ class _Arranger:
             return part.inputs.index(before)
         beside = ("source", "enter")
         free = [i for i, s in enumerate(part.inputs) if s not in self.path_of and self.parts[s].sort not in beside]
-        if part.ordered:
-            return 0
-        return free[(len(free) - 1) // 2] if free else 0
+        return free[(len(free) - 1) // 2] if free and not part.ordered else 0
 
     def source(self, n: int) -> int:
         return self.parts[n].inputs[self.main[n]]
@@ -150,12 +150,9 @@ class _Arranger:
         end = 2 * max(self.rank.values()) + 2
         for t, path in enumerate(self.paths):
             column = t and FAR + t
-            for n in path:
-                self.column[n] = column
-                self.take(column, 2 * self.rank[n], end, -1 - n)
             for n in path:  # each stretch belongs to the part above it
-                for h in range(2 * self.rank[n], end + 1):
-                    self.owner[column, h] = n
+                self.column[n] = column
+                self.owner |= {(column, h): n for h in range(2 * self.rank[n], end + 1)}
             self.take(column, 0, end, -1)
         heads = [n for n in range(len(self.parts)) if n in self.rank and n not in self.path_of]
         heads = [n for n in heads if n not in self.main or self.heir.get(self.source(n)) != n]
@@ -175,19 +172,15 @@ class _Arranger:
             if late:
                 self.take(own, leaves, first - 1, source)
             first = first - 1 if late else leaves
-        last = 2 * self.bottom(chain[-1])
-        if self.readers[chain[-1]]:
-            last += 1
+        last = 2 * self.bottom(chain[-1]) + bool(self.readers[chain[-1]])
         beside = [r for r in self.readers[chain[-1]] if self.side(chain[-1], r)]
         if beside:
             last = max(last, 2 * self.bottom(min(beside, key=lambda r: self.rank[r])))
         column = 1
         while not all(self.free(column, h, h, self.net_at(chain, source, h)) for h in range(first, last + 1)):
             column += 1
-        for h in range(first, last + 1):
-            self.owner[column, h] = self.net_at(chain, source, h)
-        for n in chain:
-            self.column[n] = column
+        self.owner |= {(column, h): self.net_at(chain, source, h) for h in range(first, last + 1)}
+        self.column |= dict.fromkeys(chain, column)
         if source >= 0:
             turn = (first - 1) // 2 if late else self.bottom(source)
             self.routes[head, self.main[head]] = [(own, turn), (column, turn)]
@@ -230,9 +223,8 @@ class _Arranger:
 
     def dock(self, source: int, target: int, port: int) -> None:
         """A source beside its only reader, on a line where the reader has that side free."""
-        at, used = self.column[target], {1: 0, -1: 0}
-        for column, _ in self.ends.get(target, []):
-            used[1 if column > at else -1] += 1
+        at = self.column[target]
+        used = Counter(1 if column > at else -1 for column, _ in self.ends.get(target, []))
         side = 1 if used[1] < self.span(target) else -1
         height = 2 * (self.rank[target] + used[side])
         column = at + side

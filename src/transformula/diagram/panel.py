@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from .layout import Edge, Point, arrange
 from .parts import Diagram, DiagramPart
@@ -114,23 +115,18 @@ def panel(diagram: Diagram) -> Panel:
 
 def _partings(edges: Sequence[Edge]) -> list[tuple[int, int, int]]:
     """The points (source, column, line) from which lines of one source lead in more than two directions."""
-    ways: dict[tuple[int, int, int], set[Point]] = {}
-    corners: dict[int, set[Point]] = {}
+    ways: dict[tuple[int, int, int], set[Point]] = defaultdict(set)
+    corners: dict[int, set[Point]] = defaultdict(set)
     for edge in edges:
-        corners.setdefault(edge.source, set()).update(edge.points[1:-1])
+        corners[edge.source].update(edge.points[1:-1])
     for edge in edges:
-        for a, b in zip(edge.points, edge.points[1:], strict=False):
+        for a, b in pairwise(edge.points):
             step = ((b[0] > a[0]) - (b[0] < a[0]), (b[1] > a[1]) - (b[1] < a[1]))
             back = (-step[0], -step[1])
-            ways.setdefault((edge.source, *a), set()).add(step)
-            ways.setdefault((edge.source, *b), set()).add(back)
+            ways[edge.source, *a].add(step)
+            ways[edge.source, *b].add(back)
             for c in corners[edge.source]:  # a line that goes on where another one turns
-                if _within(a, c, b):
-                    ways.setdefault((edge.source, *c), set()).update({step, back})
+                if a < c < b or b < c < a:
+                    if a[0] == c[0] == b[0] or a[1] == c[1] == b[1]:
+                        ways[edge.source, *c] |= {step, back}
     return [at for at, directions in sorted(ways.items()) if len(directions) > 2]
-
-
-def _within(a: Point, c: Point, b: Point) -> bool:
-    """Whether c lies on the line from a to b, and is neither."""
-    upright = a[0] == c[0] == b[0] and min(a[1], b[1]) < c[1] < max(a[1], b[1])
-    return upright or (a[1] == c[1] == b[1] and min(a[0], b[0]) < c[0] < max(a[0], b[0]))

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ..analysis.equal_layers import first_of_kind
-from ..analysis.lines import text_of
-from ..language.graph import Architecture, Frame, Section, Stack, Value
+from ..analysis.lines import spans, text_of
+from ..language.graph import Architecture, Call, Frame, Section, Stack, Value
 
 SYMBOLS = {"add": "+", "sub": "−", "mul": "×", "div": "÷", "pow": "^", "neg": "−"}
 FLAT = ("number", "coefficient")
@@ -74,11 +75,8 @@ class Diagram:
     def lasting(self) -> list[int]:
         """The parts, without what is only handed on beside the stream: the last layer has no reader for that."""
         handed = {n for n, p in enumerate(self.parts) if p.sort == "leave" and all(n not in t for t in self.paths)}
-        readers: dict[int, set[int]] = {}
-        for n, part in enumerate(self.parts):
-            for source in part.inputs:
-                readers.setdefault(source, set()).add(n)
-        handed |= {n for n, p in enumerate(self.parts) if p.sort == "tap" and readers.get(n, set()) <= handed}
+        kept = {source for n, p in enumerate(self.parts) if n not in handed for source in p.inputs}
+        handed |= {n for n, p in enumerate(self.parts) if p.sort == "tap" and n not in kept}
         return [n for n in range(len(self.parts)) if n not in handed]
 
     def key(self) -> object:
@@ -97,13 +95,22 @@ def kind_inside(frame: Frame, values: Iterable[Value]) -> str:
     return next((kind for kind in ("positions", "channels", "output", "input", "norm") if kind in kinds), "")
 
 
+def labeled(call: Call | Frame) -> str:
+    """A call's name with its label: "attention.first"."""
+    return f"{call.name}.{call.label}" if call.label else call.name
+
+
+def name_in(frame: Frame, value: Value, other: str) -> str:
+    """The first name that a definition gives to a value; `other` where it gives none."""
+    return next((name for name, known in frame.names.items() if known is value), other)
+
+
 class _Maker:
     """Makes the parts of one level: a section (`frame` None), or the inside of one definition's call."""
 
     def __init__(self, values: Sequence[Value], leaves: Mapping[str, Value], lines: list[tuple[int, int, int, str]],
                  frame: Frame | None, depth: int) -> None:  # fmt: skip
-        self.values, self.leaves, self.lines, self.depth = values, leaves, lines, depth
-        self.frame = frame
+        self.values, self.leaves, self.lines, self.frame, self.depth = values, leaves, lines, frame, depth
         self.parts: list[DiagramPart] = []
         self.index: dict[object, int] = {}
         self.past: list[tuple[str, str, list[int]]] = []
@@ -133,8 +140,9 @@ class _Maker:
             own = own if len(own) <= 24 else own[:23] + "…"
             return f"({own})" if " + " in own or " - " in own else own
         if value.call is not None:
-            name = value.call.name + (f".{value.call.label}" if value.call.label else "")
-            return name + (f"({', '.join(self.term(a, written) for a in value.args)})" if value.args else "")
+            return labeled(value.call) + (
+                f"({', '.join(self.term(a, written) for a in value.args)})" if value.args else ""
+            )
         if value.op in ("name", "history", "tap"):
             return value.name
         terms = [self.term(a, written) for a in value.args]
@@ -168,25 +176,19 @@ class _Maker:
             whole = self.index[id(frame)]
             if value is frame.result:
                 return whole
-            names = [k for k, v in frame.names.items() if v is value]
-            label = f"{frame.label or frame.name}.{names[0] if names else 'value'}"
+            label = f"{frame.label or frame.name}.{name_in(frame, value, 'value')}"
             return self.add(("tap", id(value)), DiagramPart("tap", label, (whole,), self.parts[whole].line))
         if id(value) in self.index:
             return self.index[id(value)]
         if self.frame is not None and self.frame not in value.frames:
-            names = [k for k, v in self.frame.names.items() if v is value]
-            return self.add(id(value), DiagramPart("enter", names[0] if names else value.name or "input"))
+            return self.add(id(value), DiagramPart("enter", name_in(self.frame, value, value.name or "input")))
         if value.kind in FLAT:
             return self.add(id(value), DiagramPart("coefficient", self.term(value, False), (), reader))
         return self.source(value, reader)
 
     def inputs(self, arguments: Iterable[Value], line: int) -> tuple[int, ...]:
-        found = [self.edge(a, line) for a in arguments if a.kind not in FLAT]
-        kept: list[int] = []
-        for n in found:
-            if n not in kept or self.parts[n].sort != "source":
-                kept.append(n)
-        return tuple(kept)
+        read = [self.edge(a, line) for a in arguments if a.kind not in FLAT]
+        return tuple(n for i, n in enumerate(read) if n not in read[:i] or self.parts[n].sort != "source")
 
     def operation(self, value: Value, line: int) -> DiagramPart:
         symbol = SYMBOLS[value.op]
@@ -248,7 +250,7 @@ class _Maker:
         elif value.op in SYMBOLS:
             self.add(id(value), self.operation(value, line))
         elif value.call is not None:
-            name = value.call.name + (f".{value.call.label}" if value.call.label else "")
+            name = labeled(value.call)
             hint = text_of(value.place) if value.place else name
             inputs = self.inputs(value.args, line)
             self.add(id(value), DiagramPart(value.call.word.kind, name, inputs, line, "", hint))
@@ -261,8 +263,7 @@ class _Maker:
         named = {id(v): k for k, v in reversed(frame.names.items()) if isinstance(v, Value)}
         order = list(frame.names)
         arguments = sorted(outer.values(), key=lambda a: order.index(named.get(id(a), order[0])))
-        label = frame.name + (f".{frame.label}" if frame.label else "")
-        part = DiagramPart("definition", label, self.inputs(arguments, line), line, "", text_of(frame.place))
+        part = DiagramPart("definition", labeled(frame), self.inputs(arguments, line), line, "", text_of(frame.place))
         part.inside = kind_inside(frame, self.values)
         self.add(id(frame), part)
 
@@ -300,27 +301,16 @@ class _Maker:
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """'1–3, 7' or '1, 4, 7 … 22'."""
-    steps = {b - a for a, b in zip(numbers, numbers[1:], strict=False)}
+    """'1–3, 7' or '1, 4 … 22'."""
+    steps = {b - a for a, b in pairwise(numbers)}
     if len(numbers) > 3 and len(steps) == 1 and steps != {1}:
         return f"{numbers[0]}, {numbers[1]} … {numbers[-1]}"
-    runs: list[list[int]] = []
-    for n in numbers:
-        if runs and runs[-1][-1] == n - 1:
-            runs[-1].append(n)
-        else:
-            runs.append([n])
-    shown = [f"{r[0]}–{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs]
-    return ", ".join(shown if len(shown) < 7 else [*shown[:3], "…", shown[-1]])
-
-
-def _lines(section: Section) -> list[tuple[int, int, int, str]]:
-    return [(p.line, p.end_line, p.column, text_of(p)) for p, _, value in section.lines if value is not None]
+    return spans(numbers).replace("-", "–").replace("...", "…")
 
 
 def _of_section(section: Section, opened: Collection[str]) -> list[Diagram]:
     """The diagram of a section, then those of its opened definitions."""
-    lines = _lines(section)
+    lines = [(p.line, p.end_line, p.column, text_of(p)) for p, _, value in section.lines if value is not None]
     maker = _Maker(section.values, section.leaves, lines, None, 0)
     parts, paths = maker.make()
     layers = [section.number] if section.where == "layer" else []

@@ -94,13 +94,12 @@ class Sheet:
         """The diagrams that make the history which a part reads."""
         made = self.panels[number].diagram
         name, stack, layers = made.past[part] if part < len(made.past) else ("", "", [])
-        found: list[int] = []
-        for m, other in enumerate(self.panels if name else ()):
-            diagram = other.diagram
-            here = diagram.layers if diagram.where == "layer" else [0] if diagram.where == "before" else []
-            if diagram.stack == (stack or made.stack) and set(here) & set(layers):
-                found.append(m)
-        return found
+        others = [
+            (m, p.diagram) for m, p in enumerate(self.panels) if name and p.diagram.stack == (stack or made.stack)
+        ]
+        return [
+            m for m, d in others if not {"layer": {*d.layers}, "before": {0}}.get(d.where, set()).isdisjoint(layers)
+        ]
 
     def lanes(self, column: int) -> list[Arc]:
         """The arcs whose lines run at the left of a column."""
@@ -135,9 +134,8 @@ class Sheet:
             for n, after in zip(column.numbers, [*column.numbers[1:], None], strict=True):
                 self.draw_diagram(pen, column, n)
                 if linked and after is not None and self.follows(n, after):
-                    ends = [
-                        (column.left + self.frame + column.axis, y) for y in (self.bottom(n), self.tops[after] - 24)
-                    ]
+                    x = column.left + self.frame + column.axis
+                    ends = [(x, self.bottom(n)), (x, self.tops[after] - 24)]
                     pen.path(ends, pen.stroke("line", 2))
                     pen.arrow(ends, "line")
             for lane, arc in enumerate(self.lanes(index)):

@@ -14,6 +14,7 @@ through. A `+` or `-` inside a bracket marks what a difference adds or takes awa
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate, pairwise
 
 from ..language.graph import Architecture
 from .layout import DiagramLayout, arrange
@@ -31,10 +32,7 @@ CIRCLES = {"+": "⊕", "×": "⊗", "−": "⊖", "÷": "⊘", "^": "⊛"}
 PLAIN = str.maketrans(
     dict(zip("│─−–└┌├┘┴┐┤┬┼◄►×÷·", "|---+++++++++<>*/.", strict=True))
     | {"…": "..", "→": "->"}
-    | {
-        circle: f"({'*' if sign == '×' else '/' if sign == '÷' else '-' if sign == '−' else sign})"
-        for sign, circle in CIRCLES.items()
-    }
+    | {circle: f"({ {'×': '*', '÷': '/', '−': '-'}.get(sign, sign) })" for sign, circle in CIRCLES.items()}
 )
 """From what is drawn to ASCII."""
 
@@ -92,11 +90,8 @@ def _centers(layout: DiagramLayout, labels: Sequence[str], gap: int) -> tuple[li
     widths = [1] * layout.columns
     for (column, _, _), label in zip(layout.places, labels, strict=True):
         widths[column] = max(widths[column], len(label))
-    centers, x = [], 0
-    for width in widths:
-        centers.append(x + width // 2)
-        x += width + gap
-    return centers, x - gap
+    *lefts, end = accumulate((width + gap for width in widths), initial=0)
+    return [left + width // 2 for left, width in zip(lefts, widths, strict=True)], end - gap
 
 
 def _sheet(diagram: Diagram, layout: DiagramLayout, ascii: bool) -> tuple[_Sheet, int]:
@@ -107,7 +102,7 @@ def _sheet(diagram: Diagram, layout: DiagramLayout, ascii: bool) -> tuple[_Sheet
             break
     sheet = _Sheet()
     for edge in layout.edges:
-        for (c, y), (d, z) in zip(edge.points, edge.points[1:], strict=False):
+        for (c, y), (d, z) in pairwise(edge.points):
             sheet.line(edge.source, (centers[c], y), (centers[d], z))
     for (column, first, last), label in zip(layout.places, labels, strict=True):
         x = centers[column] - len(label) // 2

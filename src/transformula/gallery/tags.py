@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from functools import cache
 
 from ..field_names import topics
-from ..language.graph import Architecture, Call, Value
+from ..language.graph import Architecture, Call
 from ..language.score_formula import ScoreFormula
 
 
@@ -22,19 +22,18 @@ def tags_of(architecture: Architecture) -> list[str]:
     tables: dict[str, set[str]] = {}
     calls = [v for s in architecture.sections() for v in s.calls()]
     for value in calls:
-        call = value.call
-        assert call is not None
+        call = value.called
         inner = [v.call for t in call.inner.values() for v in t.values if v.call is not None]
-        for one in (call, *inner):
-            found |= {one.word.same_as or one.word.name, *_options(one)}
-        found |= set(_around(value, call))
+        for here in (call, *inner):
+            found |= {here.word.same_as or here.word.name, *_options(here)}
+        sequences = {stream.sequence for stream in value.args[: len(call.streams)]}
+        if call.word.kind == "positions" and len(sequences) > 1:
+            found.add(f"{call.word.name}:memory")
         if call.word.family == "table" and call.path:
             tables.setdefault(call.path, set()).add(call.word.kind)
     if any({"input", "output"} <= kinds for kinds in tables.values()):
         found.add("tied")
-    if any(stack.share is not None for stack in architecture.stacks) or any(
-        v.call and v.call.share is not None for v in calls
-    ):
+    if any(s.share is not None for s in architecture.stacks) or any(v.called.share is not None for v in calls):
         found.add("shared")
     if not any(stack.causal for stack in architecture.stacks):
         found.add("bidirectional")
@@ -58,12 +57,6 @@ def _options(call: Call) -> Iterator[str]:
         yield f"{call.word.name}.{name}"
         if isinstance(value, str) or (isinstance(value, int) and 0 <= value <= 1):
             yield f"{call.word.name}.{name}={value}"
-
-
-def _around(value: Value, call: Call) -> Iterator[str]:
-    """What the streams of a call say."""
-    if call.word.kind == "positions" and len({arg.sequence for arg in value.args[: len(call.streams)]}) > 1:
-        yield f"{call.word.name}:memory"
 
 
 @cache

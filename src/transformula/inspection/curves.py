@@ -169,13 +169,14 @@ def curves(runs: Sequence[str | Path] | str | Path, *, x: str = "steps", score: 
         raise InputError(f"score: {score!r} is not logged by each run;{did_you_mean(near)} known: {', '.join(shared)}")
     names = short_names([run.path for run in opened])
     lines = [curve(name, run, log, x, score) for name, run, log in zip(names, opened, logs, strict=True)]
-    return Curves(lines, x, score, notes(lines))
+    apart = len({line.data_identity for line in lines}) > 1
+    note = "note: these runs have other data or tokenizers, so that their losses cannot be compared"
+    return Curves(lines, x, score, [note] if apart else [])
 
 
 def curve(name: str, run: RunFolder, log: Sequence[Mapping[str, Any]], x: str, score: str) -> Curve:
     """What a run has logged, as points."""
     key, by = AXES[x]
-
     task = run.manifest().get("task", {})
     identity = str(task.get("identity", "")) if isinstance(task, Mapping) else ""
     validation, sampled = points_of(log, "evaluation", score, key, by)
@@ -204,14 +205,6 @@ def short_names(folders: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             break
     return names
-
-
-def notes(lines: Sequence[Curve]) -> list[str]:
-    """What a reader of the picture must know."""
-    identities = {line.data_identity for line in lines}
-    if len(identities) > 1:
-        return ["note: these runs have other data or tokenizers, so that their losses cannot be compared"]
-    return []
 
 
 def short(at: float) -> str:

@@ -193,7 +193,8 @@ def parts_of(architecture: Architecture) -> list[TextPart]:
     found += [TextPart(name, one_line(source)) for name, source in text.words.items()]
     for key, hook in text.hooks.items():
         rows = hook.items() if isinstance(hook, Mapping) else [("", hook)]
-        said = [f"{name}: {written(value)}" if name else written(value) for name, value in rows]
+        texts = {name: one_line(value) if isinstance(value, Source) else str(value) for name, value in rows}
+        said = [f"{name}: {text}" if name else text for name, text in texts.items()]
         found.append(TextPart(key, "; ".join(said)))
     found += [TextPart(name, f"a word from {said.package or 'outside'}") for name, said in text.extra.items()]
     numbers = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
@@ -201,11 +202,6 @@ def parts_of(architecture: Architecture) -> list[TextPart]:
     if missing:
         found.append(TextPart("numbers", ", ".join(f"{key} {architecture.numbers[key]:,}" for key in missing), True))
     return found
-
-
-def written(hook: Source | str) -> str:
-    """A hook's text, from a file or given in Python."""
-    return one_line(hook) if isinstance(hook, Source) else str(hook)
 
 
 def formula_text(section: Section) -> str:

@@ -97,7 +97,7 @@ def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str
     """What an entry of the same wiring has that mine has not, or the other way, in words; see `distance.unseen`."""
     found: list[str] = []
     norms = list(theirs.get("norms", ()))
-    if norms != list(mine.get("norms", ())) and norms:
+    if norms and norms != list(mine.get("norms", ())):
         found.append(f"its norm is {' and '.join(norms)}")
     for what, word in (("chance", ""), ("scores", "the formula ")):
         more, less = beside(theirs, mine, what), beside(mine, theirs, what)
@@ -149,10 +149,8 @@ def neighbours(architecture: Architecture, shape: WiringShape, hash: str, budget
 
 def one_of_each(found: Sequence[Neighbour], count: int) -> list[Neighbour]:
     """The first of each wiring."""
-    first: dict[str, Neighbour] = {}
-    for neighbour in found:
-        first.setdefault(neighbour.wiring, neighbour)
-    return list(first.values())[:count]
+    first = {neighbour.wiring: neighbour for neighbour in reversed(found)}
+    return [neighbour for neighbour in found if first[neighbour.wiring] is neighbour][:count]
 
 
 def nearest(architecture: Architecture, vocabulary: Vocabulary, count: int = 5) -> Nearest:

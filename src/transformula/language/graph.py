@@ -52,6 +52,17 @@ class Value:
     """The definitions that the value stands in, outermost first."""
     keys: str = ""
 
+    @property
+    def called(self) -> Call:
+        """The call that yields this value, which must be one."""
+        assert self.call is not None
+        return self.call
+
+    @property
+    def word_kind(self) -> str:
+        """The kind of the word that is called; "" where none is."""
+        return self.call.word.kind if self.call is not None else ""
+
 
 def describe(value: Any) -> str:
     """A value, or what stands in the place of one, in words for messages: 'a stream of width 64', 'the number 2'."""
