@@ -218,7 +218,7 @@ def test_definitions_are_one_box_until_opened() -> None:
 def test_history_names_its_layers() -> None:
     picture = diagrams(made("x = x + scalar(0) * x[0] + mlp(norm(x))"))[0]
     assert [p.label for p in picture.parts if p.sort == "source"] == ["x[0]"]
-    assert [past for past in picture.past if past[0]] == [("x", "", [0])]
+    assert list(picture.past.values()) == [("x", "", [0])]
 
 
 def test_labels_are_escaped() -> None:

@@ -24,7 +24,7 @@ from itertools import groupby
 from typing import Any
 
 from ..errors import InputError
-from ..language.graph import Architecture, Call, Section, Stack, Value
+from ..language.graph import Architecture, Section, Stack, Value
 from ..language.numbers import evaluate_text
 from ..language.options import sizes_of
 from ..notebook import page
@@ -227,7 +227,7 @@ class Counter:
         costs.activation_bytes = self.saved_numbers(value, names) * self.batch * self.length * self.number_bytes
         # a formula's inputs are kept as they come; of another sequence nothing grows with the past
         inputs = sum(port not in call.word.ports for port in call.ports)
-        if _across(value, call):
+        if value.reads_across:
             costs.memory_bytes = evaluate_text(call.word.state, names) * self.number_bytes
         elif stack.causal:
             costs.cache_bytes = (evaluate_text(call.word.state, names) + inputs) * self.number_bytes
@@ -272,7 +272,7 @@ class Counter:
         """The mean number of keys that a query sees: of another sequence, all."""
         call, length = value.called, self.length
         window = back_of(call) + 1
-        if call.word.reach != "past" or _across(value, call) or (not stack.causal and math.isinf(window)):
+        if call.word.reach != "past" or value.reads_across or (not stack.causal and math.isinf(window)):
             return length
         if window >= length:
             return (length + 1) / 2
@@ -291,12 +291,6 @@ def terms_of(expression: str) -> tuple[str, ...]:
         else:
             terms.append(ast.unparse(node))
     return tuple(terms)
-
-
-def _across(value: Value, call: Call) -> bool:
-    """Whether a call reads another sequence than its own, or one position of none; a table of distances is no such."""
-    sequences = {a.sequence for a in value.args[: len(call.streams)]}
-    return call.word.kind == "positions" and len(sequences) > 1
 
 
 def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, dict[str, int]]:

@@ -119,18 +119,14 @@ def norms_after_sums(formula: LayerFormula, norm: str = "norm") -> str:
 
 def weighted_skips(formula: LayerFormula, line: int, skips: Sequence[Spot], factor: float) -> str:
     """The skips of one line (from 0) in brackets, times `factor`."""
-    result: list[tuple[str, Node]] = []
-    for index, here in enumerate(formula.lines):
-        value = here.value
-        if index == line:
-            parts = terms(value)
-            kept = [(sign, node) for sign, node in parts if spot(node.place) in skips]
-            others = [(sign, node) for sign, node in parts if spot(node.place) not in skips]
-            if kept:
-                place = here.place
-                product = Binary(place, "*", Number(place, factor), sum_of(kept))
-                value = sum_of([("+", product), *others])
-        result.append((here.name, value))
+    result = [(here.name, here.value) for here in formula.lines]
+    name, value = result[line]
+    kept = [(sign, node) for sign, node in terms(value) if spot(node.place) in skips]
+    others = [(sign, node) for sign, node in terms(value) if spot(node.place) not in skips]
+    if kept:
+        place = formula.lines[line].place
+        product = Binary(place, "*", Number(place, factor), sum_of(kept))
+        result[line] = (name, sum_of([("+", product), *others]))
     return formula.with_lines(result)
 
 

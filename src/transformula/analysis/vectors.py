@@ -26,10 +26,6 @@ class KnownVector:
     parts: Mapping[int, float]
 
     @property
-    def zero(self) -> bool:
-        return not self.parts
-
-    @property
     def constant(self) -> float | None:
         """The number that every channel has; None if channels differ."""
         if not self.parts:

@@ -197,15 +197,13 @@ class _Arranger:
 
     def set_sides(self) -> None:
         joins = sorted((n for n in self.main if len(self.parts[n].inputs) > 1), key=lambda n: (self.rank[n], n))
-        for n in joins:
-            for port, source in enumerate(self.parts[n].inputs):
-                if port != self.main[n] and source not in self.docked:
-                    lane = self.lane(source, n)
-                    self.ends.setdefault(n, []).append((lane, port))
-        for n in joins:
-            for port, source in enumerate(self.parts[n].inputs):
-                if source in self.docked:
-                    self.dock(source, n, port)
+        sides = [(source, n, port) for n in joins for port, source in enumerate(self.parts[n].inputs)]
+        for source, n, port in sides:
+            if port != self.main[n] and source not in self.docked:
+                self.ends.setdefault(n, []).append((self.lane(source, n), port))
+        for source, n, port in sides:
+            if source in self.docked:
+                self.dock(source, n, port)
 
     def lane(self, source: int, target: int) -> int:
         """A column on which the edge runs down to the target's height."""

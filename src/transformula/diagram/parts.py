@@ -59,7 +59,7 @@ class DiagramPart:
 class Diagram:
     """The parts of one section, in order of evaluation, or of several equal layers; or of one opened definition.
 
-    past   for each source that reads history: (name, stack, layers read)
+    past   for each part that reads history: (name, stack, layers read)
     """
 
     title: str
@@ -70,7 +70,7 @@ class Diagram:
     where: str = ""
     layers: list[int] = field(default_factory=list)
     times: str = ""
-    past: list[tuple[str, str, list[int]]] = field(default_factory=list)
+    past: dict[int, tuple[str, str, list[int]]] = field(default_factory=dict)
 
     def lasting(self) -> list[int]:
         """The parts, without what is only handed on beside the stream: the last layer has no reader for that."""
@@ -87,6 +87,15 @@ class Diagram:
         parts = [(p.sort, p.written, tuple(order[i] for i in p.inputs), lines[p.line + 1]) for p in kept]
         paths = [tuple(order[n] for n in path) for path in self.paths]
         return self.stack, self.where, tuple(parts), tuple(paths)
+
+    def stand_for(self, other: Diagram) -> None:
+        """Show another diagram of the same key too: numbers that differ as they are written, and what both read."""
+        for i, j in zip(self.lasting(), other.lasting(), strict=True):
+            if self.parts[i].label != other.parts[j].label:
+                self.parts[i].label = self.parts[i].written
+            if i in self.past:
+                read = self.past[i][2]
+                read[:] = sorted({*read, *other.past[j][2]})
 
 
 def kind_inside(frame: Frame, values: Iterable[Value]) -> str:
@@ -113,7 +122,7 @@ class _Maker:
         self.values, self.leaves, self.lines, self.frame, self.depth = values, leaves, lines, frame, depth
         self.parts: list[DiagramPart] = []
         self.index: dict[object, int] = {}
-        self.past: list[tuple[str, str, list[int]]] = []
+        self.past: dict[int, tuple[str, str, list[int]]] = {}
 
     def inside(self, value: Value) -> Frame | None:
         """The definition on this level that hides the value."""
@@ -161,11 +170,10 @@ class _Maker:
         if value.op == "name":
             return self.add(("name", value.name, reader), DiagramPart("source", value.stack or value.name, (), reader))
         n = self.add(("history", text, reader), DiagramPart("source", text, (), reader, text))
-        while len(self.past) <= n:
-            self.past.append(("", "", []))
-        name, stack, layers = self.past[n] if self.past[n][0] else (value.stack or value.name, value.stack, [])
-        self.past[n] = (name, stack, sorted({*layers, int(value.number)}))
-        first, last = self.past[n][2][0], self.past[n][2][-1]
+        name, stack, layers = self.past.get(n, (value.stack or value.name, value.stack, []))
+        layers = sorted({*layers, int(value.number)})
+        self.past[n] = (name, stack, layers)
+        first, last = layers[0], layers[-1]
         self.parts[n].label = f"{name}[{first}]" if first == last else f"{name}[{first} … {last}]"
         return n
 
@@ -202,8 +210,8 @@ class _Maker:
             labels.append(f"{term} {symbol}" if flat[0] and value.op in ("sub", "div", "pow") else f"{symbol} {term}")
         return DiagramPart("factor", labels[0], self.inputs(value.args, line), line, labels[1], hint)
 
-    def make(self, beside: Collection[str] = ()) -> tuple[list[DiagramPart], list[list[int]]]:
-        """Parts and residual paths. Names `beside` are read beside the stream, though they are carried."""
+    def diagram(self, section: Section, title: str, where: str, beside: Collection[str] = ()) -> Diagram:
+        """The diagram of this level. Names `beside` are read beside the stream, though they are carried."""
         self.enter(beside)
         last = {id(f): n for n, v in enumerate(self.values) if (f := self.inside(v))}
         for n, value in enumerate(self.values):
@@ -215,15 +223,13 @@ class _Maker:
         for name, value in sorted(self.leaves.items(), key=lambda pair: (pair[0] != "x", pair[0])):
             if value.op != "number":
                 self.parts.append(DiagramPart("leave", name, (self.edge(value, -1),), -1, name))
-        self.past += [("", "", [])] * (len(self.parts) - len(self.past))
         paths = self.paths()
         for path in paths[1:]:  # a second way through a sublayer is no stream of its own
             if any(self.parts[n].sort in SUBLAYERS for n in path):
                 again = _Maker(self.values, self.leaves, self.lines, self.frame, self.depth)
-                made = again.make([*beside, self.parts[path[0]].label])
-                self.past = again.past
-                return made
-        return self.parts, paths
+                return again.diagram(section, title, where, [*beside, self.parts[path[0]].label])
+        layers, equations = [section.number] if section.where == "layer" else [], [text for *_, text in self.lines]
+        return Diagram(title, self.parts, paths, equations, section.stack, where, layers, past=self.past)
 
     def enter(self, beside: Collection[str]) -> None:
         """What the level reads from outside: carried names and inputs, or a definition's parameters."""
@@ -311,11 +317,8 @@ def _ranges(numbers: Sequence[int]) -> str:
 def _of_section(section: Section, opened: Collection[str]) -> list[Diagram]:
     """The diagram of a section, then those of its opened definitions."""
     lines = [(p.line, p.end_line, p.column, text_of(p)) for p, _, value in section.lines if value is not None]
-    maker = _Maker(section.values, section.leaves, lines, None, 0)
-    parts, paths = maker.make()
-    layers = [section.number] if section.where == "layer" else []
-    first = Diagram("", parts, paths, [t for *_, t in lines], section.stack, section.where, layers, "", maker.past)
-    diagrams, seen = [first], set()
+    diagrams = [_Maker(section.values, section.leaves, lines, None, 0).diagram(section, "", section.where)]
+    seen: set[str] = set()
     for value in section.values:
         for depth, frame in enumerate(value.frames, 1):
             if frame.name in opened and frame.name not in seen and frame.result is not None:
@@ -323,12 +326,9 @@ def _of_section(section: Section, opened: Collection[str]) -> list[Diagram]:
                 within = [v for v in section.values if frame in v.frames]
                 source = next(v.place.source for v in within if v.place and len(v.frames) == depth)
                 rows = [(n, n, 0, " ".join(r.split())) for n, r in enumerate(source.text.splitlines(), 1) if r.strip()]
-                names = [k for k, v in frame.names.items() if v is frame.result]
-                maker = _Maker(within, {names[-1] if names else "result": frame.result}, rows, frame, depth)
-                parts, paths = maker.make()
-                made = Diagram(f"inside {frame.name}", parts, paths, [t for *_, t in rows], section.stack, "words")
-                made.layers, made.past = layers, maker.past
-                diagrams.append(made)
+                name = next((k for k, v in reversed(frame.names.items()) if v is frame.result), "result")
+                maker = _Maker(within, {name: frame.result}, rows, frame, depth)
+                diagrams.append(maker.diagram(section, f"inside {frame.name}", "words"))
     return diagrams
 
 
@@ -348,11 +348,7 @@ def _forms(stack: Stack, opened: Collection[str]) -> list[Diagram]:
         diagram, *inside = max(group, key=lambda m: len(m[0].parts))
         layers = sorted(number for made in group for number in made[0].layers)
         for other, *_ in group:
-            for i, j in zip(diagram.lasting(), other.lasting(), strict=True):
-                if diagram.parts[i].label != other.parts[j].label:
-                    diagram.parts[i].label = diagram.parts[i].written
-                read = diagram.past[i][2]
-                read[:] = sorted({*read, *other.past[j][2]})
+            diagram.stand_for(other)
         diagram.layers = layers
         diagram.title = f"layer{'s' if len(layers) > 1 else ''} {_ranges(layers)}"
         if len(layers) > 1:

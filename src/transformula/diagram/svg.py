@@ -92,14 +92,11 @@ class Sheet:
 
     def makers(self, number: int, part: int) -> list[int]:
         """The diagrams that make the history which a part reads."""
-        made = self.panels[number].diagram
-        name, stack, layers = made.past[part] if part < len(made.past) else ("", "", [])
-        others = [
-            (m, p.diagram) for m, p in enumerate(self.panels) if name and p.diagram.stack == (stack or made.stack)
-        ]
-        return [
-            m for m, d in others if not {"layer": {*d.layers}, "before": {0}}.get(d.where, set()).isdisjoint(layers)
-        ]
+        diagrams = [panel.diagram for panel in self.panels]
+        _, stack, layers = diagrams[number].past.get(part, ("", "", []))
+        stack = stack or diagrams[number].stack
+        numbers = [d.layers if d.where == "layer" else [0] if d.where == "before" else [] for d in diagrams]
+        return [m for m, d in enumerate(diagrams) if d.stack == stack and set(numbers[m]) & set(layers)]
 
     def lanes(self, column: int) -> list[Arc]:
         """The arcs whose lines run at the left of a column."""

@@ -32,7 +32,7 @@ CIRCLES = {"+": "⊕", "×": "⊗", "−": "⊖", "÷": "⊘", "^": "⊛"}
 PLAIN = str.maketrans(
     dict(zip("│─−–└┌├┘┴┐┤┬┼◄►×÷·", "|---+++++++++<>*/.", strict=True))
     | {"…": "..", "→": "->"}
-    | {circle: f"({ {'×': '*', '÷': '/', '−': '-'}.get(sign, sign) })" for sign, circle in CIRCLES.items()}
+    | {circle: f"({sign})".translate(str.maketrans("×÷−", "*/-")) for sign, circle in CIRCLES.items()}
 )
 """From what is drawn to ASCII."""
 

@@ -14,17 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .reader import KINDS as KINDS
-    from .reader import Entry as Entry
-    from .reader import entries as entries
-    from .reader import entry as entry
-    from .reader import index as index
-    from .reader import indexed as indexed
-    from .reader import load as load
-    from .reader import names as names
-    from .reader import near_words as near_words
-    from .reader import relatives as relatives
-    from .reader import search as search
+    from .reader import KINDS, Entry, entries, entry, index, indexed, load, names, near_words, relatives, search
 
 __all__ = [
     "KINDS",

@@ -26,8 +26,7 @@ def tags_of(architecture: Architecture) -> list[str]:
         inner = [v.call for t in call.inner.values() for v in t.values if v.call is not None]
         for here in (call, *inner):
             found |= {here.word.same_as or here.word.name, *_options(here)}
-        sequences = {stream.sequence for stream in value.args[: len(call.streams)]}
-        if call.word.kind == "positions" and len(sequences) > 1:
+        if value.reads_across:
             found.add(f"{call.word.name}:memory")
         if call.word.family == "table" and call.path:
             tables.setdefault(call.path, set()).add(call.word.kind)

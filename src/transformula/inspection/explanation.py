@@ -219,7 +219,7 @@ def idle_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[Tex
     text = architecture.text
     sources = [s for stack in text.stacks for s in (stack.before, *stack.layers.values(), stack.after) if s is not None]
     sources += [*text.words.values(), *([text.output] if text.output is not None else [])]
-    found: dict[str, None] = {}
+    found: list[str] = []
     for source in sources:
         try:
             calls = [n for line in parse(source) for n in walk(line.value) if isinstance(n, CallNode)]
@@ -229,5 +229,8 @@ def idle_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[Tex
             record = vocabulary.get(call.word)
             chance = record is not None and record.kind == "chance" and "p" in record.options
             if chance and len(call.items) == 1 and not call.options and call.word not in architecture.numbers:
-                found[call.word] = None
-    return [TextPart(name, "p = 0, so it does nothing: the text has no number of that name") for name in found]
+                found.append(call.word)
+    return [
+        TextPart(name, "p = 0, so it does nothing: the text has no number of that name")
+        for name in dict.fromkeys(found)
+    ]

@@ -63,6 +63,12 @@ class Value:
         """The kind of the word that is called; "" where none is."""
         return self.call.word.kind if self.call is not None else ""
 
+    @property
+    def reads_across(self) -> bool:
+        """Whether a call reads another sequence than its own, or one position of none; no table of distances does."""
+        streams = self.args[: len(self.call.streams)] if self.call is not None else ()
+        return self.word_kind == "positions" and len({stream.sequence for stream in streams}) > 1
+
 
 def describe(value: Any) -> str:
     """A value, or what stands in the place of one, in words for messages: 'a stream of width 64', 'the number 2'."""
