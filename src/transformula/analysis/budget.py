@@ -35,7 +35,4 @@ class Budget:
 
     def allows(self, what: str, size: int, said: str) -> bool:
         """Whether one thing is within a limit; nothing is taken."""
-        if size > self.left[what]:
-            self.spend(what, size, said)
-            return False
-        return True
+        return size <= self.left[what] or self.spend(what, size, said)

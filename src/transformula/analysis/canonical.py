@@ -268,8 +268,3 @@ def check_for_wiring(text: ModelText, vocabulary: Vocabulary) -> Architecture:
         return check(text.override({"depth": WIRING_DEPTH}), vocabulary)
     except FormulaError:
         return check(text, vocabulary)
-
-
-def wiring_key_of(text: ModelText, vocabulary: Vocabulary) -> str:
-    """The wiring key of a model file."""
-    return wiring_key(check_for_wiring(text, vocabulary))

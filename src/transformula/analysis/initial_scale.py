@@ -146,15 +146,9 @@ class Scales:
             return UnknownVector(f"what {call.name} makes of it depends on its weights")
         return UnknownVector(f"the size of what {call.name} makes is not known")
 
-    def last(self, value: Value, streams: Sequence[Vector]) -> Vector:
-        return streams[-1] if streams else UnknownVector("the last of nothing")
-
     def mean(self, value: Value, streams: Sequence[Vector]) -> Vector:
         zero: Vector = ZERO
         return scaled(reduce(added, streams, zero), 1 / max(1, len(streams)))
-
-    def copied(self, value: Value, streams: Sequence[Vector]) -> Vector:
-        return self.directions.copied(streams[0], value.width // value.args[0].width)
 
     def normed(self, call: Call, first: Vector) -> Vector:
         """What a norm leaves: of size 1, or as its record says. What has mean 0 only changes its size."""
@@ -252,10 +246,10 @@ RULES: Mapping[str, Callable[[Scales, Value, Sequence[Vector]], Vector]] = {
     "unknown": Scales.unknown,
     "zero": lambda scales, value, streams: ZERO,
     "same": Scales.turned,
-    "last": Scales.last,
+    "last": lambda scales, value, streams: streams[-1] if streams else UnknownVector("the last of nothing"),
     "mean": Scales.mean,
     "dot": Scales.inner,
-    "copies": Scales.copied,
+    "copies": lambda scales, value, streams: scales.directions.copied(streams[0], value.width // value.args[0].width),
     "added": Scales.written,
 }
 """What `initial_scale` of a word's record may say, but for expressions; see words/word.py."""

@@ -18,7 +18,7 @@ from ..language.parser import parse
 from ..language.source import Source
 from ..language.vocabulary import Vocabulary
 from .budget import Budget
-from .canonical import WIRING_DEPTH, wiring_key_of
+from .canonical import WIRING_DEPTH, check_for_wiring, wiring_key
 from .initial_scale import StreamScale
 from .lines import spans, text_of
 from .rewrites import LayerFormula, formula_of
@@ -156,7 +156,8 @@ class Adviser:
         changed = self.changed(text)
         if left is None or code in left or not changed:  # a text is no remedy of itself
             return []
-        key = wiring_key_of(text, self.vocabulary) if self.budget.spend("advised", self.wired, LEFT_OUT) else ""
+        checked = self.budget.spend("advised", self.wired, LEFT_OUT)
+        key = wiring_key(check_for_wiring(text, self.vocabulary)) if checked else ""
         return [Remedy(changed, words, left, text, key)]
 
     def left(self, text: ModelText, holds: Holds) -> tuple[str, ...] | None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..language.graph import Architecture, Section, Value
 from ..language.parser import parse
 from ..language.rewriting import terms
-from ..language.syntax import CallNode, Name, walk
+from ..language.syntax import CallNode, Name, Node, walk
 from ..language.vocabulary import Vocabulary
 from . import rewrites
 from .budget import Budget
@@ -82,19 +81,18 @@ def first_growth(adviser: Adviser, scale: StreamScale) -> tuple[LayerGroup, int 
     return adviser.analysis.layers[0], None, None, None
 
 
-def skips_of(adviser: Adviser, group: LayerGroup, index: int) -> list[tuple[str, Any]]:
+def skips_of(adviser: Adviser, group: LayerGroup, index: int) -> list[tuple[str, Node]]:
     """The terms of a line (from 0) that are skips, as signs and nodes of the formula's tree."""
     section, formula = adviser.section(group), adviser.formula(group)
     branches = {
         name for _, name, value in section.lines[:index] if value is not None and is_branch(value, group.scales)
     }
-    skips = []
-    for sign, node in terms(formula.lines[index].value):
-        inside = walk(node)
-        through = any(rewrites.spot(n.place) in formula.sublayers for n in inside if isinstance(n, CallNode))
-        if not through and not branches.intersection(n.name for n in inside if isinstance(n, Name)):
-            skips.append((sign, node))
-    return skips
+
+    def is_skip(node: Node) -> bool:
+        through = any(rewrites.spot(n.place) in formula.sublayers for n in walk(node) if isinstance(n, CallNode))
+        return not through and branches.isdisjoint(n.name for n in walk(node) if isinstance(n, Name))
+
+    return [(sign, node) for sign, node in terms(formula.lines[index].value) if is_skip(node)]
 
 
 def skipless(adviser: Adviser) -> Iterator[Warning]:

@@ -112,16 +112,11 @@ def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str
     return tuple(found)
 
 
-def rank(entry: gallery.Entry, mine: Mapping[str, Sequence[str]]) -> tuple[object, ...]:
-    """Of entries of one wiring those come first that differ least from `mine` in what the wiring key does not count."""
-    return len(differs(mine, entry.unseen)), entry.about["kind"] in LAST, entry.name
-
-
-def named(wiring: str, most: int = 1) -> tuple[str, ...]:
+def named(wiring: str) -> tuple[str, ...]:
     """The names of the entries of a wiring, those first that are about the wiring."""
     found = [entry for entry in gallery.indexed() if entry.wiring == wiring]
     kinds = [kind for kind in gallery.KINDS if kind not in LAST] + list(LAST)
-    return tuple(e.name for e in sorted(found, key=lambda e: (kinds.index(e.about["kind"]), e.name))[:most])
+    return tuple(e.name for e in sorted(found, key=lambda e: (kinds.index(e.about["kind"]), e.name))[:1])
 
 
 def comparable(architecture: Architecture, budget: Budget) -> bool:
@@ -141,9 +136,9 @@ def neighbours(architecture: Architecture, shape: WiringShape, hash: str, budget
         apart = distance(shape, entry.shape)
         if entry.name == architecture.name and not apart:
             continue
-        order = (apart, entry.hash != hash, *rank(entry, own))
-        different = () if apart else differs(own, entry.unseen)
-        found.append((order, Neighbour(entry.name, entry.title, apart, different, entry.wiring)))
+        different = differs(own, entry.unseen)
+        order = (apart, entry.hash != hash, len(different), entry.about["kind"] in LAST, entry.name)
+        found.append((order, Neighbour(entry.name, entry.title, apart, () if apart else different, entry.wiring)))
     return [neighbour for _, neighbour in sorted(found, key=lambda pair: pair[0])]
 
 
