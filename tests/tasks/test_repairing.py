@@ -158,7 +158,7 @@ def test_what_is_shown(text):
     model = model_of(task)
     shown = task.sample(model)
     assert (
-        shown.count("read ") == shown.count("written ") == 3
+        shown.count("input ") == shown.count("output ") == 3
         and "<1>" in shown
         and "\n" not in shown_ids(task.damage, [0, 1])
     )

@@ -171,7 +171,9 @@ def test_what_is_saved_writes_the_same(folder: Path) -> None:
     task.predictor().save(folder / "kept")
     writing = Writing.load(folder / "kept")
     sources = [row["source"] for row in task.data.validation.records]
-    assert writing.asked(sources) == task.data.limited.asked(sources) and writing.longest == task.data.limited.longest
+    assert (
+        writing.prompts(sources) == task.data.limited.prompts(sources) and writing.longest == task.data.limited.longest
+    )
     assert writing.write([model], sources) == task.data.limited.write([model], sources)
     assert max(map(len, writing.ids(sources))) == 20
 

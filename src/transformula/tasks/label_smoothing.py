@@ -62,7 +62,7 @@ class _Smoothed(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
         dtype = torch.promote_types(logits.dtype, torch.float32)
         real = targets != IGNORED
-        asked = targets.where(real, 0)[:, None]
+        labels = targets.where(real, 0)[:, None]
         share = 1 / real.sum().clamp(min=1).to(dtype)
         wanted = bool(ctx.needs_input_grad[0])
         gradient = torch.empty_like(logits) if wanted else None
@@ -74,13 +74,13 @@ class _Smoothed(torch.autograd.Function):
             p = torch.softmax(some, dim=-1)
             # log sum exp, from the largest: its p is never rounded to nought
             normalizer = some.amax(dim=-1) - p.amax(dim=-1).log()
-            each[rows] = normalizer - (1 - smoothing) * some.gather(-1, asked[rows])[:, 0]
+            each[rows] = normalizer - (1 - smoothing) * some.gather(-1, labels[rows])[:, 0]
             if smoothing:
                 each[rows] -= smoothing * some.mean(dim=-1)
             if gradient is not None:
                 if smoothing:
                     p.sub_(smoothing / logits.shape[-1])
-                p.scatter_add_(-1, asked[rows], torch.full_like(asked[rows], smoothing - 1, dtype=dtype))
+                p.scatter_add_(-1, labels[rows], torch.full_like(labels[rows], smoothing - 1, dtype=dtype))
                 # not a product: what is no number at a position that does not count stays out
                 gradient[rows] = p.mul_(share).masked_fill_(~real[rows, None], 0)
         if gradient is not None:

@@ -29,12 +29,12 @@ def target_scores(model: nn.Module, batches: Iterable[Batch], heard: Callable[[i
     model = evaluating(model)
     with torch.no_grad():
         for batch in batches:
-            asked = batch.targets.to(device)
+            targets = batch.targets.to(device)
             logits = model(**batch.to(device).given).flatten(0, 1).float()
-            each = F.cross_entropy(logits, asked.flatten(), reduction="none", ignore_index=IGNORED)
+            each = F.cross_entropy(logits, targets.flatten(), reduction="none", ignore_index=IGNORED)
             nats += float(each.double().sum())
-            tokens += int((asked != IGNORED).sum())
-            rows += len(asked)
+            tokens += int((targets != IGNORED).sum())
+            rows += len(targets)
             heard(rows)
     loss = nats / tokens
     return Scores(loss=loss, perplexity=math.exp(loss) if loss < 700 else math.inf, tokens=tokens)

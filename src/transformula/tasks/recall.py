@@ -55,5 +55,5 @@ class Recall(Algorithmic):
     def row(cls, settings: Any, length: int, chance: Random) -> tuple[str, str]:
         keys = chance.sample(LETTERS[: settings.symbols], length)
         values = chance.choices(digits, k=length)
-        asked = chance.randrange(length)
-        return "".join(k + v for k, v in zip(keys, values, strict=True)) + "?" + keys[asked], values[asked]
+        place = chance.randrange(length)
+        return "".join(k + v for k, v in zip(keys, values, strict=True)) + "?" + keys[place], values[place]

@@ -220,15 +220,15 @@ class Repairing(Task):
         return f"{scores['loss']:.2f} nats per target token: {standing(scores['loss'], self.baselines())}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
-        """A few windows of the validation text: what is read, what the model writes, what stood there."""
+        """A few windows of the validation text: input, output and reference."""
         rows = default_rng(seed).permutation(len(self.measured))[:SHOWN]
         lines = []
         for row in (self.measured[place] for place in rows):
             decoder: Any = model
             settings = SearchSettings(beam=1, alpha=0.0, max_length=len(row.target) - 1)
             found = search(decoder, [[self.end]], settings, end=self.end, inputs={"source": [row.source.tolist()]})
-            texts = (("read", row.source), ("written", found[0][0].tokens), ("asked", row.target))
-            lines += [*(f"{name:<9}{shown(self.damage, ids)}" for name, ids in texts), ""]
+            texts = (("input", row.source), ("output", found[0][0].tokens), ("reference", row.target))
+            lines += [*(f"{name:<11}{shown(self.damage, ids)}" for name, ids in texts), ""]
         return "\n".join(lines).strip()
 
     # What people and folders are told.

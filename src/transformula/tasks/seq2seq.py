@@ -227,14 +227,14 @@ class SequenceToSequence(Task):
         )
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
-        """A few validation rows: source, what the model writes, what the row has."""
+        """A few validation rows: source, output and reference."""
         side = self.data.validation
         records = [side.records[row] for row in np.random.default_rng(seed).permutation(len(side))[:SHOWN]]
         lines = []
         for record, text in zip(records, self.data.texts(model, records, GREEDY), strict=True):
             source = record["source"]
-            lines += [f"source   {shortened(source)}"] if isinstance(source, str) else [f"picture  {record.place}"]
-            lines += [f"written  {shortened(text)}", f"asked    {shortened(str(record['target']))}", ""]
+            lines += [f"source     {shortened(source)}"] if isinstance(source, str) else [f"picture    {record.place}"]
+            lines += [f"output     {shortened(text)}", f"reference  {shortened(str(record['target']))}", ""]
         return "\n".join(lines).strip()
 
     @classmethod

@@ -156,7 +156,7 @@ class Seq2SeqData:
     """Rows, read and encoded.
 
     rows        what was read
-    writing     how the model is asked
+    writing     how the model generates
     training, validation   encoded; beyond: further evaluation rows, or None
     lengths     tokens of all training rows, of those too that are left out, their ends included
     buckets     batches of the training rows
@@ -227,8 +227,7 @@ class Seq2SeqData:
 
     @property
     def limited(self) -> Writing:
-        """How the model is asked, with the lengths that were trained on; or, where there are rows beyond them, room for
-        these."""
+        """The predictor, with room for the longest row of training, and for those beyond it where there are such."""
         rows = self.training if self.beyond is None else self.beyond
         most = self.source.limits(self.settings)[0]
         return replace(self.writing, most=most, longest=int(rows.targets.lengths.max()))

@@ -61,7 +61,7 @@ NOTHING = Written("")
 @predictor("writing")
 @dataclass(frozen=True)
 class Writing(Predictor):
-    """How a model is asked for a target.
+    """How a model generates a target.
 
     task        by which it was trained
     target      the tokenizer of what it writes
@@ -163,14 +163,14 @@ class Writing(Predictor):
         for place, picture in enumerate(sources, 1):
             shape = tuple(picture.shape) if isinstance(picture, Tensor) else None
             if shape is not None and self.picture is not None and shape != self.picture:
-                asked, given = (" x ".join(map(str, size)) for size in (self.picture, shape))
+                expected, actual = (" x ".join(map(str, size)) for size in (self.picture, shape))
                 raise InputError(
-                    f"picture {place}: this model reads pictures of {asked} (channels, height, width), and this one has"
-                    f" {given}: make it of that size first"
+                    f"picture {place}: this model reads pictures of {expected} (channels, height, width), and this one"
+                    f" has {actual}: make it of that size first"
                 )
         return [as_numbers(picture) for picture in sources]
 
-    def asked(self, sources: Sequence[Value]) -> tuple[list[list[int]], dict[str, list[Any]]]:
+    def prompts(self, sources: Sequence[Value]) -> tuple[list[list[int]], dict[str, list[Any]]]:
         """Prompts and inputs of a search."""
         if self.input == "image":
             return [[self.end]] * len(sources), {"image": self.pictures(sources)}
@@ -198,10 +198,12 @@ class Writing(Predictor):
         settings = settings or SearchSettings()
         room = min((n for n in (positions_of(model, self.input) for model in models) if n is not None), default=None)
         written = [[NOTHING] for _ in sources]
-        asked = [place for place, source in enumerate(sources) if not (isinstance(source, str) and not source.strip())]
-        for first in range(0, len(asked), AT_ONCE):
-            places = asked[first : first + AT_ONCE]
-            prompts, inputs = self.asked([sources[place] for place in places])
+        nonempty = [
+            place for place, source in enumerate(sources) if not (isinstance(source, str) and not source.strip())
+        ]
+        for first in range(0, len(nonempty), AT_ONCE):
+            places = nonempty[first : first + AT_ONCE]
+            prompts, inputs = self.prompts([sources[place] for place in places])
             for place, ids in zip(places, inputs.get("source", ()), strict=False):
                 if room is not None and len(ids) > room:
                     raise InputError(

@@ -54,10 +54,10 @@ def bleu(
 
 def bleu_of(sums: Numbers, effective_order: bool = False) -> Numbers:
     """BLEU from sums of (words, words of the references, matches of 1 to 4 words, n-grams of 1 to 4): (..., 10)."""
-    made, asked = sums[..., 0], sums[..., 1]
+    predicted, reference = sums[..., 0], sums[..., 1]
     matches, totals = sums[..., 2 : 2 + ORDER], sums[..., 2 + ORDER :]
     with np.errstate(divide="ignore", invalid="ignore"):
-        penalty = np.where(made < asked, np.where(made > 0, np.exp(1 - asked / made), 0.0), 1.0)
+        penalty = np.where(predicted < reference, np.where(predicted > 0, np.exp(1 - reference / predicted), 0.0), 1.0)
         # the k-th order without a match counts as 2^-k of one; beyond the longest n-gram nothing counts
         missed = np.cumsum((matches == 0) & (totals > 0), axis=-1)
         precisions = np.where(matches > 0, matches, 0.5**missed) / totals

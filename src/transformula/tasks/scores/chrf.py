@@ -31,8 +31,8 @@ def chrf(predictions: Sequence[str], references: References) -> Measured:
     lists = checked(predictions, references)
     rows = []
     for prediction, each in zip(predictions, lists, strict=True):
-        made = ngrams(prediction)
-        found = np.asarray([counts(made, ngrams(reference)) for reference in each], dtype=np.float64)
+        predicted = ngrams(prediction)
+        found = np.asarray([counts(predicted, ngrams(reference)) for reference in each], dtype=np.float64)
         rows.append(found[int(np.argmax(chrf_of(found)))])
     statistics = np.stack(rows)
     signature = signature_of(metrics.CHRF(), lists)
@@ -45,10 +45,10 @@ def ngrams(text: str) -> list[Counter[str]]:
     return [Counter(letters[i : i + n] for i in range(len(letters) - n + 1)) for n in range(1, ORDER + 1)]
 
 
-def counts(made: Sequence[Counter[str]], asked: Sequence[Counter[str]]) -> list[int]:
+def counts(predicted: Sequence[Counter[str]], reference: Sequence[Counter[str]]) -> list[int]:
     """For each order: n-grams of the prediction (0 where the reference has none), of the reference, and of both."""
     row: list[int] = []
-    for ours, theirs in zip(made, asked, strict=True):
+    for ours, theirs in zip(predicted, reference, strict=True):
         both = sum(min(count, theirs[gram]) for gram, count in ours.items() if gram in theirs)
         row += [ours.total() if theirs else 0, theirs.total(), both]
     return row
@@ -56,11 +56,11 @@ def counts(made: Sequence[Counter[str]], asked: Sequence[Counter[str]]) -> list[
 
 def chrf_of(sums: Numbers) -> Numbers:
     """chrF from sums of `counts`: (..., 18)."""
-    made, asked, both = sums[..., 0::3], sums[..., 1::3], sums[..., 2::3]
-    counted = (made > 0) & (asked > 0)
+    predicted, reference, both = sums[..., 0::3], sums[..., 1::3], sums[..., 2::3]
+    counted = (predicted > 0) & (reference > 0)
     orders = np.maximum(counted.sum(axis=-1), 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        precision = np.where(counted, both / made, 0.0).sum(axis=-1) / orders
-        recall = np.where(counted, both / asked, 0.0).sum(axis=-1) / orders
+        precision = np.where(counted, both / predicted, 0.0).sum(axis=-1) / orders
+        recall = np.where(counted, both / reference, 0.0).sum(axis=-1) / orders
         score = 100 * (1 + BETA**2) * precision * recall / (BETA**2 * precision + recall)
     return np.where(precision + recall > 0, score, 0.0)

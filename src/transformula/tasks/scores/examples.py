@@ -18,7 +18,7 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Example:
-    """One prediction beside what was asked for. `index` counts from 0; `source` is "" where none was given."""
+    """One prediction beside its reference. `index` counts from 0; `source` is "" where none was given."""
 
     index: int
     score: float

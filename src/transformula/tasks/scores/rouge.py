@@ -32,8 +32,8 @@ def rouge(predictions: Sequence[str], references: References, *, stem: bool = Fa
     lists = checked(predictions, references)
     chosen: list[list[float]] = []
     for prediction, each in zip(predictions, lists, strict=True):
-        made = words(prediction, stem)
-        scores = [three(made, words(reference, stem)) for reference in each]
+        predicted = words(prediction, stem)
+        scores = [three(predicted, words(reference, stem)) for reference in each]
         chosen.append(max(scores, key=lambda three_of: three_of[0]))
     several = "" if counted(lists) == "1" else "|best:rouge1"
     signature = f"nrefs:{counted(lists)}{several}|f1|stem:{'porter' if stem else 'no'}"
@@ -49,37 +49,37 @@ def words(text: str, stem: bool = False) -> list[str]:
     return [stem_of(word) if len(word) > 3 else word for word in found] if stem else found
 
 
-def three(made: Sequence[str], asked: Sequence[str]) -> list[float]:
+def three(predicted: Sequence[str], reference: Sequence[str]) -> list[float]:
     """F1 of words, of pairs of words and of the longest common subsequence, each from 0 to 1."""
-    pairs = [list(zip(text, text[1:], strict=False)) for text in (made, asked)]
+    pairs = [list(zip(text, text[1:], strict=False)) for text in (predicted, reference)]
     return [
-        f1(shared(made, asked), len(made), len(asked)),
+        f1(shared(predicted, reference), len(predicted), len(reference)),
         f1(shared(*pairs), len(pairs[0]), len(pairs[1])),
-        f1(common_subsequence(made, asked), len(made), len(asked)),
+        f1(common_subsequence(predicted, reference), len(predicted), len(reference)),
     ]
 
 
-def f1(both: int, made: int, asked: int) -> float:
-    """2 P R / (P + R) = 2 both / (made + asked); 0 where nothing is shared."""
-    return 2 * both / (made + asked) if both else 0.0
+def f1(both: int, predicted: int, reference: int) -> float:
+    """2 P R / (P + R) = 2 both / (predicted + reference); 0 where nothing is shared."""
+    return 2 * both / (predicted + reference) if both else 0.0
 
 
-def shared(made: Sequence[Hashable], asked: Sequence[Hashable]) -> int:
+def shared(predicted: Sequence[Hashable], reference: Sequence[Hashable]) -> int:
     """How many things two lists share, repeats counted."""
-    return (Counter(made) & Counter(asked)).total()
+    return (Counter(predicted) & Counter(reference)).total()
 
 
-def common_subsequence(made: Sequence[str], asked: Sequence[str]) -> int:
+def common_subsequence(predicted: Sequence[str], reference: Sequence[str]) -> int:
     """Length of the longest common subsequence, a row of the table of lengths in one integer's bits.
 
-    Bit j of `row` is 0 where the length grows at word j of `made` (Hyyro 2004); n m / 64 operations of the machine.
+    Bit j of `row` is 0 where the length grows at word j of `predicted` (Hyyro 2004); n m / 64 machine operations.
     """
     places: dict[str, int] = {}
-    for j, word in enumerate(made):
+    for j, word in enumerate(predicted):
         places[word] = places.get(word, 0) | 1 << j
-    every = (1 << len(made)) - 1
+    every = (1 << len(predicted)) - 1
     row = every
-    for word in asked:
+    for word in reference:
         meeting = row & places.get(word, 0)
         row = (row + meeting | row - meeting) & every
-    return len(made) - row.bit_count()
+    return len(predicted) - row.bit_count()
