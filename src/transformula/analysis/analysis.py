@@ -129,21 +129,17 @@ def layer_rows(group: LayerGroup, depth: int) -> Iterator[str]:
 
 def warning_rows(warnings: list[Warning]) -> Iterator[str]:
     """The warnings, or that there is none."""
-    strong = [w for w in warnings if not w.note]
-    notes = [w for w in warnings if w.note]
-    if not strong:
+    if all(warning.note for warning in warnings):
         yield "no warnings"
-    for title, found in (("warnings", strong), ("notes", notes)):
-        if not found:
-            continue
-        yield title
-        for warning in found:
+    for title, note in (("warnings", False), ("notes", True)):
+        alike = [warning for warning in warnings if warning.note == note]
+        if alike:
+            yield title
+        for warning in alike:
             yield from wrapped(f"{warning.code}: {warning.what}", "  ", "      ")
-            if warning.line:
-                yield from wrapped(f"{warning.where}: {warning.line}", "      ")
-            yield from wrapped(warning.why, "      ")
-            if warning.more:
-                yield from wrapped(warning.more, "      ")
+            line = f"{warning.where}: {warning.line}" if warning.line else ""
+            for text in filter(None, (line, warning.why, warning.more)):
+                yield from wrapped(text, "      ")
             for remedy in warning.remedies:
                 yield from remedy_rows(remedy)
             if warning.entries:

@@ -4,6 +4,7 @@ apart."""
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,17 +140,13 @@ def positional_encodings(stack: Stack) -> list[PositionalEncoding]:
             if kind:
                 at = section.number if section.where == "layer" else (0 if section.where == "before" else -1)
                 found.setdefault((kind, words), {})[at] = None
-    result: list[PositionalEncoding] = []
-    for (kind, words), places in found.items():
-        layers = [p for p in places if p > 0]
-        parts = ["before"] if 0 in places else []
-        if layers:
-            every = len(layers) == stack.depth
-            parts.append("every layer" if every and stack.depth > 1 else f"layers {spans(layers)}")
-        if -1 in places:
-            parts.append("after")
-        result.append(PositionalEncoding(kind, words, " and ".join(parts)))
-    return result
+
+    def where(places: Collection[int]) -> str:
+        layers = [place for place in places if place > 0]
+        inside = "every layer" if len(layers) == stack.depth > 1 else f"layers {spans(layers)}" if layers else ""
+        return " and ".join(filter(None, ("before" if 0 in places else "", inside, "after" if -1 in places else "")))
+
+    return [PositionalEncoding(kind, words, where(places)) for (kind, words), places in found.items()]
 
 
 def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:
