@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from transformula.analysis.accounting import summary
 from transformula.analysis.analysis import analyze
-from transformula.analysis.canonical import formula_hash, wiring_key_of
+from transformula.analysis.canonical import check_for_wiring, formula_hash, wiring_key
 from transformula.diagram import draw_text
 from transformula.errors import InputError
 from transformula.interop.folder import load_model, save_model
@@ -85,7 +85,7 @@ def said_of(architecture: Architecture) -> None:
     repr(analyze(architecture, VOCABULARY))
     repr(summary(architecture))
     draw_text(architecture)
-    wiring_key_of(architecture.text, VOCABULARY)
+    wiring_key(check_for_wiring(architecture.text, VOCABULARY))
     written = check(read_text(write_text(architecture.text)), VOCABULARY)
     assert formula_hash(written) == formula_hash(architecture), "the written text is another model"
 
