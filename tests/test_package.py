@@ -94,6 +94,9 @@ USES = [
     ("sample run the --max-tokens 3", "the"),
     ("evaluate run", "perplexity"),
     ("curves run", "wrote curves.svg"),
+    ("export run --to pytorch --out exported", "exported"),
+    ("import exported --format pytorch --out imported", "imported"),
+    ("sample imported the --max-tokens 3", "the"),
     ("completion bash", "pip install 'transformula[completion]'"),
     ("translate run the", "transformula sample run"),
     ("summarize run the", "transformula sample run"),
@@ -103,9 +106,12 @@ USES = [
 """What is typed, in this order, and what is printed of it."""
 
 
+def test_every_verb_is_among_those_typed_without_extras() -> None:
+    assert {typed.split()[0] for typed, _ in USES} - {"--version"} == set(all_verbs())
+
+
 @pytest.mark.slow
 def test_the_wheel_works_without_extras(installed: Path, tmp_path: Path) -> None:
-    assert {typed.split()[0] for typed, _ in USES} - {"--version"} == set(all_verbs())
     (tmp_path / "text.txt").write_text("the cat sees the dog. " * 50)
     environment = alone(TRANSFORMULA_CACHE=str(tmp_path / "cache"))
     for typed, said in USES:
