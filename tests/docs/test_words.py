@@ -52,6 +52,10 @@ def texts() -> list[Path]:
     ]  # fmt: skip
 
 
+def test_no_page_keeps_the_markers_of_a_merge() -> None:
+    assert [offence for path in texts() for offence in offences(path, r"^(<{7} .*|={7}|>{7} .*)$")] == []
+
+
 @pytest.mark.parametrize("pattern", [BRITISH, DIALECT], ids=["spelling", "words of the field"])
 def test_what_people_read(pattern: str) -> None:
     assert [offence for path in texts() for offence in offences(path, pattern)] == []
