@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from transformula import field_names
-from transformula.api.configuration import data_settings
+from transformula.api.reading import of_task
 from transformula.cli import main
 from transformula.cli.options import Parser
 from transformula.errors import ConfigError
@@ -174,7 +174,12 @@ def test_a_key_of_a_model_file(name: str, row: tuple[str, str, str]) -> None:
 
 def fields() -> dict[str, Any]:
     """Every setting by name, of all that a command may take."""
-    groups = (data_settings("translation"), data_settings("language-modeling"), TrainingSettings, SamplingSettings)
+    groups = (
+        of_task("translation", "settings"),
+        of_task("language-modeling", "settings"),
+        TrainingSettings,
+        SamplingSettings,
+    )
     return {name: group for group in (SearchSettings, *groups) for name in group.model_fields}
 
 

@@ -27,27 +27,30 @@ if TYPE_CHECKING:
     from .inspection import curves as curves
 
 __version__ = "0.1.0"
-__all__ = [
-    "Model",
-    "Run",
-    "TransformulaError",
-    "curves",
-    "evaluate",
-    "explain",
-    "gallery",
-    "nearest",
-    "reproduce",
-    "summary",
-    "train",
-]
+
+HOMES = {
+    "Model": ".api.model",
+    "Run": ".api.run",
+    "TransformulaError": ".errors",
+    "curves": ".inspection.curves",
+    "evaluate": ".api.evaluation",
+    "explain": ".api.model",
+    "gallery": ".gallery",
+    "nearest": ".api.model",
+    "reproduce": ".api.recipe",
+    "summary": ".api.model",
+    "train": ".api.run",
+}
+"""Public name -> the module that has it, or is it."""
+
+__all__ = list(HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name == "gallery":
-        return import_module(f"{__name__}.gallery")
-    if name not in __all__:
+    if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{'errors' if name == 'TransformulaError' else 'api'}"), name)
+    home = import_module(HOMES[name], __name__)
+    return home if name == "gallery" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

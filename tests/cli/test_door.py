@@ -13,7 +13,7 @@ import transformula
 from transformula import errors
 from transformula.cli import door, main
 
-HELPERS = {"__init__", "door", "options", "output", "streams", "verbs"}
+HELPERS = {"__init__", "door", "options", "output", "verbs"}
 """Files of the command line that are no verbs."""
 
 

@@ -48,7 +48,7 @@ def test_full_closed_and_left(command: str, status: int, said: str) -> None:
 
 PROGRAM = """\
 import contextlib, os, sys
-from transformula.cli.streams import open_streams
+from transformula.cli.output import open_streams
 open_streams()
 for n in range(2000):
     print("telling", "x" * 100, file=sys.stderr, flush=True)

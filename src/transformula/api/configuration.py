@@ -10,37 +10,15 @@ from ..errors import ConfigError, InputError, shortened
 from ..field_names import unknown_key
 from ..settings import with_current_keys
 from ..structured import Malformed, load_yaml
-from .reading import mentioned, path_of, read_model
+from .reading import TASK, import_packages, mentioned, of_task, path_of, read_model
 
 if TYPE_CHECKING:
     from ..language.model_file import ModelText
-    from ..settings import Settings
     from ..training.settings import TrainingSettings
     from .model import Model
 
-TASK = "language-modeling"
 OUTER = ("model", "task", "use", "init_from", "init_stack", "from_scratch")
 """Keys of a run's configuration besides the settings of its data and of training, and the keys of its model."""
-
-
-def data_settings(task: str) -> type[Settings]:
-    """The settings of a task's data. Those of language modeling need no torch. Raises UnknownName."""
-    if task == TASK:
-        from ..data.settings import DataSettings
-
-        return DataSettings
-    from ..tasks.base import tasks
-
-    return tasks.get(task).settings
-
-
-def model_keys(task: str) -> Mapping[str, Any]:
-    """Keys that a model's text without an output takes from its task."""
-    if task == TASK:
-        return {}
-    from ..tasks.base import tasks
-
-    return tasks.get(task).model
 
 
 def resolve(
@@ -64,24 +42,27 @@ def resolve(
         text = model.architecture.text
     else:
         text = model if isinstance(model, ModelText) else read_model(model)
-    groups = (data_settings(task), TrainingSettings)
+    groups = (of_task(task, "settings"), TrainingSettings)
     settings = {name for group in groups for name in group.model_fields}
     keys = {*FREE_NUMBERS, *HOOKS, *STACK_KEYS, "output", "name", "dropout", "family", *text.numbers}
-    unknown = [key for key in given if key not in settings and key not in keys and not mentioned(text, key)]
     known = [*settings, *keys, *OUTER]
-    said = {key: unknown_key(key, given[key], known, "file" if source and key not in beside else "") for key in unknown}
-    mistakes = [f"{shortened(key)}: {what}" for key, (what, _) in said.items()]
-    read: list[Any] = []
+    mistakes, near, read = [], [], []
+    for key in given:
+        if key not in settings and key not in keys and not mentioned(text, key):
+            where = "file" if source and key not in beside else ""
+            what, names = unknown_key(key, given[key], known, where)
+            mistakes.append(f"{shortened(key)}: {what}")
+            near += names
     for group in groups:
         try:
             read.append(group.read({key: value for key, value in given.items() if key in group.model_fields}))
         except ConfigError as error:
             mistakes += error.mistakes
     if mistakes:
-        near = [name for _, names in said.values() for name in names]
         raise ConfigError(mistakes, source=source, near=near, beside=beside)
-    own = model_keys(task) if text.output is None else {}
-    changes = {**own, **{key: value for key, value in given.items() if key not in settings}}
+    changes = {key: value for key, value in given.items() if key not in settings}
+    if text.output is None:  # the task says what else the model needs
+        changes = {**of_task(task, "model"), **changes}
     return read_model(text, changes), read[0], read[1]
 
 
@@ -89,9 +70,7 @@ def read_stated(stated: str, source: str) -> str | ModelText:
     """A configuration's `model`: the text of a model file, or what is typed for one on a command line."""
     from ..language.model_file import read_text
 
-    if "\n" in stated.strip() or stated.startswith("language:"):
-        return read_text(stated, file=source)
-    return stated
+    return read_text(stated, file=source) if "\n" in stated.strip() or stated.startswith("language:") else stated
 
 
 def read_config(path: str | Path, recipe: bool = False) -> dict[str, Any]:
@@ -103,18 +82,6 @@ def read_config(path: str | Path, recipe: bool = False) -> dict[str, Any]:
     """
     path = path_of(path, "config")
     path = path / "config.yaml" if path.is_dir() else path
-    read = _keys_of(path)
-    if isinstance(read.get("model"), str):
-        read["model"] = read_stated(read["model"], str(path))
-    without = () if recipe else ("recipe",)
-    if path.name == "config.yaml" and (path.parent / "manifest.json").is_file():
-        without = (*without, "out")
-    # What a run left empty it derived; it is derived again.
-    return with_current_keys({key: value for key, value in read.items() if value is not None and key not in without})
-
-
-def _keys_of(path: Path) -> dict[str, Any]:
-    """The keys and values of a file. Raises ConfigError."""
     try:
         read = load_yaml(path)
     except FileNotFoundError:
@@ -123,7 +90,13 @@ def _keys_of(path: Path) -> dict[str, Any]:
         raise ConfigError(f"cannot be read: {error}", source=str(path)) from None
     if not isinstance(read, dict) or not all(isinstance(key, str) for key in read):
         raise ConfigError("expected keys and values, such as `steps: 2000`", source=str(path))
-    return read
+    if isinstance(read.get("model"), str):
+        read["model"] = read_stated(read["model"], str(path))
+    without = () if recipe else ("recipe",)
+    if path.name == "config.yaml" and (path.parent / "manifest.json").is_file():
+        without = (*without, "out")
+    # What a run left empty it derived; it is derived again.
+    return with_current_keys({key: value for key, value in read.items() if value is not None and key not in without})
 
 
 def check_use(stated: Any, use: Sequence[str]) -> None:
@@ -136,3 +109,17 @@ def check_use(stated: Any, use: Sequence[str]) -> None:
         options = " ".join(f"--use {package}" for package in missing)
         words = ", ".join(missing)
         raise InputError(f"this run uses words of {words}: a file that is loaded imports nothing, so add {options}")
+
+
+def task_named(task: str | None, config: str | Path | None, resume: str | Path | None, use: Sequence[str]) -> str:
+    """The task of a run: as it is named, or as the configuration or the run that is named says."""
+    import_packages(use)
+    named = config or resume
+    if task is not None or named is None:
+        return task or TASK
+    path = path_of(named, "config" if config else "resume")
+    if not (path.is_file() or (path / "config.yaml").is_file()):
+        return TASK
+    recorded = read_config(path)
+    check_use(recorded.get("use"), use)
+    return str(recorded.get("task", TASK))

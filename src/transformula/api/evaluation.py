@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .configuration import TASK, check_use, read_config
+from .configuration import check_use, read_config
 from .model import Model
-from .reading import import_packages, model_folder, set_threads
+from .reading import TASK, import_packages, model_folder, set_threads
 
 if TYPE_CHECKING:
-    from ..settings import Settings
-    from ..tasks.base import Task
     from ..tasks.evaluation import Report
 
 
@@ -48,7 +46,7 @@ def evaluate(
     The result's `repr` is the page that a person reads, `.data` what a program reads, `.written` what the model wrote.
     Raises InputError, DataError.
     """
-    from ..data.sources import gone
+    from ..data.sources import SOURCES, gone
     from ..tasks.base import tasks
     from ..tasks.evaluation import Trained
 
@@ -56,31 +54,18 @@ def evaluate(
     import_packages(use)
     folder, recorded, task = recorded_of(run)
     check_use(recorded.get("use"), use)
-    kind = tasks.get(task)
-    named = None if data is None else data if isinstance(data, str) else list(data)
-    lost = gone(recorded.get("data")) if "data" in kind.settings.model_fields else []
-    need_to_score(kind, recorded, named, lost)
+    kind = tasks.need(tasks.name_of(task))
+    scored = None if data is None else data if isinstance(data, str) else list(data)
+    lost: list[str] = []
+    if "data" in kind.settings.model_fields:  # the packages that they need, before any work
+        lost = gone(recorded.get("data"))
+        keys = [key for key in SOURCES if key in recorded and not (key == "data" and lost)]
+        kind.settings.read({"data": scored} if scored is not None else {key: recorded[key] for key in keys}).need()
     model = Model.from_folder(folder, device=device, use=use, verify=verify)
     modules = model.together(models, device=device, use=use, verify=verify) if models else [model.module]
     numbers = kind.numbers_of(model.architecture, model.architecture.numbers)
     trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded, lost)
-    return kind.report(trained, named, settings, progress)
-
-
-def need_to_score(kind: type[Task], recorded: Mapping[str, Any], named: Any, lost: Sequence[str]) -> None:
-    """Raise MissingExtra, before any work, for a package that the scores of a task or the data scored need.
-
-    recorded  the configuration of the run; of its training data, `lost` is not there
-    named     what is scored in place of the run's own data
-    """
-    from ..data.sources import SOURCES
-    from ..tasks.base import tasks
-
-    tasks.need(kind.name)
-    if "data" in kind.settings.model_fields:
-        keys = [key for key in SOURCES if key in recorded and not (key == "data" and lost)]
-        sources = {key: recorded[key] for key in keys} if named is None else {"data": named}
-        kind.settings.read(sources).need()
+    return kind.report(trained, scored, settings, progress)
 
 
 def recorded_of(run: str | Path) -> tuple[Path, dict[str, Any], str]:
@@ -100,14 +85,3 @@ def recorded_of(run: str | Path) -> tuple[Path, dict[str, Any], str]:
 def task_of(run: str | Path | None) -> str:
     """The task by which a model was trained; the default one for None. Raises CheckpointError."""
     return TASK if run is None else recorded_of(run)[2]
-
-
-def evaluation_settings(task: str) -> type[Settings]:
-    """What `evaluate` may be told for a task. Those of language modeling need no torch. Raises UnknownName."""
-    if task == TASK:
-        from ..data.settings import DataSettings
-
-        return DataSettings
-    from ..tasks.base import tasks
-
-    return tasks.get(task).evaluation

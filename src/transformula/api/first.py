@@ -1,4 +1,4 @@
-"""What a run will need, checked before its first step: packages, a folder to write in, room on the disk and in memory.
+"""What a run will need, checked before its first step: a folder to write in, room on the disk and in memory.
 
 Nothing of the data is read here, and no model is built.
 """
@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 
 from ..analysis.accounting import bytes_in_words, summary
 from ..errors import InputError, RunError, setting
-from ..extras import need
 from .reading import path_of
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
     from ..settings import Settings
-    from ..tasks.base import Task
     from ..training.settings import TrainingSettings
 
 FLOAT = 4
@@ -32,16 +30,6 @@ RUNS = Path("runs")
 
 MOST_ADDED = 2
 """Numbers that an optimizer keeps for each parameter, at most."""
-
-
-def check_packages(kind: type[Task], data: Settings) -> None:
-    """Raise MissingExtra for a package that training needs and that is not here.
-
-    kind  the task's class
-    data  the settings of its data
-    """
-    kind.need(data)
-    need("matplotlib.figure", "drawing the loss curve")
 
 
 def check_folder(out: str | None) -> None:
@@ -64,19 +52,44 @@ def existing_parent(path: Path) -> Path:
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
-def check_disk(architecture: Architecture, training: TrainingSettings) -> None:
-    """Raise InputError where a run's checkpoints and models do not fit on the disk; what its folder holds counts.
+def check_room(architecture: Architecture, training: TrainingSettings, data: Settings) -> None:
+    """Raise InputError where the memory or the disk is too small.
 
-    Each checkpoint has the weights, what the optimizer keeps and the running average; `keep` of them stay, the best
-    one's besides, and one more while it is written; so do the models `best` and `last`.
+    Of a step, the weights with their gradients and the logits of a batch are counted: lower bounds, so that nothing is
+    refused that could run. On a GPU nothing is said of memory. On the disk, each checkpoint has the weights, what the
+    optimizer keeps and the running average; `keep` of them stay, the best one's besides, and one more while it is
+    written; so do the models `best` and `last`. What the run's folder holds counts.
     """
-    out = RUNS if training.out is None else Path(training.out)
-    model = FLOAT * parameters_of(architecture)
-    checkpoint = model * (1 + MOST_ADDED + (training.average > 0))
+    from ..training.machine import pick_device
+
+    parameters = int(summary(architecture).data["totals"]["parameters"])
+    memory = machine_memory()
+    if memory is not None and pick_device(training.device).type == "cpu":
+        here, weights = bytes_in_words(memory), FLOAT * parameters * 3
+        if weights > memory:
+            raise InputError(
+                f"the model has {parameters:,} parameters: with gradients and what the optimizer keeps"
+                f" {bytes_in_words(weights)}, and this machine has {here}; lower {setting('width')} or"
+                f" {setting('depth')}"
+            )
+        counted, numbers = getattr(data, "batch_tokens", None), architecture.numbers
+        tokens = int(training.batch or 1) * int(numbers.get("context", 1)) if counted is None else int(counted)
+        logits = FLOAT * tokens * int(numbers.get("vocab", 1))
+        if logits > memory:
+            lower = setting("batch" if counted is None else "batch_tokens")
+            raise InputError(
+                f"the logits of a batch of {tokens:,} tokens take {bytes_in_words(logits)}, and this machine has"
+                f" {here}; lower {lower}, and use {setting('accumulate')} for larger steps"
+            )
+
+    out, held = RUNS, 0
+    if training.out is not None:
+        out = Path(training.out)
+        held = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) if out.is_dir() else 0
+    checkpoint = FLOAT * parameters * (1 + MOST_ADDED + (training.average > 0))
     kept = max(training.keep, training.average_checkpoints)
     kept = min(kept, training.steps) if training.steps else kept
-    held = 0 if training.out is None else held_by(out)
-    needed = (kept + 2) * checkpoint + 3 * model - held
+    needed = (kept + 2) * checkpoint + 3 * FLOAT * parameters - held
     free = shutil.disk_usage(existing_parent(out)).free
     if needed > free:
         available, wanted, each = (bytes_in_words(count) for count in (free, needed, checkpoint))
@@ -87,42 +100,12 @@ def check_disk(architecture: Architecture, training: TrainingSettings) -> None:
         )
 
 
-def held_by(folder: Path) -> int:
-    """Bytes in the files of a folder; 0 for one that is not there."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
-
-
-def check_memory(architecture: Architecture, training: TrainingSettings, data: Settings) -> None:
-    """Raise InputError where one batch's logits, or the weights with their gradients, exceed the machine's memory.
-
-    Both are lower bounds of what a step takes, so that nothing is refused that could run. On a GPU nothing is said.
-    """
-    from ..training.machine import pick_device
-
-    memory = machine_memory()
-    if memory is None or pick_device(training.device).type != "cpu":
-        return
-    here, parameters = bytes_in_words(memory), parameters_of(architecture)
-    weights = FLOAT * parameters * 3
-    if weights > memory:
-        raise InputError(
-            f"the model has {parameters:,} parameters: with gradients and what the optimizer keeps"
-            f" {bytes_in_words(weights)}, and this machine has {here}; lower {setting('width')} or {setting('depth')}"
-        )
-    counted, numbers = getattr(data, "batch_tokens", None), architecture.numbers
-    tokens = int(training.batch or 1) * int(numbers.get("context", 1)) if counted is None else int(counted)
-    logits = FLOAT * tokens * int(numbers.get("vocab", 1))
-    if logits > memory:
-        lower = setting("batch" if counted is None else "batch_tokens")
-        raise InputError(
-            f"the logits of a batch of {tokens:,} tokens take {bytes_in_words(logits)}, and this machine has {here};"
-            f" lower {lower}, and use {setting('accumulate')} for larger steps"
-        )
-
-
-def parameters_of(architecture: Architecture) -> int:
-    """Parameters of a model, counted from its text."""
-    return int(summary(architecture).data["totals"]["parameters"])
+def machine_memory() -> int | None:
+    """Bytes of memory of this machine; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 @contextmanager
@@ -139,11 +122,3 @@ def allocating() -> Iterator[None]:
             f"memory: {amount or 'more than there is'} could not be allocated; lower {setting('batch')} (or"
             f" {setting('batch_tokens')}), {setting('context')}, {setting('width')} or {setting('depth')}"
         ) from error
-
-
-def machine_memory() -> int | None:
-    """Bytes of memory of this machine; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None

@@ -8,8 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
-from .predicting import must_predict, must_write, predict
-from .prompts import check_fits, check_path, check_seed, ids_of, texts_of, tokenizer_of
+from .inputs import check_fits, ids_of, must_predict, must_write, predict, texts_of, tokenizer_of
 from .reading import check_model, import_packages, known_words, model_folder
 
 if TYPE_CHECKING:
@@ -67,6 +66,13 @@ def nearest(model: str | Path | Model, *, count: int = 5, use: Sequence[str] = (
 _BUILDING = RLock()
 
 
+def check_path(given: Any, what: str) -> Path:
+    """Raise InputError unless `given` is the name of a file or folder."""
+    if not isinstance(given, (str, Path)) or not str(given):
+        raise InputError(f"expected {what}; this is {given!r:.40}")
+    return Path(given)
+
+
 class Model:
     """A model: its text, its weights, and its predictor, which says what a trained model does with an input.
 
@@ -85,7 +91,7 @@ class Model:
 
     def __init__(
         self,
-        text: str | Path,
+        text: str | Path | Architecture,
         *,
         seed: int = 0,
         use: Sequence[str] = (),
@@ -96,10 +102,12 @@ class Model:
         if own is not None:
             changes.setdefault("vocab", own.vocab)
         self.architecture: Architecture = check_model(text, changes, use)
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise InputError(f"seed: expected a whole number from 0; this is {seed!r:.40}")
+        self._seed = seed
+        self._module: nn.Module | None = None
         self._predictor: Predictor | None = None
         self.folder: Path | None = None  # that it was read from
-        self._seed = check_seed(seed)
-        self._module: nn.Module | None = None
         self.tokenizer = own
 
     @classmethod
@@ -107,8 +115,8 @@ class Model:
         """The model of a file, with fresh weights."""
         from ..language.model_file import read_file
 
-        file = check_path(path, "the name of a model file")
-        return cls._of(check_model(read_file(file), changes, use), seed=check_seed(seed))
+        text = read_file(check_path(path, "the name of a model file"))
+        return cls(check_model(text, changes, use), seed=seed)
 
     @classmethod
     def from_folder(
@@ -126,25 +134,16 @@ class Model:
         from ..training.machine import pick_device
 
         import_packages(use)
-        module, architecture = load_model(folder, pick_device(device), verify)
-        return cls._in(folder, architecture, module)
+        return cls._in(folder, *load_model(folder, pick_device(device), verify))
 
     @classmethod
-    def _in(cls, folder: Path, architecture: Architecture, module: nn.Module) -> Model:
+    def _in(cls, folder: Path, module: nn.Module, architecture: Architecture) -> Model:
         """A model with what else lies in its folder."""
         from ..tasks.folder import load_predictor
 
-        made = cls._of(architecture, module)
-        made.folder = folder
-        made.predictor = load_predictor(folder)
-        return made
-
-    @classmethod
-    def _of(cls, architecture: Architecture, module: nn.Module | None = None, seed: int = 0) -> Model:
-        made = cls.__new__(cls)
-        made.architecture, made._module, made._seed = architecture, module, seed
-        made._tokenizer = made._predictor = made.folder = None
-        return made
+        model = cls(architecture)
+        model._module, model.folder, model.predictor = module, folder, load_predictor(folder)
+        return model
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -263,12 +262,12 @@ class Model:
         """What `generate` does with token ids."""
         from ..generation import generate
 
-        rows, one = ids_of(tokens, int(self.architecture.numbers["vocab"]))
+        prompts, one = ids_of(tokens, int(self.architecture.numbers["vocab"]))
         end = None if self.tokenizer is None else self.tokenizer.end_of_document
         module: Any = self._with_weights()
-        found = generate(module, rows, settings, finished=lambda _, written: written[-1] == end)
-        found = [row[:-1] if row[-1] == end else row for row in found]
-        return found[0] if one else found
+        rows = generate(module, prompts, settings, finished=lambda _, written: written[-1] == end)
+        rows = [row[:-1] if row[-1] == end else row for row in rows]
+        return rows[0] if one else rows
 
     def _with_weights(self) -> nn.Module:
         """The module. Raises InputError where it was moved to the device without numbers."""
@@ -348,11 +347,10 @@ class Model:
         modules = [self._with_weights()]
         for other in others:
             named = str(other) if isinstance(other, (str, Path)) else f"model {len(modules) + 1}"
-            loaded = other
-            if not isinstance(loaded, Model):
-                loaded = Model.from_folder(loaded, device=device, use=use, verify=verify)
-            must_predict(self.predictor).check_alike(must_predict(loaded.predictor), named)
-            modules.append(loaded.module)
+            if not isinstance(other, Model):
+                other = Model.from_folder(other, device=device, use=use, verify=verify)
+            must_predict(self.predictor).check_alike(must_predict(other.predictor), named)
+            modules.append(other.module)
         return modules
 
     def explain(self) -> Any:

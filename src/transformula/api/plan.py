@@ -9,25 +9,67 @@ mistakes of the settings are reported at once, and the formula is checked; torch
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CheckpointError, DataError, InputError, setting
+from ..errors import CheckpointError, ConfigError, DataError, InputError, setting, shortened
+from ..extras import need
+from ..language.model_file import ModelText
 from ..settings import with_current_keys
-from .configuration import TASK, check_use, data_settings, read_config, read_stated, resolve
-from .first import allocating, check_disk, check_folder, check_memory, check_packages
-from .reading import check_model, import_packages, path_of, read_model, set_threads
-from .starting import Start, start_of
+from .configuration import check_use, read_stated, resolve
+from .first import check_folder, check_room
+from .model import Model
+from .reading import TASK, check_model, import_packages, model_folder, of_task, path_of, read_model, set_threads
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from ..language.graph import Architecture
     from ..settings import Settings
     from ..tasks.base import Task
-    from ..training.progress import Progress
-    from ..training.result import RunResult
     from ..training.settings import TrainingSettings
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weights of another run.
+
+    named       the run or the model, as the user named it
+    folder      that of its model
+    other       it may be another model than the one that begins: the parts that agree are taken
+    init_stack  the stack that takes its layers
+    """
+
+    named: str
+    folder: Path
+    other: bool
+    init_stack: str | None
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """What a run's configuration records of it; found from every folder."""
+        from ..data.sources import absolute
+
+        stack = {} if self.init_stack is None else {"init_stack": self.init_stack}
+        return {"init_from": absolute(self.named), **stack}
+
+    def begin(self, module: nn.Module, architecture: Architecture) -> str:
+        """Give a model its first weights; a line that says so."""
+        from ..interop.folder import WEIGHTS
+        from ..interop.partial_load import load_parts
+        from ..interop.weights import load_tensors, put_tensors
+
+        path = self.folder / WEIGHTS
+        tensors, parts = load_tensors(path), ""
+        if self.other:
+            stacks = [stack.name for stack in architecture.stacks]
+            parts = f": {load_parts(module, stacks, tensors, path, self.init_stack)}"
+        else:
+            put_tensors(module, tensors, path)
+        return f"{'weights':<12}from {self.folder}{parts}"
 
 
 @dataclass(frozen=True)
@@ -86,52 +128,10 @@ class Plan:
                 f"carry: the batches of {kind.name} do not go on from step to step, as those of {TASK} do; take the key"
                 " out"
             )
-        check_packages(kind, self.data)
-        plan = replace(self, training=training)
-        plan.check_room(architecture)
-        return plan
-
-    def check_room(self, architecture: Architecture) -> None:
-        """Raise InputError where the disk or the memory is too small."""
-        check_memory(architecture, self.training, self.data)
-        check_disk(architecture, self.training)
-
-    def train(self, quiet: bool) -> tuple[RunResult, Architecture]:
-        """Check the plan, make the data ready, build the model, train it; the result, and what was trained."""
-        from ..data.sources import recorded
-        from ..training import train as run_training
-        from ..training.progress import Progress
-
-        plan = self.checked()
-        training, start, checked = plan.training, plan.start, plan.architecture
-        stated = plan.kind.numbers_of(checked, checked.text.numbers)
-        with allocating():
-            task = plan.kind.make(
-                plan.data,
-                stated,
-                inputs=checked.inputs,
-                batch=training.batch,
-                accumulate=training.accumulate,
-                seed=training.seed,
-            )
-            architecture = check_model(checked.text, task.numbers, plan.use)
-            plan.check_room(architecture)  # now that the vocabulary is known
-            from ..model import build
-
-            module = build(architecture, seed=training.seed)
-            weights = "" if start is None else start.begin(module, architecture)
-            shown = Progress(task.unit, quiet=quiet)
-            tell(shown, architecture, stated, task)
-            if weights:
-                shown.say(weights)
-            config = recorded(plan.data.plain())
-            if not plan.resume:
-                config |= {**({} if start is None else start.plain), **({"use": list(plan.use)} if plan.use else {})}
-            result = run_training(
-                task, module, training, training.out, resume=plan.resume, config=config, progress=shown,
-                fresh=start is None,
-            )  # fmt: skip
-        return result, architecture
+        kind.need(self.data)
+        need("matplotlib.figure", "drawing the loss curve")
+        check_room(architecture, training, self.data)
+        return replace(self, training=training)
 
 
 def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "", beside: Collection[str] = ()) -> Plan:
@@ -148,13 +148,63 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     task = str(settings.pop("task", TASK))
     model, start = start_of(*(settings.pop(key, None) for key in ("model", "init_from", "init_stack", "from_scratch")))
     same_tokenizer = start is not None and settings.get("tokenizer", "auto") == "auto"
-    if start is not None and same_tokenizer and "tokenizer" in data_settings(task).model_fields:
+    if start is not None and same_tokenizer and "tokenizer" in of_task(task, "settings").model_fields:
         settings["tokenizer"] = str(start.folder)
     text, data, training = resolve(model, settings, source, task, beside)
     if start is not None and start.other and same_tokenizer and "vocab" not in text.numbers:
         # As many rows as the table has that is taken: a task may have used more of them than the tokenizer has.
         text = read_model(text, {"vocab": check_model(start.folder, use=use).numbers["vocab"]})
     return Plan(task, check_model(text, use=use), data, training, tuple(use), start)
+
+
+def start_of(model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> tuple[Any, Start | None]:
+    """The model that is trained, and where its first weights come from; None: they are initialized.
+
+    Raises InputError where no model is named, and where one is named that has weights of its own, which nothing would
+    read; ConfigError for values of other types.
+    """
+    kinds: dict[str, tuple[Any, tuple[type, ...], str]] = {
+        "model": (model, (str, Path, Model, ModelText), "a model's text, file or name"),
+        "init_from": (init_from, (str, Path), "the folder of a run or a model"),
+        "init_stack": (init_stack, (str,), "the name of a stack"),
+        "from_scratch": (from_scratch, (bool,), "true or false"),
+    }
+    for key, (value, types, expected) in kinds.items():
+        if value is not None and not isinstance(value, types):
+            raise ConfigError(f"{key}: expected {expected} (got {shortened(repr(value))})")
+    if from_scratch and init_from is not None:
+        raise InputError(f"{setting('from_scratch')} and {setting('init_from')} contradict each other; leave one out")
+    if init_stack is not None and (init_from is None or model is None):
+        raise InputError(
+            f"{setting('init_stack', init_stack)} says into which stack of MODEL the weights of {setting('init_from')}"
+            " go: give these two"
+        )
+    if init_from is not None:
+        folder = model_folder(init_from)
+        return folder if model is None else model, Start(str(init_from), folder, model is not None, init_stack)
+    if model is None:
+        raise InputError("no model: give a formula, a model file, a folder or a name of the gallery")
+    if not from_scratch:
+        refuse_trained(model)
+    return model, None
+
+
+def refuse_trained(model: Any) -> None:
+    """Raise InputError for a model that was trained: `train` would read its text and leave its weights."""
+    folder = model.folder if isinstance(model, Model) else None
+    if isinstance(model, (str, Path)) and os.path.isdir(model):
+        folder = model_folder(model)
+    if folder is None:
+        return
+    from ..interop.folder import WEIGHTS
+
+    if (folder / WEIGHTS).is_file():
+        named = folder if isinstance(model, Model) else model
+        raise InputError(
+            f"{named}: is a trained model, and as MODEL its text alone is read: to start from its weights, give"
+            f" {setting('init_from', str(named))} in its place; to train its text from initial weights, add"
+            f" {setting('from_scratch')}"
+        )
 
 
 def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]) -> Plan:
@@ -194,35 +244,3 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
             f" {setting('data', 'FILE')}"
         )
     return Plan(task, check_model(text, use=use), data, training, tuple(use), resume=True)
-
-
-def task_named(task: str | None, config: str | Path | None, resume: str | Path | None, use: Sequence[str]) -> str:
-    """The task of a run: as it is named, or as the configuration or the run that is named says."""
-    import_packages(use)
-    named = config or resume
-    if task is not None or named is None:
-        return task or TASK
-    path = path_of(named, "config" if config else "resume")
-    if not (path.is_file() or (path / "config.yaml").is_file()):
-        return TASK
-    recorded = read_config(path)
-    check_use(recorded.get("use"), use)
-    return str(recorded.get("task", TASK))
-
-
-def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any], task: Task) -> None:
-    """Say what was resolved: the model's numbers, and what the data holds."""
-    from ..language.model_file import FREE_NUMBERS
-
-    numbers = []
-    for key, value in architecture.numbers.items():
-        origin = ""
-        if key in task.numbers and key not in stated:
-            origin = " (default)" if key in FREE_NUMBERS and key != "vocab" else " (from the data)"
-        elif key not in architecture.text.numbers and key in FREE_NUMBERS:
-            origin = " (default)"
-        numbers.append(f"{key} {value:g}{origin}" if isinstance(value, float) else f"{key} {value}{origin}")
-    shown.say(f"{'model':<12}{architecture.name or 'a formula'}: {', '.join(numbers)}")
-    preview = task.preview()
-    if preview is not None:
-        shown.say(repr(preview))

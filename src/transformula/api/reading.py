@@ -21,14 +21,27 @@ if TYPE_CHECKING:
     from ..language.vocabulary import Vocabulary
 
 MODEL_FILE = "model.yaml"
+TASK = "language-modeling"
+"""The task where none is named."""
 
 MOST_THREADS = 1024
 """More threads than any machine has cores for; far above, the system refuses them in the middle of a run."""
 
-FORMULAS = ("before", "layer", "after", "output")
-"""Keys of a model that are formulas of it."""
-
 PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+
+
+def of_task(task: str, key: str) -> Any:
+    """What the class of a task says, as its "settings", "evaluation" or "model"; of language modeling without torch.
+
+    Raises UnknownName.
+    """
+    if task == TASK:
+        from ..data.settings import DataSettings
+
+        return {} if key == "model" else DataSettings
+    from ..tasks.base import tasks
+
+    return getattr(tasks.get(task), key)
 
 
 def read_model(
@@ -62,9 +75,10 @@ def read_model(
 
         text = load(name)
     changes = dict(changes or {})
-    number = "family" in text.numbers or mentioned(text, "family")
-    family = None if number else changes.pop("family", None)
-    text = text.override({key: changes.pop(key) for key in FORMULAS if key in changes})
+    is_number = "family" in text.numbers or mentioned(text, "family")
+    family = None if is_number else changes.pop("family", None)
+    formulas = ("before", "layer", "after", "output")
+    text = text.override({key: changes.pop(key) for key in formulas if key in changes})
     # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
     new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentioned(text, key)}
     if new:
@@ -84,11 +98,10 @@ def mentioned(text: ModelText, key: str) -> bool:
     """Whether a formula holds `key` as a name, and it is no key of every model."""
     from ..language.model_file import FREE_NUMBERS, MODEL_KEYS
 
-    if key in MODEL_KEYS or key in FREE_NUMBERS:
-        return False
     sources = [source for stack in text.stacks for source in (stack.before, stack.after, *stack.layers.values())]
     sources += [text.output, *text.words.values(), *text.numbers.values()]
-    return any(source is not None and re.search(rf"\b{re.escape(key)}\b", source.text) for source in sources)
+    name = re.compile(rf"\b{re.escape(key)}\b")
+    return key not in (*MODEL_KEYS, *FREE_NUMBERS) and any(s is not None and name.search(s.text) for s in sources)
 
 
 def path_of(given: str | Path, what: str) -> Path:
@@ -104,8 +117,8 @@ def path_of(given: str | Path, what: str) -> Path:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         pass
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or error
-        raise InputError(f"{setting(what, repr(shortened(name)))} cannot be a file's name: {said}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{setting(what, repr(shortened(name)))} cannot be a file's name: {reason}") from None
     return Path(given)
 
 
@@ -145,11 +158,14 @@ def look_here(use: Sequence[str]) -> None:
 
 
 def check_model(
-    given: str | Path | ModelText, changes: Mapping[str, Any] | None = None, use: Sequence[str] = ()
+    given: str | Path | ModelText | Architecture, changes: Mapping[str, Any] | None = None, use: Sequence[str] = ()
 ) -> Architecture:
-    """Read a model and check it; needs no torch."""
+    """Read a model and check it, unless it is checked already; needs no torch."""
     from ..language.check import check
+    from ..language.graph import Architecture
 
+    if isinstance(given, Architecture):
+        return given
     return check(read_model(given, changes, use), known_words(use))
 
 
@@ -158,26 +174,24 @@ def import_packages(use: Sequence[str]) -> None:
     look_here(use)
     for package in use:
         if not PACKAGE.match(package):
-            raise InputError(
-                f"{setting('use', repr(shortened(package)))}: is no package's name; give it as it is imported"
-            )
+            named = setting("use", repr(shortened(package)))
+            raise InputError(f"{named}: is no package's name; give it as it is imported")
+        named = setting("use", shortened(package))
         try:
             module = importlib.import_module(package)
-            for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{package}."):
-                importlib.import_module(found.name)
+            for inner in pkgutil.walk_packages(getattr(module, "__path__", []), f"{package}."):
+                importlib.import_module(inner.name)
         except TransformulaError:
             raise
         except ImportError as error:
             raise InputError(
-                f"{setting('use', shortened(package))}: {shortened(str(error), 400)}; give it as it is imported, and"
-                " put its folder on PYTHONPATH if it is neither installed nor here"
+                f"{named}: {shortened(str(error), 400)}; give it as it is imported, and put its folder on PYTHONPATH if"
+                " it is neither installed nor here"
             ) from None
         except Exception as error:  # whatever its code raises when it runs
             where = traceback.extract_tb(error.__traceback__)[-1]
-            raise InputError(
-                f"{setting('use', shortened(package))}: cannot be imported: {type(error).__name__}:"
-                f" {shortened(str(error), 400)} ({where.filename}:{where.lineno})"
-            ) from error
+            reason = f"{type(error).__name__}: {shortened(str(error), 400)}"
+            raise InputError(f"{named}: cannot be imported: {reason} ({where.filename}:{where.lineno})") from error
 
 
 def set_threads(count: int | None) -> None:

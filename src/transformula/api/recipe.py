@@ -30,16 +30,14 @@ from pydantic import Field, model_validator
 from ..errors import ConfigError, DataError, Interrupted, did_you_mean, nearest, setting, shortened
 from ..recipes import recipe_path
 from ..settings import Settings
-from .configuration import TASK, check_use, read_config
+from .configuration import check_use, read_config
 from .evaluation import evaluate
 from .plan import plan_resume, plan_run
-from .reading import import_packages, path_of
+from .reading import TASK, import_packages, path_of
 from .run import run_of
 
 if TYPE_CHECKING:
     from ..tasks.evaluation import Report
-
-KEY = "recipe"
 
 HOW = ("device", "threads")
 """Changes that go for the recipe that this one begins with, too."""
@@ -140,101 +138,76 @@ def reproduce(
     """
     import_packages(use)
     path = recipe_path(path_of(recipe, "recipe"))
-    made = Making(None if root is None else path_of(root, "root"), tuple(use), quiet)
-    return made.reproduce(path, None if out is None else path_of(out, "out"), (), changes)
+    root = None if root is None else path_of(root, "root")
+    return _made(path, None if out is None else path_of(out, "out"), changes, (), root, tuple(use), quiet)
 
 
-@dataclass(frozen=True)
-class Making:
-    """How recipes are made: the same for one and for those that it begins with."""
-
-    root: Path | None
-    use: tuple[str, ...]
-    quiet: bool
-
-    def reproduce(
-        self, path: Path, out: Path | None, above: tuple[Path, ...], changes: Mapping[str, Any]
-    ) -> Reproduced:
-        """Make one. `above` are those that begin with it."""
-        claimed, stated = read_recipe(path)
-        check_use(stated.get("use"), self.use)
-        config = {**stated, **changes}
-        check_claim(claimed, str(config.get("task", TASK)), str(path))
-        config |= {key: placed(named, self.root) for key, named in named_data(config).items()}
-        self.check_hash(claimed, config, stated, path)
-        folder = self.folder_of(path, out, config)
-        self.train(path, folder, above, config, changes)
-        settings = dict(claimed.evaluate)
-        data = placed(settings.pop("data", None), self.root)
-        report = evaluate(folder, data=data, use=self.use, **settings)
-        return Reproduced(claimed, score_of(report, claimed.score), folder, report)
-
-    def train(
-        self, path: Path, folder: Path, above: tuple[Path, ...], config: dict[str, Any], changes: Mapping[str, Any]
-    ) -> None:
-        """Train the recipe's run, or go on with it where it was begun. Raises Interrupted."""
-        if (folder / "config.yaml").is_file():
-            later = {key: value for key, value in changes.items() if key in MAY_CHANGE}
-            run = run_of(plan_resume(folder, later, self.use), self.quiet)
-        else:
-            first = config.get("init_from")
-            if isinstance(first, str) and first.endswith((".yaml", ".yml")):
-                too = {"seed": config.get("seed", 1)} | {key: changes[key] for key in HOW if key in changes}
-                config["init_from"] = self.made_first(path, first, folder.parent, (*above, path.resolve()), too)
-            config["out"] = str(folder)
-            run = run_of(plan_run(config, self.use, source=str(path), beside=changes), self.quiet)
-        if run.data["interrupted"]:
-            raise Interrupted(f"the run was interrupted; the same command resumes it, in {folder}")
-
-    def made_first(
-        self, recipe: Path, named: str, beside: Path, above: tuple[Path, ...], changes: Mapping[str, Any]
-    ) -> str:
-        """The folder of the run that a recipe begins with, made by a recipe of its own."""
-        path = recipe.parent / named
-        if not path.is_file():
-            raise ConfigError(
-                f"init_from: there is no recipe {path}; name a recipe that lies beside this one, or a run's folder",
-                source=str(recipe),
-            )
-        if path.resolve() in above:
-            raise ConfigError(f"init_from: {named} begins with this recipe, and this one with it", source=str(recipe))
-        folder = beside / (path.stem + _suffix(changes["seed"]))
-        return str(self.reproduce(path, folder, above, changes).folder)
-
-    def check_hash(self, claimed: Recipe, config: Mapping[str, Any], stated: Mapping[str, Any], path: Path) -> None:
-        """Raise DataError for other data than the recipe's."""
-        if claimed.data_hash is None:
-            return
-        digest = hash_of(config)
-        if digest != claimed.data_hash:
-            named = ", ".join(str(one) for names in named_data(stated).values() for one in _listed(names))
-            raise DataError(
-                f"{path}: the data ({named}) are not those of the recipe: their hash is {digest}, expected"
-                f" {claimed.data_hash}; put them back, or copy the recipe and take its data_hash out"
-            )
-
-    def folder_of(self, path: Path, out: Path | None, config: Mapping[str, Any]) -> Path:
-        """Where the run lies: as asked, as the recipe says, or by the recipe's name."""
-        if out is not None:
-            return out
-        stated = config.get("out")
-        if stated is not None and not isinstance(stated, str):
-            raise ConfigError(f"out: expected a folder's name (got {shortened(repr(stated))})", source=str(path))
-        seed = _suffix(config.get("seed", 1))
-        return Path("runs") / (path.stem + seed) if stated is None else path_of(stated + seed, "out")
+def _made(
+    path: Path,
+    out: Path | None,
+    changes: Mapping[str, Any],
+    above: tuple[Path, ...],
+    root: Path | None,
+    use: tuple[str, ...],
+    quiet: bool,
+) -> Reproduced:
+    """Make a recipe; `above` are the files of those that begin with it."""
+    claimed, stated = read_recipe(path)
+    check_use(stated.get("use"), use)
+    config = {**stated, **changes}
+    check_claim(claimed, str(config.get("task", TASK)), str(path))
+    config |= {key: placed(named, root) for key, named in named_data(config).items()}
+    if claimed.data_hash is not None and (digest := hash_of(config)) != claimed.data_hash:
+        named = ", ".join(str(name) for names in named_data(stated).values() for name in listed(names))
+        raise DataError(
+            f"{path}: the data ({named}) are not those of the recipe: their hash is {digest}, expected"
+            f" {claimed.data_hash}; put them back, or copy the recipe and take its data_hash out"
+        )
+    seed = config.get("seed", 1)
+    folder = out or Path("runs") / (path.stem + suffix_of(seed))
+    if out is None and (own := config.get("out")) is not None:
+        if not isinstance(own, str):
+            raise ConfigError(f"out: expected a folder's name (got {shortened(repr(own))})", source=str(path))
+        folder = path_of(own + suffix_of(seed), "out")
+    if (folder / "config.yaml").is_file():
+        plan = plan_resume(folder, {key: value for key, value in changes.items() if key in MAY_CHANGE}, use)
+    else:
+        first = config.get("init_from")
+        if isinstance(first, str) and first.endswith((".yaml", ".yml")):
+            before, above = path.parent / first, (*above, path.resolve())
+            if not before.is_file():
+                raise ConfigError(
+                    f"init_from: there is no recipe {before}; name a recipe that lies beside this one, or a run's"
+                    " folder",
+                    source=str(path),
+                )
+            if before.resolve() in above:
+                raise ConfigError(f"init_from: {first} begins with this recipe, and this one with it", source=str(path))
+            too = {"seed": seed} | {key: changes[key] for key in HOW if key in changes}
+            beside = folder.parent / (before.stem + suffix_of(seed))
+            config["init_from"] = str(_made(before, beside, too, above, root, use, quiet).folder)
+        config["out"] = str(folder)
+        plan = plan_run(config, use, source=str(path), beside=changes)
+    if run_of(plan, quiet).data["interrupted"]:
+        raise Interrupted(f"the run was interrupted; the same command resumes it, in {folder}")
+    settings = dict(claimed.evaluate)
+    data = placed(settings.pop("data", None), root)
+    report = evaluate(folder, data=data, use=use, **settings)
+    return Reproduced(claimed, score_of(report, claimed.score), folder, report)
 
 
-def _suffix(seed: Any) -> str:
+def suffix_of(seed: Any) -> str:
+    """What the folder's name of a run ends in."""
     return f"-seed-{seed}" if str(seed) != "1" else ""
 
 
 def read_recipe(path: Path) -> tuple[Recipe, dict[str, Any]]:
     """What a recipe claims, and the run's configuration. Raises ConfigError."""
     config = read_config(path, recipe=True)
-    stated = config.pop(KEY, None)
+    stated = config.pop("recipe", None)
     if not isinstance(stated, Mapping):
         raise ConfigError(
-            f"{KEY}: the key is missing: what should it reach? A run's configuration is for train --config",
+            "recipe: the key is missing: what should it reach? A run's configuration is for train --config",
             source=str(path),
         )
     return Recipe.read(stated, str(path)), config
@@ -287,7 +260,7 @@ def hash_of(config: Mapping[str, Any]) -> str:
     """16 digits of the SHA-256 of all files that a configuration names as data, in order. Raises DataError."""
     digest = hashlib.sha256()
     for names in named_data(config).values():
-        for name in _listed(names):
+        for name in listed(names):
             for file in files_of(str(name)) if is_file(name) else ():
                 try:
                     with open(file, "rb") as content:
@@ -309,5 +282,6 @@ def files_of(name: str) -> list[Path]:
     return parallel or (all_of(name) if "*" in name or Path(name).is_dir() else [Path(name)])
 
 
-def _listed(given: Any) -> list[Any]:
-    return [] if given is None else given if isinstance(given, list) else [given]
+def listed(names: Any) -> list[Any]:
+    """One name or several, as a list."""
+    return names if isinstance(names, list) else [names]

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from ..settings import with_current_keys
 from .configuration import read_config
+from .first import allocating, check_room
 from .model import Model
 from .plan import Plan, plan_resume, plan_run
+from .reading import check_model
 
 if TYPE_CHECKING:
+    from ..language.graph import Architecture
+    from ..tasks.base import Task
+    from ..training.progress import Progress
     from ..training.result import RunResult
 
 
@@ -77,8 +82,8 @@ def train(
     Packages, the folder, and room on the disk and in memory are checked before anything is read. Raises ConfigError
     with all mistakes at once, InputError, MissingExtra, FormulaError, DataError, CheckpointError, NotFinite.
     """
-    said = {"model": model, "init_from": init_from, "init_stack": init_stack, "from_scratch": from_scratch or None}
-    typed = {**with_current_keys(given), **{key: value for key, value in said.items() if value is not None}}
+    named = {"model": model, "init_from": init_from, "init_stack": init_stack, "from_scratch": from_scratch or None}
+    typed = {**with_current_keys(given), **{key: value for key, value in named.items() if value is not None}}
     if resume is not None:
         return run_of(plan_resume(resume, typed, use), quiet)
     recorded = {} if config is None else read_config(config)
@@ -87,6 +92,49 @@ def train(
 
 
 def run_of(plan: Plan, quiet: bool) -> Run:
-    """Train as a plan says."""
-    result, architecture = plan.train(quiet)
-    return Run(result, Model._in(result.folder / "last", architecture, result.model))
+    """Check a plan, make the data ready, build the model, train it."""
+    from ..data.sources import recorded
+    from ..training import train as run_training
+    from ..training.progress import Progress
+
+    plan = plan.checked()
+    training, start, text = plan.training, plan.start, plan.architecture.text
+    stated = plan.kind.numbers_of(plan.architecture, text.numbers)
+    sizes: dict[str, Any] = {"batch": training.batch, "accumulate": training.accumulate, "seed": training.seed}
+    with allocating():
+        task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, **sizes)
+        architecture = check_model(text, task.numbers, plan.use)
+        check_room(architecture, training, plan.data)  # now that the vocabulary is known
+        from ..model import build
+
+        module = build(architecture, seed=training.seed)
+        weights = None if start is None else start.begin(module, architecture)
+        shown = Progress(task.unit, quiet=quiet)
+        tell(shown, architecture, stated, task)
+        if weights is not None:
+            shown.say(weights)
+        config = recorded(plan.data.plain())
+        if not plan.resume:
+            config |= {**({} if start is None else start.plain), **({"use": list(plan.use)} if plan.use else {})}
+        result = run_training(
+            task, module, training, training.out, resume=plan.resume, config=config, progress=shown, fresh=start is None
+        )
+    return Run(result, Model._in(result.folder / "last", result.model, architecture))
+
+
+def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any], task: Task) -> None:
+    """Say what was resolved: the model's numbers, and what the data holds."""
+    from ..language.model_file import FREE_NUMBERS
+
+    numbers = []
+    for key, value in architecture.numbers.items():
+        origin = ""
+        if key in task.numbers and key not in stated:
+            origin = " (default)" if key in FREE_NUMBERS and key != "vocab" else " (from the data)"
+        elif key not in architecture.text.numbers and key in FREE_NUMBERS:
+            origin = " (default)"
+        numbers.append(f"{key} {value:g}{origin}" if isinstance(value, float) else f"{key} {value}{origin}")
+    shown.say(f"{'model':<12}{architecture.name or 'a formula'}: {', '.join(numbers)}")
+    preview = task.preview()
+    if preview is not None:
+        shown.say(repr(preview))

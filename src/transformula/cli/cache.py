@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from .options import Given, Parser
-from .output import as_json
 
 WHAT = """\
 Tokens, tokenizers and baselines are made from data once and kept; everything in the cache can be made again.
@@ -15,36 +13,28 @@ It lies in ~/.cache/transformula, or where TRANSFORMULA_CACHE says."""
 EXAMPLES = ["transformula cache", "transformula cache clear"]
 
 
-def make_parser(_: Sequence[str]) -> Parser:
-    """Its options."""
+def make_parser(*_: str) -> Parser:
     parser = Parser("cache", WHAT, EXAMPLES, "[ACTION]")
     parser.add_argument("action", nargs="?", choices=("list", "clear"), default="list", help="(default: list)")
     return parser
 
 
 def run(given: Given) -> int:
-    """List the cache, or empty it."""
     from ..data.cache import cache_folder, cached, clear_cache
 
     folder = str(cache_folder())
     if given["action"] == "clear":
         freed = clear_cache()
-        print(as_json({"folder": folder, "freed": freed}) if given["json"] else f"{folder}: {size(freed)} freed")
-        return 0
-    entries = cached()
-    if given["json"]:
-        rows = [
-            {"kind": e.kind, "key": e.key, "bytes": e.bytes, "made": e.made, "about": e.about, "path": str(e.path)}
-            for e in entries
-        ]
-        print(as_json({"folder": folder, "entries": rows}))
-        return 0
+        return given.show(f"{folder}: {size(freed)} freed", {"folder": folder, "freed": freed})
+    entries, rows = cached(), []
     for entry in entries:
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))
         about = ", ".join(f"{key}: {value}" for key, value in entry.about.items() if isinstance(value, (str, int)))
-        print(f"{size(entry.bytes):>10}  {made}  {entry.kind:<10} {about}")
-    print(f"{size(sum(e.bytes for e in entries)):>10}  in {folder}; empty it by: transformula cache clear")
-    return 0
+        rows.append(f"{size(entry.bytes):>10}  {made}  {entry.kind:<10} {about}")
+    rows.append(f"{size(sum(e.bytes for e in entries)):>10}  in {folder}; empty it by: transformula cache clear")
+    keys = ("kind", "key", "bytes", "made", "about", "path")
+    data = [{key: getattr(entry, key) for key in keys} for entry in entries]
+    return given.show("\n".join(rows), {"folder": folder, "entries": data})
 
 
 def size(count: int) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from ..errors import InputError
 from .options import Given, Parser
-from .output import as_json
 
 WHAT = """\
 Print a script by which a shell completes verbs, options, their choices and the names of the gallery. Put the line that
@@ -25,21 +24,17 @@ EXAMPLES = [
 SHELLS = ("bash", "zsh", "fish")
 
 
-def make_parser(_: Sequence[str]) -> Parser:
-    """Its options."""
+def make_parser(*_: str) -> Parser:
     parser = Parser("completion", WHAT, EXAMPLES, "SHELL")
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
     return parser
 
 
 def run(given: Given) -> int:
-    """Print the script of one shell."""
     from ..extras import need
 
-    shell = given["shell"]
-    script = need("argcomplete", "shell completion").shellcode(["transformula"], shell=shell)
-    print(as_json({"shell": shell, "script": script}) if given["json"] else script)
-    return 0
+    script = need("argcomplete", "shell completion").shellcode(["transformula"], shell=given["shell"])
+    return given.show(script, {"shell": given["shell"], "script": script})
 
 
 def complete(verbs: Iterable[str], module_of: Callable[[str], Any]) -> int:
@@ -51,28 +46,23 @@ def complete(verbs: Iterable[str], module_of: Callable[[str], Any]) -> int:
     words = lexers.split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     if len(words) > 1 and words[1] in verbs:
         os.environ["_ARGCOMPLETE"] = "2"  # the verb stands where argcomplete expects the program
-        parser: argparse.ArgumentParser = parser_of(module_of(words[1]), words[2:])
+        module = module_of(words[1])
+        try:
+            parser: argparse.ArgumentParser = module.make_parser(*words[2:])
+        except InputError:  # of a line that is half typed
+            parser = module.make_parser()
+        for action in parser._actions:
+            choices = str(action.metavar)
+            if choices == "MODEL":
+                action.completer = models  # type: ignore[attr-defined]
+            elif choices.startswith("{"):
+                action.completer = partial(known, choices.strip("{}").split(","))  # type: ignore[attr-defined]
     else:
         parser = argparse.ArgumentParser("transformula")
         parser.add_argument("--version", "-V", action="version")
         parser.add_argument("verb", choices=[*verbs, "help"])
     argcomplete.autocomplete(parser, always_complete_options="long")
     return 0
-
-
-def parser_of(module: Any, arguments: Sequence[str]) -> Parser:
-    """The options of a verb, with what completes their values, of a line that may be half typed."""
-    try:
-        parser: Parser = module.make_parser(arguments)
-    except InputError:
-        parser = module.make_parser([])
-    for action in parser._actions:
-        choices = str(action.metavar)
-        if choices == "MODEL":
-            action.completer = models  # type: ignore[attr-defined]
-        elif choices.startswith("{"):
-            action.completer = partial(known, choices.strip("{}").split(","))  # type: ignore[attr-defined]
-    return parser
 
 
 def models(prefix: str, **_: object) -> list[str]:
@@ -85,5 +75,4 @@ def models(prefix: str, **_: object) -> list[str]:
 
 
 def known(names: Iterable[str], prefix: str, **_: object) -> list[str]:
-    """The names that begin with what is typed."""
     return [name for name in names if name.startswith(prefix)]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .options import Given, Parser
-from .output import as_json
 
 WHAT = """\
 Draw the loss curves of several runs in one picture, SVG or PNG, and print where each was best. Runs that still train
@@ -17,8 +14,7 @@ EXAMPLES = [
 ]
 
 
-def make_parser(_: Sequence[str]) -> Parser:
-    """Its options."""
+def make_parser(*_: str) -> Parser:
     parser = Parser("curves", WHAT, EXAMPLES, "RUN ...")
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder")
     parser.add_argument("--x", default="steps", metavar="AXIS", help="steps, tokens or minutes (default: steps)")
@@ -32,14 +28,8 @@ def make_parser(_: Sequence[str]) -> Parser:
 
 
 def run(given: Given) -> int:
-    """Draw the curves."""
-    from ..api import curves
+    from ..inspection.curves import curves
 
     drawn = curves(given["runs"], x=given["x"], score=given["score"])
     path = drawn.save(given["out"])
-    if given["json"]:
-        print(as_json({**drawn.data, "picture": path}))
-    else:
-        print(drawn)
-        print(f"wrote {path}")
-    return 0
+    return given.show(f"{drawn}\nwrote {path}", {**drawn.data, "picture": path})

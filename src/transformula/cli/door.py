@@ -11,8 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName
-from .output import EXIT_CODES, OPTION, as_json, print_error
-from .streams import OutputLost, discard_output, open_streams
+from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
 if TYPE_CHECKING:
     from .verbs import TaskVerb
@@ -34,31 +33,17 @@ VERBS = {
 """Verb -> what it is for. Each is the file of its name in this folder. Tasks bring further ones: see `verbs.py`."""
 
 ELSEWHERE = {
-    "fit": ["train"],
-    "finetune": ["train"],
-    "fine-tune": ["train"],
-    "pretrain": ["train"],
-    "resume": ["train"],
-    "generate": ["sample", "translate"],
+    **dict.fromkeys(("fit", "finetune", "fine-tune", "pretrain", "resume"), ["train"]),
+    **dict.fromkeys(("generate", "write"), ["sample", "translate"]),
+    **dict.fromkeys(("predict", "infer", "inference"), ["sample", "translate", "caption"]),
+    **dict.fromkeys(("eval", "test", "validate", "score", "benchmark"), ["evaluate"]),
+    **dict.fromkeys(("draw", "diff", "search", "list"), ["gallery"]),
     "complete": ["sample"],
-    "write": ["sample", "translate"],
-    "predict": ["sample", "translate", "caption"],
-    "infer": ["sample", "translate", "caption"],
-    "inference": ["sample", "translate", "caption"],
-    "eval": ["evaluate"],
-    "test": ["evaluate"],
-    "validate": ["evaluate"],
-    "score": ["evaluate"],
-    "benchmark": ["evaluate"],
     "run": ["train", "reproduce"],
     "convert": ["export", "import"],
     "load": ["import"],
     "info": ["explain", "summary"],
     "show": ["explain", "gallery"],
-    "draw": ["gallery"],
-    "diff": ["gallery"],
-    "search": ["gallery"],
-    "list": ["gallery"],
 }
 """What other programs call these verbs."""
 
@@ -98,23 +83,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def attempt(arguments: list[str]) -> int:
     """Run one command; print the error in which it ends, if it does."""
     before = TYPED.set(frozenset())  # the verb's parser says which options there are
+    ended: TransformulaError
     try:
         return dispatch(arguments)
     except TransformulaError as error:
-        print_error(error, f"error: {error}", arguments)
-        return error.exit_status
+        ended, text = error, f"error: {error}"
     except KeyboardInterrupt:
-        print_error(Interrupted("interrupted"), "\ninterrupted", arguments)
-        return Interrupted.exit_status
+        ended, text = Interrupted("interrupted"), "\ninterrupted"
     except OutputLost:
         raise
     except OSError as error:  # of the machine: a full disk, a file that may not be read
-        place = "" if error.filename is None else f"{error.filename}: "
-        failed = RunError(f"{place}{error.strerror or error}")
-        print_error(failed, f"error: {failed}", arguments)
-        return failed.exit_status
+        ended = RunError(("" if error.filename is None else f"{error.filename}: ") + (error.strerror or str(error)))
+        text = f"error: {ended}"
     finally:
         TYPED.reset(before)
+    # Looked up without the verb's options, so that a mistake in those is an object too.
+    if OPTION in (arguments[: arguments.index("--")] if "--" in arguments else arguments):
+        print(as_json({"error": ended.data}))
+    else:
+        sys.stdout.flush()
+        print(text, file=sys.stderr)
+    return ended.exit_status
 
 
 def dispatch(arguments: list[str]) -> int:
@@ -133,9 +122,14 @@ def dispatch(arguments: list[str]) -> int:
         print(usage())
         return 0
     if verb in ("-V", "--version"):
-        return version(rest)
+        from .. import __version__
+
+        if rest not in ([], [OPTION]):
+            raise InputError(f"--version takes nothing beside it but {OPTION} (got {' '.join(rest)})")
+        print(as_json({"version": __version__}) if rest else f"transformula {__version__}")
+        return 0
     module = module_of(verb, rest)
-    return int(module.run(module.make_parser(rest).parse(rest)))
+    return int(module.run(module.make_parser(*rest).parse(rest)))
 
 
 def all_verbs() -> dict[str, str]:
@@ -147,18 +141,7 @@ def all_verbs() -> dict[str, str]:
 
 
 def usage() -> str:
-    """All verbs, on one page."""
     return HELP.format(verbs="\n".join(f"  {verb:<11} {what}" for verb, what in all_verbs().items()), codes=EXIT_CODES)
-
-
-def version(rest: list[str]) -> int:
-    """Which version this is."""
-    from .. import __version__
-
-    if rest not in ([], [OPTION]):
-        raise InputError(f"--version takes nothing beside it but {OPTION} (got {' '.join(rest)})")
-    print(as_json({"version": __version__}) if rest else f"transformula {__version__}")
-    return 0
 
 
 def module_of(verb: str, arguments: Sequence[str] = ()) -> ModuleType | TaskVerb:

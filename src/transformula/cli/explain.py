@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from .options import Given, Parser, prints
-from .output import as_json
+from .options import MODEL, Given, Parser
 
 WHAT = """\
 Explain a formula from its text alone: what each line reads, what is carried between layers, skips and branches, the
@@ -16,11 +13,8 @@ EXAMPLES = [
     "transformula explain pre-norm --depth 12 --json",
 ]
 
-MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's folder, or a name of the gallery"
 
-
-def make_parser(_: Sequence[str]) -> Parser:
-    """Its options."""
+def make_parser(*_: str) -> Parser:
     parser = Parser("explain", WHAT, EXAMPLES, "MODEL")
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
@@ -30,9 +24,6 @@ def make_parser(_: Sequence[str]) -> Parser:
 
 
 def run(given: Given) -> int:
-    """Explain one model."""
-    from ..api import explain
+    from ..api.model import explain
 
-    result = explain(given["model"], ascii=given["ascii"] or not prints("│"), use=given["use"], **given.model)
-    print(as_json(result.data) if given["json"] else result)
-    return 0
+    return given.show(explain(given["model"], ascii=given.ascii, use=given["use"], **given.model))

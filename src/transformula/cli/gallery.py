@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import InputError, UnknownName, nearest
-from .options import Given, Parser, prints
-from .output import as_json
+from .options import Given, Parser
 
 WHAT = """\
 Wirings and whole models by name, each with its paper.
@@ -32,8 +31,7 @@ ACTIONS = {"list": 0, "search": None, "show": 1, "draw": 1, "diff": 2}
 """Action -> how many names follow it; None: one or more."""
 
 
-def make_parser(_: Sequence[str]) -> Parser:
-    """Its options."""
+def make_parser(*_: str) -> Parser:
     parser = Parser("gallery", WHAT, EXAMPLES, "[ACTION] [NAME ...]")
     parser.add_argument("action", metavar="ACTION", nargs="?", help=f"{', '.join(ACTIONS)} (default: list)")
     parser.add_argument("names", metavar="NAME", nargs="*", help="what to search, show, draw or compare")
@@ -49,20 +47,25 @@ def make_parser(_: Sequence[str]) -> Parser:
 
 
 def run(given: Given) -> int:
-    """Look into the gallery."""
-    action, names = given["action"], given["names"]
+    action, names, see = given["action"], given["names"], f"; see: {given.parser.prog} --help"
     if given["like"] is not None:
         if action is not None:
-            raise InputError(f"--like takes no action beside it (got {action}); see: {given.parser.prog} --help")
-        return like(given["like"], given)
+            raise InputError(f"--like takes no action beside it (got {action}){see}")
+        from ..api.model import nearest
+
+        count = 5 if given["count"] is None else given["count"]
+        nearby = nearest(given["like"], count=count, use=given["use"], **given.model)
+        if given["out"] is not None:
+            return write(given, nearby.difference.svg())
+        return given.show(nearby.text(ascii=given.ascii), nearby.data)
     if given["count"] is not None:
-        raise InputError(f"--count says how many entries --like shows; see: {given.parser.prog} --help")
+        raise InputError(f"--count says how many entries --like shows{see}")
     action = known(action) if action is not None else "list"
     wanted = ACTIONS[action]
     if (wanted is None and not names) or (wanted is not None and len(names) != wanted):
         count = "words" if wanted is None else ("no name", "one name", "two names")[wanted]
-        raise InputError(f"gallery {action} takes {count}, and got {len(names)}; see: {given.parser.prog} --help")
-    return int({"list": entries, "search": entries, "show": show, "draw": draw, "diff": diff}[action](names, given))
+        raise InputError(f"gallery {action} takes {count}, and got {len(names)}{see}")
+    return {"list": entries, "search": entries, "show": show, "draw": draw, "diff": diff}[action](names, given)
 
 
 def known(action: str) -> str:
@@ -77,35 +80,19 @@ def known(action: str) -> str:
     raise UnknownName("action", action, ACTIONS)
 
 
-def like(name: str, given: Given) -> int:
-    """The entries nearest to a model."""
-    from ..api import nearest
-
-    count = 5 if given["count"] is None else given["count"]
-    found = nearest(name, count=count, use=given["use"], **given.model)
-    if given["out"] is not None:
-        return write(given, found.difference.svg())
-    plain = given["ascii"] or not prints("│")
-    print(as_json(found.data) if given["json"] else found.text(ascii=plain))
-    return 0
-
-
 def entries(words: Sequence[str], given: Given) -> int:
     """List the entries, or those that have all the words."""
     from .. import gallery
 
-    found = gallery.search(" ".join(words)) if words else gallery.entries()
-    near = gallery.near_words(" ".join(words)) if words and not found else ""
-    if given["json"]:
-        print(as_json({"entries": [entry.data for entry in found], "near": near}))
-        return 0
+    query = " ".join(words)
+    found = gallery.search(query) if words else gallery.entries()
+    near = gallery.near_words(query) if words and not found else ""
     width = max((len(entry.name) for entry in found), default=0)
-    for entry in found:
-        print(f"{entry.name:<{width}}  {entry.title}")
+    rows = [f"{entry.name:<{width}}  {entry.title}" for entry in found]
     if words and not found:
-        said = f"; did you mean: gallery search {near}?" if near else "; all entries: gallery list"
-        print(f"nothing in the gallery has: {' '.join(words)}{said}")
-    return 0
+        suggestion = f"did you mean: gallery search {near}?" if near else "all entries: gallery list"
+        rows = [f"nothing in the gallery has: {query}; {suggestion}"]
+    return given.show("\n".join(rows), {"entries": [entry.data for entry in found], "near": near})
 
 
 def show(names: Sequence[str], given: Given) -> int:
@@ -116,29 +103,23 @@ def show(names: Sequence[str], given: Given) -> int:
 
     entry = gallery.entry(names[0])
     text = write_text(read_model(entry.text, given.model)) if given.model else entry.source
-    print(as_json({**entry.data, "text": text}) if given["json"] else text.rstrip("\n"))
-    return 0
+    return given.show(text.rstrip("\n"), {**entry.data, "text": text})
 
 
 def draw(names: Sequence[str], given: Given) -> int:
     """The diagram of a model: plain text, or an SVG."""
     from ..analysis.budget import Budget
     from ..api.reading import check_model
+    from ..diagram import draw_svg, draw_text
     from ..inspection.explanation import drawable
 
     architecture = check_model(names[0], given.model, given["use"])
     if not drawable(architecture, Budget()):
         raise InputError("the diagram would have too many parts; draw some of the lines, or smaller layers")
-    if given["out"] is None:
-        from ..diagram import draw_text
-
-        plain = given["ascii"] or not prints("│")
-        diagram = draw_text(architecture, ascii=plain, whole=given["whole"], opened=given["open"])
-        print(as_json({"name": names[0], "diagram": diagram}) if given["json"] else diagram)
-        return 0
-    from ..diagram import draw_svg
-
-    return write(given, draw_svg(architecture, whole=given["whole"], opened=given["open"]))
+    if given["out"] is not None:
+        return write(given, draw_svg(architecture, whole=given["whole"], opened=given["open"]))
+    diagram = draw_text(architecture, ascii=given.ascii, whole=given["whole"], opened=given["open"])
+    return given.show(diagram, {"name": names[0], "diagram": diagram})
 
 
 def diff(names: Sequence[str], given: Given) -> int:
@@ -147,11 +128,7 @@ def diff(names: Sequence[str], given: Given) -> int:
     from ..diagram import difference
 
     found = difference(*(check_model(name, given.model, given["use"]) for name in names))
-    if given["out"] is not None:
-        return write(given, found.svg())
-    plain = given["ascii"] or not prints("│")
-    print(as_json(found.data) if given["json"] else found.text(ascii=plain))
-    return 0
+    return write(given, found.svg()) if given["out"] is not None else given.show(found.text(given.ascii), found.data)
 
 
 def write(given: Given, svg: str) -> int:
@@ -161,5 +138,4 @@ def write(given: Given, svg: str) -> int:
         path.write_text(svg, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    print(as_json({"wrote": path}) if given["json"] else f"wrote {path}")
-    return 0
+    return given.show(f"wrote {path}", {"wrote": path})

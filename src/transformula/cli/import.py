@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .options import Given, Parser
-from .output import as_json
 
 WHAT = """\
 Make a model's folder of a folder in another format, so that every verb that takes a RUN takes it. Nothing that is read
@@ -16,8 +13,7 @@ EXAMPLES = [
 ]
 
 
-def make_parser(_: Sequence[str]) -> Parser:
-    """Its options."""
+def make_parser(*_: str) -> Parser:
     parser = Parser("import", WHAT, EXAMPLES, "FOLDER")
     parser.add_argument("folder", metavar="FOLDER", help="the folder that is read")
     parser.add_argument("--format", metavar="FORMAT", required=True, help="its format, such as pytorch")
@@ -27,12 +23,10 @@ def make_parser(_: Sequence[str]) -> Parser:
 
 
 def run(given: Given) -> int:
-    """Import one model."""
     from ..api.reading import import_packages
 
     import_packages(given["use"])
     from ..interop.folder import convert
 
     folder = convert(given["folder"], given["out"], read=given["format"])
-    print(as_json({"folder": folder, "format": "transformula"}) if given["json"] else f"wrote {folder}")
-    return 0
+    return given.show(f"wrote {folder}", {"folder": folder, "format": "transformula"})

@@ -7,14 +7,14 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import TYPED, InputError, did_you_mean, nearest
 from ..field_names import key as field_key
 from ..field_names import suggest
-from .output import EXIT_CODES, OPTION
+from .output import EXIT_CODES, OPTION, as_json
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -43,8 +43,9 @@ MODEL_OPTIONS = {
 }
 """Keys that every model file may have. A number of the model's own is an option too: `--rank 8`."""
 
+MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's folder, or a name of the gallery"
+RUN = "a run's folder (its best model) or a model's"
 USE = "import this package of words, tasks, data formats or optimizers, or this Python file; may be repeated"
-NO_VERIFY = "do not check the weights against the hash in their file, nor that they are finite"
 
 
 class Parser(argparse.ArgumentParser):
@@ -59,7 +60,6 @@ class Parser(argparse.ArgumentParser):
             formatter_class=Formatter,
             allow_abbrev=False,
         )
-        self.verb = verb
         self.model_options = False
         self.begun: argparse.Namespace | None = None
         self.rest: list[str] = []
@@ -79,32 +79,38 @@ class Parser(argparse.ArgumentParser):
         )
         for key, what in MODEL_OPTIONS.items():
             metavar = "FORMULA" if key in ("before", "layer", "after", "output") else "VALUE"
-            option = "--" + key.replace("_", "-")
-            group.add_argument(option, metavar=metavar, default=argparse.SUPPRESS, help=what)
+            group.add_argument(option_of(key), metavar=metavar, default=argparse.SUPPRESS, help=what)
 
     def add_use(self) -> None:
         """The option that names packages."""
         self.add_argument("--use", action="append", type=package, metavar="PACKAGE", default=[], help=USE)
 
+    def add_no_verify(self) -> None:
+        what = "do not check the weights against the hash in their file, nor that they are finite"
+        self.add_argument("--no-verify", action="store_false", dest="verify", help=what)
+
+    def add_with(self) -> None:
+        """The option that names the other models of an ensemble."""
+        what = "a further model of the ensemble; may be repeated"
+        self.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=what)
+
     def add_machine(self, device: str = "auto") -> None:
         """Options of a verb that runs a trained model."""
-        self.add_argument(
-            "--device", metavar="TEXT", default=device, help=f"cpu, cuda, cuda:1, ... (default: {device})"
-        )
+        what = f"cpu, cuda, cuda:1, ... (default: {device})"
+        self.add_argument("--device", metavar="TEXT", default=device, help=what)
         self.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
         self.add_use()
-        self.add_argument("--no-verify", action="store_false", dest="verify", help=NO_VERIFY)
+        self.add_no_verify()
 
-    def add_settings(self, title: str, settings: type[Settings], without: Iterable[str] = ()) -> None:
+    def add_settings(self, title: str, settings: type[Settings], without: Sequence[str] = ()) -> None:
         """An option for each field: its name, its type, its description, its default."""
-        group = self.add_argument_group(title)
         from ..settings import FORMER_KEYS  # only where settings are options: explain does without pydantic
 
         self.settings.append(settings)
-        left_out = set(without)
+        group = self.add_argument_group(title)
         for name, field in settings.model_fields.items():
-            if name not in left_out:
-                add_field(group, name, field)
+            if name not in without:
+                group.add_argument(option_of(name), default=argparse.SUPPRESS, **described(field))
         for former, name in FORMER_KEYS.items():
             if name in settings.model_fields:
                 self.add_argument(f"--{former}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
@@ -118,17 +124,15 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> Given:
         """Read the arguments. Options that are not known here are kept for the model, if it takes any."""
-        rest, others = self.set_apart(arguments if self.begun is None else self.rest)
+        rest, others = self._set_apart(arguments if self.begun is None else self.rest)
         if TYPED.get() is not None:  # the door is open: it closes behind the command
-            options = [*self._option_string_actions, *(f"--{key.replace('_', '-')}" for key in others)]
-            TYPED.set(frozenset(options))
+            TYPED.set(frozenset([*self._option_string_actions, *map(option_of, others)]))
         space = vars(self.parse_intermixed_args(rest, self.begun))
         model = {key: space.pop(key) for key in MODEL_OPTIONS if self.model_options and key in space}
         return Given(space, {**model, **others}, self)
 
-    def set_apart(self, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    def _set_apart(self, arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
         """Take out `--key value` and `--key=value` whose key is not an option of this verb."""
-        known = set(self._option_string_actions)
         kept: list[str] = []
         others: dict[str, str] = {}
         ahead = list(arguments)
@@ -136,46 +140,67 @@ class Parser(argparse.ArgumentParser):
             item = ahead.pop(0)
             if item == "--":
                 return [*kept, item, *ahead], others
+            if not item.startswith("--"):
+                kept.append(item)
+                continue
             name, equals, value = item.partition("=")
-            name = name.replace("_", "-") if name.startswith("--") else name
-            if not name.startswith("--") or name in known:
-                kept.append(f"{name}{equals}{value}" if name.startswith("--") else item)
+            name = name.replace("_", "-")
+            if name in self._option_string_actions:
+                kept.append(f"{name}{equals}{value}")
                 continue
             key = name[2:].replace("-", "_")
-            if not self.model_options or not key.isidentifier():
-                raise self.unknown(name, value=value if equals else ahead[0] if ahead else None)
-            if not equals and (not ahead or ahead[0].startswith("--")):
-                raise self.unknown(name)
+            follows = None if not ahead or ahead[0].startswith("--") else ahead[0]
+            if not self.model_options or not key.isidentifier() or (not equals and follows is None):
+                raise self.unknown(name, value if equals else follows)
             others[key] = value if equals else ahead.pop(0)
         return kept, others
 
-    def unknown(self, option: str, further: Iterable[str] = (), value: str | None = None) -> InputError:
+    def unknown(self, option: str, value: str | None = None) -> InputError:
         """The error for an option that nothing has; `value` is what was typed after it."""
-        known = [o for o in self._option_string_actions if o.startswith("--")] + [f"--{f}" for f in further]
-        ours = field_key(option, [o[2:].replace("-", "_") for o in known])
-        near = nearest(option, known) if ours is None else [f"--{ours.name.replace('_', '-')}"]
-        value = None if value is None or value.startswith("--") else value
-        said = did_you_mean(near) if ours is None else suggest(ours, value, "line") + ";"
-        return InputError(f"unknown option {option};{said} see: {self.prog} --help", near=near)
+        known = [name for name in self._option_string_actions if name.startswith("--")]
+        ours = field_key(option, [name[2:].replace("-", "_") for name in known])
+        near = nearest(option, known) if ours is None else [option_of(ours.name)]
+        suggestion = did_you_mean(near) if ours is None else suggest(ours, value, "line") + ";"
+        return InputError(f"unknown option {option};{suggestion} see: {self.prog} --help", near=near)
 
 
 class Given:
     """What was typed. `given["name"]` is an argument; `model` what was said of the model."""
 
-    def __init__(self, arguments: dict[str, Any], model: dict[str, str], parser: Parser) -> None:
+    def __init__(self, arguments: dict[str, Any], model: dict[str, Any], parser: Parser) -> None:
         self.arguments, self.model, self.parser = arguments, model, parser
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
 
     def of(self, *settings: type[Settings]) -> dict[str, Any]:
-        """The fields of these settings that were typed."""
-        fields = {name: field for group in settings for name, field in group.model_fields.items()}
-        return {key: alone(value, fields[key]) for key, value in self.arguments.items() if key in fields}
+        """The fields of these settings that were typed; an option that may be repeated is a list, but alone where it
+        was given once and the field takes one."""
+        typed = {}
+        for name, field in ((name, field) for group in settings for name, field in group.model_fields.items()):
+            if name in self.arguments:
+                value = self.arguments[name]
+                alone = isinstance(value, list) and len(value) == 1 and one_of(field.annotation)
+                typed[name] = value[0] if alone else value
+        return typed
 
     def read(self, settings: type[Any]) -> Any:
         """The settings of one class, checked."""
         return settings.read(self.of(settings))
+
+    def show(self, result: object, data: Mapping[str, Any] | None = None) -> int:
+        """Print a result; with --json its data, by default `result.data`. Returns the exit status of what is done."""
+        print(as_json(result.data if data is None else data) if self["json"] else result)  # type: ignore[attr-defined]
+        return 0
+
+    @property
+    def ascii(self) -> bool:
+        """Whether diagrams have ASCII characters only: by --ascii, or where standard output shows no others."""
+        try:
+            "│".encode(sys.stdout.encoding or "ascii")
+        except UnicodeEncodeError:
+            return True
+        return bool(self["ascii"])
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
@@ -188,6 +213,11 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
+def option_of(key: str) -> str:
+    """--weight-decay, of weight_decay."""
+    return "--" + key.replace("_", "-")
+
+
 def package(name: str) -> str:
     """A package as it is imported: of a file below this folder, such as lab/words.py, lab.words."""
     path = Path(name)
@@ -195,54 +225,24 @@ def package(name: str) -> str:
     return ".".join(path.with_suffix("").parts) if inside else name
 
 
-def add_field(group: argparse._ArgumentGroup, name: str, field: Any) -> None:
-    """One option for one field of a Settings class."""
-    option, kind = "--" + name.replace("_", "-"), plain_type(field.annotation)
+def one_of(annotation: Any) -> bool:
+    """Whether a type is one of several."""
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def described(field: Any) -> dict[str, Any]:
+    """What argparse is told of a field of settings: its type, its description, its default."""
+    kind, default = field.annotation, field.default
+    if one_of(kind):  # a list, if one of them is
+        kinds = [part for part in typing.get_args(kind) if part is not type(None)]
+        kind = next((part for part in kinds if typing.get_origin(part) is list), kinds[0])
     what = (field.description or "").replace("%", "%%")
-    default = shown_default(field)
-    what += f" (default: {default})" if default else ""
+    if not field.is_required() and default is not None and default is not False and default not in ([], (), ""):
+        what += f" (default: {'yes' if default is True else default})"
     if kind is bool:
-        group.add_argument(option, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=what)
-    elif typing.get_origin(kind) is list:
-        what += "; may be repeated"
-        group.add_argument(option, action="append", metavar="VALUE", default=argparse.SUPPRESS, help=what)
-    else:
-        group.add_argument(option, metavar=metavar(kind), default=argparse.SUPPRESS, help=what)
-
-
-def plain_type(annotation: Any) -> Any:
-    """The type without `None`; of several types a list, if one is."""
-    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
-        parts = [p for p in typing.get_args(annotation) if p is not type(None)]
-        lists = [p for p in parts if typing.get_origin(p) is list]
-        return lists[0] if lists else parts[0]
-    return annotation
-
-
-def alone(value: Any, field: Any) -> Any:
-    """The value of an option that may be repeated: alone where it was given once and the field takes one."""
-    one_of = typing.get_origin(field.annotation) in (typing.Union, types.UnionType)
-    return value[0] if one_of and isinstance(value, list) and len(value) == 1 else value
-
-
-def metavar(kind: Any) -> str:
-    """What stands for the value in --help."""
+        return {"action": argparse.BooleanOptionalAction, "help": what}
+    if typing.get_origin(kind) is list:
+        return {"action": "append", "metavar": "VALUE", "help": f"{what}; may be repeated"}
     if typing.get_origin(kind) is typing.Literal:
-        return "{" + ",".join(map(str, typing.get_args(kind))) + "}"
-    return {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "VALUE")
-
-
-def shown_default(field: Any) -> str:
-    """The default, unless it is 'nothing'."""
-    if field.is_required() or field.default is None or field.default is False or field.default in ([], (), ""):
-        return ""
-    return "yes" if field.default is True else str(field.default)
-
-
-def prints(character: str) -> bool:
-    """Whether standard output can show a character."""
-    try:
-        character.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True
+        return {"metavar": "{" + ",".join(map(str, typing.get_args(kind))) + "}", "help": what}
+    return {"metavar": {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "VALUE"), "help": what}

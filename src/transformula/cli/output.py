@@ -1,19 +1,26 @@
-"""What a command prints: with --json one object on standard output, of a result or of an error; else text."""
+"""What a command prints: with --json one object on standard output, of a result or of an error; else text.
+
+A character that an encoding lacks is written as its escape (`\\u65e5`): a result is never lost for one. Standard error
+is for messages: where it takes nothing more (a closed pipe, a full disk), the command continues without them, so a run
+outlives whoever watched it. What is printed on standard output is what was asked for: there the command learns of it,
+as `OutputLost`.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, TransformulaError
+from ..errors import InputError
 from ..plain import plain
-from .streams import as_utf8
 
 OPTION = "--json"
-
+ESCAPES = "backslashreplace"
 EXIT_CODES = """\
 exit status: 0 done, 1 failed while running, 2 wrong input, 3 undecided (comparisons), 130 interrupted"""
 
@@ -23,50 +30,9 @@ def as_json(data: Mapping[str, Any]) -> str:
     return json.dumps(plain(data), indent=1, allow_nan=False)
 
 
-def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether --json was typed. Known without the verb's options, so that a mistake in those is an object too."""
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return OPTION in options
-
-
-def print_error(error: TransformulaError, text: str, arguments: Sequence[str]) -> None:
-    """Print an error as the command that was typed wants it: one object on standard output, or `text` beside it."""
-    if wants_json(arguments):
-        print(as_json({"error": error.data}))
-        return
-    sys.stdout.flush()
-    print(text, file=sys.stderr)
-
-
 def line_of(text: str) -> str:
     """A text on one line: a line's end becomes a space."""
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
-
-
-class Sink:
-    """Where lines go, always in UTF-8: standard output as they come, or a file when all are there."""
-
-    def __init__(self, output: str | None, shown: bool = True) -> None:
-        self.output, self.shown, self.kept = output, shown, list[str]()
-        if output is None and shown:
-            as_utf8()
-
-    def add(self, lines: Iterable[str]) -> None:
-        """Take lines, without their ends."""
-        self.kept += lines
-
-    def flush(self) -> None:
-        """Show what is there, unless it goes to a file."""
-        if self.output is None:
-            if self.shown:
-                sys.stdout.writelines(f"{line}\n" for line in self.kept)
-                sys.stdout.flush()
-            self.kept.clear()
-
-    def close(self) -> None:
-        """Nothing more comes."""
-        if self.output is not None:
-            write_output(self.output, self.kept)
 
 
 def check_output(output: str | None) -> None:
@@ -88,3 +54,51 @@ def write_output(output: str, lines: Iterable[str]) -> None:
         write_whole(Path(output), "".join(f"{line}\n" for line in lines).encode("utf-8"))
     except OSError as error:
         raise InputError(f"--output {output}: cannot be written ({error.strerror})") from None
+
+
+class OutputLost(OSError):
+    """Standard output takes nothing more."""
+
+
+class _Result(io.FileIO):
+    """Standard output; a failure is told apart from that of any other file."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OutputLost(error.errno, error.strerror) from None
+
+
+class _Messages(io.FileIO):
+    """Standard error; what it cannot take is dropped."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(memoryview(data).cast("B"))
+
+
+def open_streams() -> None:
+    """Make the standard streams ready for a command. Streams that a caller has put in their place stay as they are."""
+    # The null device for each closed one: the next file opened would take its number, and receive the messages.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    for name, mode, kind in (("stdin", "r", None), ("stdout", "w", _Result), ("stderr", "w", _Messages)):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+        elif kind is not None and stream is getattr(sys, f"__{name}__"):
+            stream.flush()
+            writer = io.BufferedWriter(kind(stream.fileno(), "w", closefd=False))
+            alike: dict[str, Any] = {key: getattr(stream, key, False) for key in ("line_buffering", "write_through")}
+            setattr(sys, name, io.TextIOWrapper(writer, encoding=stream.encoding, errors=ESCAPES, **alike))
+
+
+def discard_output() -> None:
+    """Let what is left for standard output go to the null device: Python writes it once more when it ends."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)

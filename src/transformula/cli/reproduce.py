@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..errors import InputError
 from .options import Given, Parser
-from .output import as_json
 
 WHAT = """\
 Train and score as a recipe says. A recipe is a run's configuration with the score that it should reach. Without RECIPE,
@@ -20,8 +17,7 @@ EXAMPLES = [
 ]
 
 
-def make_parser(_: Sequence[str]) -> Parser:
-    """Its options."""
+def make_parser(*_: str) -> Parser:
     parser = Parser("reproduce", WHAT, EXAMPLES, "[RECIPE]")
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a recipe's name or file")
     parser.add_argument(
@@ -37,33 +33,23 @@ def make_parser(_: Sequence[str]) -> Parser:
 
 
 def run(given: Given) -> int:
-    """Make one recipe again, or list them."""
-    if given["recipe"] is None:
-        return listed(given)
-    from ..api.recipe import reproduce
+    typed = {key: given[key] for key in ("root", "out", "seed", "device", "threads") if given[key] is not None}
+    typed |= {key: given[key] for key in ("quiet", "use") if given[key]}
+    if given["recipe"] is not None:
+        from ..api.recipe import reproduce
 
-    changes = {key: given[key] for key in ("seed", "device", "threads") if given[key] is not None}
-    where = {"root": given["root"], "out": given["out"]}
-    made = reproduce(given["recipe"], **where, use=given["use"], quiet=given["quiet"], **changes)
-    print(as_json(made.data) if given["json"] else made)
-    return 0 if made.holds else 1
+        reproduced = reproduce(given["recipe"], **typed)
+        given.show(reproduced)
+        return 0 if reproduced.holds else 1
+    if typed:
+        raise InputError(f"--{next(iter(typed))}: which recipe? transformula reproduce lists them")
 
-
-def listed(given: Given) -> int:
-    """What recipes there are, what they claim and how long they take."""
     from ..api.recipe import read_recipe
     from ..recipes import recipe_names, recipe_path
 
-    typed = [key for key in ("root", "out", "seed", "device", "threads") if given[key] is not None]
-    typed += [key for key in ("quiet", "use") if given[key]]
-    if typed:
-        raise InputError(f"--{typed[0]}: which recipe? transformula reproduce lists them")
     recipes = {name: read_recipe(recipe_path(name))[0] for name in recipe_names()}
-    if given["json"]:
-        print(as_json({"recipes": [{"name": name, **recipe.plain()} for name, recipe in recipes.items()]}))
-        return 0
-    width = max(map(len, recipes))
+    width, rows = max(map(len, recipes)), []
     for name, recipe in recipes.items():
         minutes = "" if recipe.minutes is None else f"; {recipe.minutes:g} minutes"
-        print(f"{name:<{width}}  {recipe.about}: {recipe.claim}{minutes}")
-    return 0
+        rows.append(f"{name:<{width}}  {recipe.about}: {recipe.claim}{minutes}")
+    return given.show("\n".join(rows), {"recipes": [{"name": name, **r.plain()} for name, r in recipes.items()]})

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from .explain import MODEL
-from .options import Given, Parser
-from .output import as_json
+from .options import MODEL, Given, Parser
 
 WHAT = """\
 Shapes, parameters, FLOPs per token (forward and backward), and memory of activations and cache, for each line of the
@@ -18,8 +14,7 @@ EXAMPLES = [
 ]
 
 
-def make_parser(_: Sequence[str]) -> Parser:
-    """Its options."""
+def make_parser(*_: str) -> Parser:
     parser = Parser("summary", WHAT, EXAMPLES, "MODEL")
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("--length", metavar="N", type=int, help="tokens per sequence (default: the context)")
@@ -30,9 +25,7 @@ def make_parser(_: Sequence[str]) -> Parser:
 
 
 def run(given: Given) -> int:
-    """Summarize one model."""
-    from ..api import summary
+    from ..api.model import summary
 
-    result = summary(given["model"], length=given["length"], batch=given["batch"], use=given["use"], **given.model)
-    print(as_json(result.data) if given["json"] else result)
-    return 0
+    counted = summary(given["model"], length=given["length"], batch=given["batch"], use=given["use"], **given.model)
+    return given.show(counted)

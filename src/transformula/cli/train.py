@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from typing import Any
 
 from ..errors import InputError
-from .explain import MODEL
-from .options import Given, Parser
-from .output import as_json
+from .options import MODEL, Given, Parser
 
 WHAT = """\
 Train a model on your data. The run's folder holds everything: the model, checkpoints, a log, the loss curve, a summary,
@@ -25,10 +23,10 @@ EXAMPLES = [
 ]
 
 
-def make_parser(arguments: Sequence[str]) -> Parser:
+def make_parser(*arguments: str) -> Parser:
     """Its options; those of the task come once the task is known, which `--use`, a file or a run may say."""
-    from ..api.configuration import TASK, data_settings
-    from ..api.plan import task_named
+    from ..api.configuration import task_named
+    from ..api.reading import TASK, of_task
     from ..training.settings import TrainingSettings
 
     parser = Parser("train", WHAT, EXAMPLES, "[MODEL]")
@@ -63,42 +61,24 @@ def make_parser(arguments: Sequence[str]) -> Parser:
     parser.add_use()
     begun = parser.begin(arguments)
     task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.use)
-    of_task = data_settings(task)
     parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
-    parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task)
+    parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"))
     parser.add_settings("training", TrainingSettings)
     parser.add_model_options()
     return parser
 
 
 def run(given: Given) -> int:
-    """Train one model."""
     if all(given[key] is None for key in ("model", "config", "resume", "init_from")):
         raise InputError(f"no model: give {MODEL}; see: {given.parser.prog} --help")
 
     from ..api.run import train
 
-    ended = train(
-        given["model"],
-        config=given["config"],
-        resume=given["resume"],
-        init_from=given["init_from"],
-        init_stack=given["init_stack"],
-        use=given["use"],
-        quiet=given["quiet"],
-        **given.of(*given.parser.settings),
-        from_scratch=given.arguments.get("from_scratch", False),
-        **({"task": given["task"]} if "task" in given.arguments else {}),
-        **given.model,
-    )
-    if given["json"]:
-        print(as_json(ended.data))
-    else:
-        sample = ended.result.sample
-        if sample:
-            print("\n".join(f"  | {row}" for row in sample.splitlines()), end="\n\n")
-        print(ended)
-        if ended.result.usage:
-            print(f"use: {ended.result.usage}")
-        print(f"go on: {ended.result.resume}")
-    return ended.result.exit_status
+    settings: dict[str, Any] = {key: given.arguments[key] for key in ("from_scratch", "task") if key in given.arguments}
+    settings |= {key: given[key] for key in ("config", "resume", "init_from", "init_stack", "use", "quiet")}
+    ended = train(given["model"], **settings, **given.of(*given.parser.settings), **given.model)
+    result = ended.result
+    rows = [*(f"  | {row}" for row in result.sample.splitlines()), ""] if result.sample else []
+    rows += [repr(ended), *([f"use: {result.usage}"] if result.usage else []), f"go on: {result.resume}"]
+    given.show("\n".join(rows), ended.data)
+    return result.exit_status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,17 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from .options import Given, Parser
-from .output import Sink, as_json, check_output, line_of
+from .options import RUN, Given, Parser
+from .output import ESCAPES, check_output, line_of, write_output
 
 if TYPE_CHECKING:
     from ..api.model import Model
     from ..settings import Settings
     from ..tasks.predictor import Answer
     from ..tasks.verb import Verb
-
-WITH = "a further model of the ensemble; may be repeated"
-FORMATS = ("text", "jsonl")
 
 
 def task_verb(name: str, arguments: Sequence[str]) -> TaskVerb | None:
@@ -29,24 +27,18 @@ def task_verb(name: str, arguments: Sequence[str]) -> TaskVerb | None:
 
     verbs = list(built_in_verbs().values())
     if all(name not in (verb.name, *verb.aliases) for verb in verbs):
-        verbs = brought_by(arguments)
+        parser = Parser("", "", [])
+        parser.add_use()
+        packages = parser.begin(arguments).use
+        if not packages:
+            return None
+        from ..api.reading import import_packages
+
+        import_packages(packages)
+        from ..tasks.base import tasks
+
+        verbs = [verb for task in tasks.names() if (verb := tasks.get(task).verb) is not None]
     return next((TaskVerb(verb) for verb in verbs if name in (verb.name, *verb.aliases)), None)
-
-
-def brought_by(arguments: Sequence[str]) -> list[Verb]:
-    """The verbs of the tasks of packages that are named by --use."""
-    parser = Parser("", "", [])
-    parser.add_use()
-    packages = parser.begin(arguments).use
-    if not packages:
-        return []
-    from ..api.reading import import_packages
-
-    import_packages(packages)
-    from ..tasks.base import tasks
-
-    verbs = [tasks.get(name).verb for name in tasks.names()]
-    return [verb for verb in verbs if verb is not None]
 
 
 @dataclass(frozen=True)
@@ -55,41 +47,35 @@ class TaskVerb:
 
     verb: Verb
 
-    def make_parser(self, _: Sequence[str]) -> Parser:
-        """Its options."""
-        verb = self.verb
-        things = f"[{verb.takes} ...]"
-        parser = Parser(verb.name, verb.about, verb.examples, f"RUN {things}")
-        parser.add_argument("run", metavar="RUN", help="a run's folder (its best model) or a model's")
+    def make_parser(self, *_: str) -> Parser:
+        verb, thing = self.verb, self.verb.takes
+        parser = Parser(verb.name, verb.about, verb.examples, f"RUN [{thing} ...]")
+        parser.add_argument("run", metavar="RUN", help=RUN)
         if verb.live:
-            parser.add_argument("sources", metavar=verb.takes, nargs="*", help="what the text begins with")
+            parser.add_argument("sources", metavar=thing, nargs="*", help="what the text begins with")
         else:
-            self.add_files(parser)
+            lines = "one per line" if thing == "TEXT" else "names of pictures, one per line"
+            parser.add_argument("sources", metavar=thing, nargs="*", help=f"default: standard input, {lines}")
+            for option, metavar, what in (
+                ("--input", "FILE", f"inputs: {lines}, or .jsonl, .tsv, .csv, .parquet"),
+                ("--column", "NAME", "the column of FILE (default: source, or the only one)"),
+                ("--output", "FILE", "write the answers there; on failure nothing is written"),
+            ):
+                parser.add_argument(option, metavar=metavar, help=what)
+            what = "one line or one JSON object per input"
+            parser.add_argument("--format", choices=("text", "jsonl"), default="text", help=what)
+            what = "print each text's score before it, separated by a tab"
+            parser.add_argument("--scores", action="store_true", help=what)
         if verb.prefix:
             parser.add_argument("--prefix", metavar="TEXT", help="text that every output begins with")
         if verb.ensemble:
-            parser.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=WITH)
+            parser.add_with()
         parser.add_machine("cpu" if verb.live else "auto")
-        parser.add_settings(
-            {"PROMPT": "sampling"}.get(verb.takes, "search" if verb.prefix else "answers"), verb.options
-        )
+        title = "sampling" if thing == "PROMPT" else "search" if verb.prefix else "answers"
+        parser.add_settings(title, verb.options)
         return parser
 
-    def add_files(self, parser: Parser) -> None:
-        """Options that say where inputs come from and answers go to."""
-        thing = self.verb.takes
-        lines = "one per line" if thing == "TEXT" else "names of pictures, one per line"
-        parser.add_argument("sources", metavar=thing, nargs="*", help=f"default: standard input, {lines}")
-        parser.add_argument("--input", metavar="FILE", help=f"inputs: {lines}, or .jsonl, .tsv, .csv, .parquet")
-        parser.add_argument("--column", metavar="NAME", help="the column of FILE (default: source, or the only one)")
-        parser.add_argument("--output", metavar="FILE", help="write the answers there; on failure nothing is written")
-        parser.add_argument("--format", choices=FORMATS, default="text", help="one line or one JSON object per input")
-        parser.add_argument(
-            "--scores", action="store_true", help="print each text's score before it, separated by a tab"
-        )
-
     def run(self, given: Given) -> int:
-        """Answer every input."""
         settings = given.read(self.verb.options)
         if not self.verb.live:
             self.check(given)
@@ -98,47 +84,50 @@ class TaskVerb:
         from ..api.reading import set_threads
 
         set_threads(given["threads"])
-        opening = {"device": given["device"], "use": given["use"], "verify": given["verify"]}
+        opening = {key: given[key] for key in ("device", "use", "verify")}
         model = Model.from_folder(given["run"], **opening)
-        self.refuse_others(given["run"], model)
+        predictor = model.predictor
+        alike = predictor is None or predictor.verb == self.verb.name or (self.verb.live and predictor.continues)
+        if predictor is not None and not alike:
+            task = getattr(predictor, "task", "")
+            what = f"was trained for {task}" if task else f"is used by `{predictor.method}`"
+            raise InputError(f"{given['run']}: {what}: transformula {predictor.verb} {given['run']}")
         if self.verb.live:
             return go_on(model, given, settings)
         modules = model.together(given["others"], **opening) if self.verb.ensemble else [model.module]
         return self.answer(model, modules, given, settings)
 
-    def refuse_others(self, run: str, model: Model) -> None:
-        """Raise InputError for a model of another verb, with the right one."""
-        predictor = model.predictor
-        if predictor is None or predictor.verb == self.verb.name or (self.verb.live and predictor.continues):
-            return
-        said = getattr(predictor, "task", "")
-        said = f"was trained for {said}" if said else f"is used by `{predictor.method}`"
-        raise InputError(f"{run}: {said}: transformula {predictor.verb} {run}")
-
     def answer(self, model: Model, modules: Sequence[Any], given: Given, settings: Settings) -> int:
         """Print the answers to inputs as these come."""
-        from ..api.predicting import must_predict, stream
+        from ..api.inputs import must_predict, stream
         from ..data.working import counting
 
+        output, direct = given["output"], given["output"] is None and not given["json"]
+        if direct and isinstance(sys.stdout, io.TextIOWrapper):  # lines of text, whatever the machine's encoding is
+            sys.stdout.reconfigure(encoding="utf-8", errors=ESCAPES, newline="\n")
         pieces, count = self.arriving(given)
-        show = count is not None and (given["output"] is not None or not sys.stdout.isatty())
-        sink = Sink(given["output"], shown=not given["json"])
         several = getattr(settings, "n_best", 1) > 1
         prefix = given["prefix"] if self.verb.prefix else None
         texts: list[dict[str, Any]] = []
+        lines: list[str] = []
         number = 0
+        show = count is not None and (output is not None or not sys.stdout.isatty())
         with counting(f"{self.verb.name}: inputs", show) as progress:
             for answers in stream(must_predict(model.predictor), modules, pieces, settings, prefix=prefix):
                 for source, best in answers:
                     number += 1
-                    sink.add(self.rows(number, source, best, given, several))
+                    lines += self.rows(number, source, best, given, several)
                     if given["json"]:
                         texts.append({self.key: source, self.verb.answers: [asdict(answer) for answer in best]})
-                sink.flush()
+                if direct:
+                    sys.stdout.writelines(f"{line}\n" for line in lines)
+                    sys.stdout.flush()
+                    lines.clear()
                 progress(number, count or number)
-        sink.close()
+        if output is not None:
+            write_output(output, lines)
         if given["json"]:
-            print(as_json({"texts": texts, "settings": settings.plain(), "output": given["output"]}))
+            given.show("", {"texts": texts, "settings": settings.plain(), "output": output})
         return 0
 
     @property
@@ -190,11 +179,9 @@ class TaskVerb:
             if column != "source" and len(names) > 1:
                 raise InputError(f"{path} has the columns {', '.join(names)}: say which is the source: --column NAME")
         inputs = [str(row["source"]) for row in read_records(path, {"source": column}, empty="keep")]
-        if self.verb.takes != "PICTURE":
-            return inputs
-        return [
-            str(path.parent / name) if name.strip() else "" for name in inputs
-        ]  # as the file that names them sees them
+        if self.verb.takes == "PICTURE":  # named as the file that names them sees them
+            inputs = [str(path.parent / name) if name.strip() else "" for name in inputs]
+        return inputs
 
     def rows(self, number: int, source: str, best: Sequence[Answer], given: Given, several: bool) -> Iterator[str]:
         """The lines of one input: several lines of text for several answers, else one.
@@ -234,12 +221,9 @@ def go_on(model: Model, given: Given, settings: Settings) -> int:
         before = ""
 
     texts = model.generate(prompts, on_text=show if live else None, **settings.plain())
-    if given["json"]:
-        rows = [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)]
-        print(as_json({"texts": rows, "settings": settings.plain()}))
-    elif live:
+    if live:
         print(before)
-    else:
-        for number, (prompt, text) in enumerate(zip(prompts, texts, strict=True), 1):
-            print(f"--- {number}\n{prompt}{text}")
-    return 0
+        return 0
+    rows = [{"prompt": prompt, "text": text} for prompt, text in zip(prompts, texts, strict=True)]
+    shown = "\n".join(f"--- {number}\n{row['prompt']}{row['text']}" for number, row in enumerate(rows, 1))
+    return given.show(shown, {"texts": rows, "settings": settings.plain()})

@@ -1,0 +1,183 @@
+"""What a person gives a trained model: texts, token ids, prefixes, a tokenizer, checked; and the answers to sources: to
+one, to many, or to a stream that has no end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from .reading import model_folder
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..language.graph import Architecture
+    from ..settings import Settings
+    from ..tasks.predictor import Answer, Predictor
+    from ..tokenizers.base import Tokenizer
+
+FIRST, MOST = 16, 512
+"""Inputs of a stream that are answered together: few at first, so that something is seen early, then more, since those
+of like length share a batch."""
+
+
+def texts_of(prompt: Any) -> tuple[list[str], bool]:
+    """(prompts, whether it is a single one). Raises InputError for what is no text and no list of texts."""
+
+    def described(value: Any) -> str:
+        if isinstance(value, (bytes, bytearray)):
+            return f"{type(value).__name__}: decode it first, by prompt.decode()"
+        what = f"{type(value).__name__}, {value!r:.40}"
+        numbers = isinstance(value, int) and not isinstance(value, bool)
+        return f"{what}: give token ids as tokens=" if numbers or hasattr(value, "dtype") else what
+
+    if isinstance(prompt, str):
+        return [prompt], True
+    if not isinstance(prompt, Iterable) or isinstance(prompt, (bytes, bytearray, Mapping)) or hasattr(prompt, "dtype"):
+        raise InputError(f"prompt: expected a text or a list of texts; this is {described(prompt)}")
+    prompts = list(prompt)
+    for number, text in enumerate(prompts, 1):
+        if not isinstance(text, str):
+            raise InputError(f"prompt {number}: expected a text; this is {described(text)}")
+    return prompts, False
+
+
+def ids_of(tokens: Any, vocab: int) -> tuple[list[list[int]], bool]:
+    """(rows of token ids, whether it is a single row) of a list of ids, a list of such lists, or a tensor of one or two
+    dimensions. Raises InputError for anything else, and for ids that are not below `vocab`."""
+    plain = tokens.tolist() if hasattr(tokens, "tolist") else tokens
+    if not isinstance(plain, (list, tuple)):
+        raise InputError(f"tokens: expected a list or a tensor of token ids, or a list of such; this is {plain!r:.40}")
+    rows = [row.tolist() if hasattr(row, "tolist") else row for row in plain]
+    one = not any(isinstance(row, (list, tuple)) for row in rows)
+    rows = [rows] if one else rows
+    for number, row in enumerate(rows, 1):
+        where = "tokens" if one else f"tokens, row {number}"
+        if not isinstance(row, (list, tuple)):
+            raise InputError(f"{where}: expected a list of token ids, as the other rows are; this is {row!r:.40}")
+        if not row:
+            raise InputError(f"{where}: is empty: give at least one id to go on from")
+        for place, token in enumerate(row, 1):
+            if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocab:
+                expected = f"expected whole numbers from 0 to {vocab - 1}"
+                raise InputError(f"{where}: {expected}; number {place} is {token!r:.40}")
+    return [list(row) for row in rows], one
+
+
+def tokenizer_of(given: Any) -> Tokenizer:
+    """A tokenizer by what it is called: itself, "bytes", or the folder (of a model or a run) that holds it.
+
+    Raises InputError for anything else, CheckpointError for a folder without one.
+    """
+    from ..tokenizers.base import FILE, Tokenizer, load, tokenizers
+
+    if isinstance(given, Tokenizer):
+        return given
+    if not isinstance(given, (str, Path)):
+        raise InputError(f"tokenizer: expected a tokenizer, 'bytes' or a folder that holds one; this is {given!r:.40}")
+    name = str(given)
+    if name == "bytes":  # the one that is made from no text
+        return tokenizers.get(name).train(())
+    if name in tokenizers.names():
+        kind = tokenizers.get(name)
+        raise InputError(
+            f"tokenizer: {name!r} is made from text, and a model built by hand has none: make it, and give what you"
+            f" made: from {kind.__module__} import {kind.__name__}; {kind.__name__}.train([text])"
+        )
+    folder = Path(given)
+    return load(folder if (folder / FILE).is_file() or folder.is_file() else model_folder(folder))
+
+
+def check_fits(tokenizer: Tokenizer, architecture: Architecture) -> Tokenizer:
+    """Raise InputError unless a model has a row for each of the tokenizer's ids, and no more."""
+    vocab = architecture.numbers.get("vocab")
+    if vocab != tokenizer.vocab:
+        raise InputError(
+            f"tokenizer: it has {tokenizer.vocab} ids, and the model's vocab is {vocab}: build the model with"
+            f" vocab={tokenizer.vocab}, which is what Model(..., tokenizer=...) does where vocab is not given"
+        )
+    return tokenizer
+
+
+def predict(
+    predictor: Predictor,
+    modules: Sequence[nn.Module],
+    source: Any,
+    settings: Settings,
+    *,
+    prefix: str | Sequence[str] | None = None,
+    scores: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Any:
+    """What `Model.predict` does, with the modules that answer together."""
+    from torch import Tensor
+
+    one = isinstance(source, (str, Path, Tensor))
+    if not one and (isinstance(source, (bytes, Mapping)) or not isinstance(source, Iterable)):
+        raise InputError(f"source: expected a text, a picture or a list of these; this is {source!r:.40}")
+    sources = [source] if one else list(source)
+    begun = {} if prefix is None else {"prefixes": prefixes_of(prefix, len(sources))}
+    answers: Sequence[Any] = predictor.predict(modules, predictor.opened(sources), settings, progress=progress, **begun)
+    if getattr(settings, "n_best", 1) == 1:
+        answers = [best[0] if scores else best[0].text for best in answers]
+    return answers[0] if one else answers
+
+
+def prefixes_of(prefix: Any, count: int) -> list[str]:
+    """What each of `count` answers begins with. Raises InputError for what is no text."""
+    if isinstance(prefix, bytes) or not isinstance(prefix, Iterable):
+        raise InputError(f"prefix: expected a text, or a list of one for each source; this is {prefix!r:.40}")
+    prefixes = [prefix] * count if isinstance(prefix, str) else list(prefix)
+    if len(prefixes) != count:
+        raise InputError(f"{len(prefixes)} prefixes for {count} sources: give one for each, or one text for all")
+    for number, text in enumerate(prefixes, 1):
+        if not isinstance(text, str):
+            raise InputError(f"prefix {number}: expected a text; this is {text!r:.40}")
+    return prefixes
+
+
+def stream(
+    predictor: Predictor,
+    modules: Sequence[nn.Module],
+    arriving: Iterable[Sequence[str]],
+    settings: Settings,
+    *,
+    prefix: str | None = None,
+) -> Iterator[list[tuple[str, Sequence[Answer]]]]:
+    """Inputs that come in pieces, each with its answers, in order, a few at a time: later ones are not waited for.
+
+    modules   that answer together
+    arriving  texts, or the names of pictures
+    """
+    size = FIRST
+    for piece in arriving:
+        first = 0
+        while some := piece[first : first + size]:
+            begun: dict[str, Any] = {} if prefix is None else {"prefixes": [prefix] * len(some)}
+            answers = predictor.predict(modules, predictor.opened(some), settings, **begun)
+            yield list(zip(some, answers, strict=True))
+            first, size = first + size, min(2 * size, MOST)
+
+
+def must_write(predictor: Predictor | None) -> Predictor:
+    """The predictor of a model that writes targets. Raises InputError for one that was not trained for that."""
+    from ..tasks.writing import Writing
+
+    if not isinstance(predictor, Writing):
+        instead = "`generate` (on the command line: transformula sample)"
+        if predictor is not None and predictor.method != "generate":
+            instead = f"`{predictor.method}` (on the command line: transformula {predictor.verb})"
+        raise InputError(
+            f"this model was not trained to write a target for a source; what it does is done by {instead}. One that"
+            " writes targets is trained by --task translation, summarization or captioning"
+        )
+    return predictor
+
+
+def must_predict(predictor: Predictor | None) -> Predictor:
+    """The predictor of a model. Raises InputError for a model that was not trained on a task."""
+    if predictor is None:
+        raise InputError("this model has learned no task, so it has no answer to give: train it, or load a trained one")
+    return predictor
