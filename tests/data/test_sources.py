@@ -175,8 +175,8 @@ def test_folders_patterns_and_lists(tmp_path):
 
 def test_identity_is_of_the_content(tmp_path):
     a, b = write(tmp_path / "a.txt", "same"), write(tmp_path / "b.txt", "same")
-    assert read_corpus(str(a)).identity == read_corpus(str(b)).identity
-    assert read_corpus([str(a), str(b)]).identity != read_corpus(str(a)).identity
+    assert read_corpus(str(a)).documents.digests == read_corpus(str(b)).documents.digests
+    assert read_corpus([str(a), str(b)]).documents.digests != read_corpus(str(a)).documents.digests
 
 
 def test_names_that_are_no_files():

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 
 from ..errors import ConfigError, DataError
-from .order import Permutation, key
+from .order import Permutation, key, permuted
 
 LAYOUTS = 4
 """Ways to put the rows into pools, with which the epochs take turns."""
@@ -111,15 +110,15 @@ class Buckets:
         self.lengths = np.stack([np.asarray(lengths[one], dtype=np.int64) for one in self.sides], axis=1)
         self.budget, self.side, self.counted = budget, side, counted
         self.accumulate, self.seed = accumulate, seed
-        self._check(name)
+        alone = self._checked_cost(name)
         # What it costs to have one more batch, in padded tokens: a part of what a full batch holds of all sides.
-        self._worth = WORTH * budget * float(self.lengths.sum() / self._cost(self.lengths).sum())
-        self._least = max(FULL, float(self._cost(self.lengths).sum()) / budget / POOLS)
+        self._worth = WORTH * budget * float(self.lengths.sum() / alone.sum())
+        self._least = max(FULL, float(alone.sum()) / budget / POOLS)
         self.layouts = [self._layout(np.random.default_rng(key(seed, 3, number))) for number in range(LAYOUTS)]
         self._begins = np.concatenate([[0], np.cumsum([layout.count for layout in self.layouts])])
 
-    def _check(self, name: str) -> None:
-        """Refuse rows that no batch can hold."""
+    def _checked_cost(self, name: str) -> np.ndarray:
+        """Tokens that each row counts for, (rows,). Raises DataError for rows that no batch can hold."""
         if not len(self.lengths):
             raise DataError(f"{name} are none; nothing can be drawn")
         empty = np.flatnonzero((self.lengths < 1).any(axis=1))
@@ -128,24 +127,22 @@ class Buckets:
                 f"{name}: row {empty[0] + 1} has a side of no tokens (rows are counted from 1; {len(empty)} in all);"
                 " leave empty rows out"
             )
-        alone = self._cost(self.lengths)
-        worst = int(alone.argmax())
-        if alone[worst] > self.budget:
-            count = int((alone > self.budget).sum())
+        cost = self._cost(self.lengths)
+        worst = int(cost.argmax())
+        if cost[worst] > self.budget:
+            count = int((cost > self.budget).sum())
             raise DataError(
-                f"{name}: row {worst + 1} takes {alone[worst]} tokens (side: {self.side}), and a batch holds"
+                f"{name}: row {worst + 1} takes {cost[worst]} tokens (side: {self.side}), and a batch holds"
                 f" {self.budget} (such rows: {count}); give a larger budget, or shorten the long rows or leave them out"
             )
+        return cost
 
     def _cost(self, lengths: np.ndarray) -> np.ndarray:
         """Tokens that a row of these lengths counts for: (..., sides) to (...)."""
-        if self.side == LONGEST:
-            longest: np.ndarray = lengths.max(axis=-1)
-            return longest
-        if self.side == BOTH:
-            total: np.ndarray = lengths.sum(axis=-1)
-            return total
-        return lengths[..., self.sides.index(self.side)]
+        if self.side in self.sides:
+            return lengths[..., self.sides.index(self.side)]
+        cost: np.ndarray = lengths.max(axis=-1) if self.side == LONGEST else lengths.sum(axis=-1)
+        return cost
 
     def _layout(self, random: np.random.Generator) -> Pools:
         """Cut the rows into pools, and say how many batches each is."""
@@ -192,11 +189,16 @@ class Buckets:
         one = float(self._cost(lengths.max(axis=0)) if self.counted == "padded" else self._cost(lengths).mean())
         return -(-len(rows) // int(self.budget / one))
 
+    def _epoch_of(self, batch: int) -> tuple[int, int]:
+        """The epoch of the batch of a number, and its place there."""
+        rounds, place = divmod(batch, int(self._begins[-1]))
+        layout = int(np.searchsorted(self._begins, place, side="right")) - 1
+        return rounds * LAYOUTS + layout, place - int(self._begins[layout])
+
     def epochs(self, steps: int) -> float:
         """How often each row is seen in so many steps."""
-        rounds, place = divmod(steps * self.accumulate, int(self._begins[-1]))
-        layout = int(np.searchsorted(self._begins, place, side="right")) - 1
-        return rounds * LAYOUTS + layout + (place - int(self._begins[layout])) / self.layouts[layout].count
+        epoch, place = self._epoch_of(steps * self.accumulate)
+        return epoch + place / self.layouts[epoch % LAYOUTS].count
 
     def steps(self, epochs: float) -> int:
         """The least number of steps that sees each row so often."""
@@ -207,45 +209,30 @@ class Buckets:
 
     def rows(self, step: int, micro: int = 0) -> np.ndarray:
         """Which rows a batch holds: (rows of the batch,) int64. Steps and micro-batches count from 0."""
-        rounds, place = divmod(step * self.accumulate + micro, int(self._begins[-1]))
-        number = int(np.searchsorted(self._begins, place, side="right")) - 1
-        return self._batch(rounds * LAYOUTS + number, place - int(self._begins[number]))
+        return self._batch(*self._epoch_of(step * self.accumulate + micro))
 
     def epoch(self, number: int = 0) -> Iterator[np.ndarray]:
         """The batches of an epoch: all rows, each once."""
-        for place in range(self.layouts[number % LAYOUTS].count):
-            yield self._batch(number, place)
+        return (self._batch(number, place) for place in range(self.layouts[number % LAYOUTS].count))
 
     def _batch(self, epoch: int, place: int) -> np.ndarray:
         layout = self.layouts[epoch % LAYOUTS]
-        slot = int(_visits(layout.count, self.seed, epoch)[place])
+        slot = int(permuted(layout.count, (self.seed, epoch, 1))[place])
         pool = int(np.searchsorted(layout.batches, slot, side="right")) - 1
-        first, size = int(layout.first[pool]), int(layout.first[pool + 1] - layout.first[pool])
+        (first, end), (before, after) = layout.first[pool : pool + 2], layout.batches[pool : pool + 2]
         # Even parts: none is a small remainder.
-        part, parts = slot - int(layout.batches[pool]), int(layout.batches[pool + 1] - layout.batches[pool])
+        part, parts, size = int(slot - before), int(after - before), int(end - first)
         inside = np.arange(part * size // parts, (part + 1) * size // parts)
-        found: np.ndarray = layout.order[first + Permutation(size, self.seed, epoch, 2, pool)(inside)]
-        return found
+        rows: np.ndarray = layout.order[first + Permutation(size, self.seed, epoch, 2, pool)(inside)]
+        return rows
 
     def fill(self, epoch: int = 0) -> Fill:
         """What the batches of an epoch hold."""
-        real = np.zeros(len(self.sides), dtype=np.int64)
-        padded = np.zeros(len(self.sides), dtype=np.int64)
-        sizes = []
-        for rows in self.epoch(epoch):
-            lengths = self.lengths[rows]
-            real += lengths.sum(axis=0)
-            padded += len(rows) * lengths.max(axis=0)
-            sizes.append(len(rows))
+        batches = [self.lengths[rows] for rows in self.epoch(epoch)]
+        real = self.lengths.sum(axis=0)
+        padded = np.sum([len(lengths) * lengths.max(axis=0) for lengths in batches], axis=0)
         share = {side: float(r / p) for side, r, p in zip(self.sides, real, padded, strict=True)}
         if len(self.sides) > 1:
             share["all"] = float(real.sum() / padded.sum())
+        sizes = list(map(len, batches))
         return Fill(len(sizes), share, (min(sizes), sum(sizes) / len(sizes), max(sizes)))
-
-
-@lru_cache(maxsize=8)
-def _visits(count: int, seed: int, epoch: int) -> np.ndarray:
-    """The slots of an epoch's batches in the order in which they are visited."""
-    order = Permutation(count, seed, epoch, 1)(np.arange(count))
-    order.flags.writeable = False  # it is shared by all that ask for it
-    return order

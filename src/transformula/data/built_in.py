@@ -28,7 +28,7 @@ Kind = Literal["texts", "pairs", "pictures"]
 class Rows:
     """What a set holds.
 
-    rows      (place, a value for each column); they can be gone through again and again
+    rows      (place, a value for each column)
     left_out  what was found and is no row, how often, by what it is: {"functions with hardly a body": 12}
     """
 
@@ -48,7 +48,7 @@ class BuiltIn:
     """
 
     read: Callable[[str], Rows]
-    columns: tuple[str, ...]
+    columns: Sequence[str]
     grouped: bool = False
     pictures: bool = False
     variant: str = ""
@@ -64,18 +64,12 @@ built_in_sets: Registry[BuiltIn] = Registry("built-in set", "transformula.data.s
 
 
 def built_in(
-    name: str,
-    columns: Sequence[str],
-    *,
-    grouped: bool = False,
-    pictures: bool = False,
-    variant: str = "",
-    needs: Sequence[str] = (),
+    name: str, columns: Sequence[str], *, needs: Sequence[str] = (), **about: Any
 ) -> Callable[[Callable[[str], Rows]], Callable[[str], Rows]]:
-    """Decorator that registers a set; `needs` are optional packages."""
+    """Decorator that registers a set; `needs` are optional packages, the rest: see `BuiltIn`."""
 
     def decorate(read: Callable[[str], Rows]) -> Callable[[str], Rows]:
-        built_in_sets.register(name, needs)(BuiltIn(read, tuple(columns), grouped, pictures, variant))
+        built_in_sets.register(name, needs)(BuiltIn(read, columns, **about))
         return read
 
     return decorate
@@ -84,7 +78,7 @@ def built_in(
 def built_in_names(*kinds: Kind) -> list[str]:
     """A name of each set of some kinds, or of all, as it can be given: "cldr-dates:en-de"."""
     known = {name: built_in_sets.get(name) for name in built_in_sets.names()}
-    return [f"{name}:{found.variant}".rstrip(":") for name, found in known.items() if not kinds or found.kind in kinds]
+    return [f"{name}:{one.variant}".rstrip(":") for name, one in known.items() if not kinds or one.kind in kinds]
 
 
 def is_built_in(source: object) -> bool:

@@ -27,6 +27,7 @@ from ..errors import DataError
 from ..structured import load_json
 
 ABOUT = "about.json"
+KINDS = ("tokens", "tokenizer", "builtin", "baselines")
 
 
 def cache_folder() -> Path:
@@ -44,7 +45,7 @@ def cache_folder() -> Path:
 class CacheEntry:
     """One thing in the cache.
 
-    kind   "tokens", "tokenizer", "builtin" or "baselines"
+    kind   one of `KINDS`
     about  what was written beside it: of which data, made how
     bytes  how much it takes
     made   when, in seconds since 1970
@@ -68,7 +69,9 @@ def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) ->
         return place
     with _guarded(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(place.parent)
+        for left in place.parent.glob(".*"):  # what processes that were killed left half made, more than a day ago
+            if left.is_dir() and time.time() - left.stat().st_mtime > 86400:
+                shutil.rmtree(left, ignore_errors=True)
         temporary = new_folder(place.parent, f".{key[:16]}.")
     try:
         about = make(temporary)
@@ -113,7 +116,8 @@ def _guarded(place: Path) -> Iterator[None]:
 
 
 def _move(made: Path, place: Path) -> None:
-    """Put a whole entry into its place. If another process was faster, its entry, of the same content, stays."""
+    """Put a whole entry into its place. If another process was faster, its entry, of the same content, stays; what else
+    is there, a crash, a hand or a disk left. At every moment an entry is there or not, never in part."""
     for attempt in range(10):
         try:
             made.rename(place)
@@ -123,41 +127,21 @@ def _move(made: Path, place: Path) -> None:
                 return
             if attempt == 9:
                 raise
-            forget(place)  # what a crash, a hand or a disk left there
-
-
-def forget(place: Path) -> None:
-    """Take one entry out, because it turned out to be damaged. At every moment it is there or not, never in part."""
-    aside = place.with_name(f".{place.name[:16]}.{os.getpid()}.old")
-    with contextlib.suppress(OSError):
-        place.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what processes that were killed left half made, more than a day ago."""
-    for path in folder.glob(".*"):
-        if path.is_dir() and time.time() - path.stat().st_mtime > 86400:
-            shutil.rmtree(path, ignore_errors=True)
+        aside = place.with_name(f".{place.name[:16]}.{os.getpid()}.old")
+        with contextlib.suppress(OSError):
+            place.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def cached() -> list[CacheEntry]:
     """What the cache holds, newest first."""
     entries = []
-    for about in cache_folder().glob(f"*/*/{ABOUT}"):
-        if about.parent.name.startswith("."):  # being made at this moment
-            continue
-        try:
-            said = load_json(about)
-            size = sum(path.stat().st_size for path in about.parent.iterdir())
-            made = about.stat().st_mtime
-        except (OSError, ValueError):
-            continue
-        entries.append(CacheEntry(about.parent.parent.name, about.parent.name, about.parent, said, size, made))
+    for file in cache_folder().glob(f"*/[!.]*/{ABOUT}"):  # a dot: being made at this moment
+        with contextlib.suppress(OSError, ValueError):
+            folder, about = file.parent, load_json(file)
+            size = sum(path.stat().st_size for path in folder.iterdir())
+            entries.append(CacheEntry(folder.parent.name, folder.name, folder, about, size, file.stat().st_mtime))
     return sorted(entries, key=lambda entry: -entry.made)
-
-
-KINDS = ("tokens", "tokenizer", "builtin", "baselines")
 
 
 def clear_cache() -> int:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ..errors import DataError, setting
 from ..tokenizers.texts import Content, Texts, pieces_of
 from .built_in import built_in_names
 from .column_names import names_columns
-from .format import Options
-from .record import whole_characters
-from .records import find
+from .format import Options, kind_of
+from .records import find, whole_characters
 from .sources import Origin, PlacedRow, Source, origins
 
 
@@ -34,11 +30,6 @@ class Corpus:
     documents: Texts
     files: int = 0
     left_out: int = 0
-
-    @cached_property
-    def identity(self) -> str:
-        """A hash of the whole content, order included; names of files do not count."""
-        return hashlib.sha256(b"".join(self.documents.digests)).hexdigest()
 
 
 def read_corpus(data: Source | Sequence[Source], column: str | None = None, quoted: bool | None = None) -> Corpus:
@@ -59,15 +50,10 @@ def read_corpus(data: Source | Sequence[Source], column: str | None = None, quot
         contents += Texts.of(documents_of(origin, column, quoted)).contents
         files += "form" in origin.takes
     name = ", ".join(map(str, sources))
-    kept = [content for content in contents if not _blank(content)]
+    kept = [content for content in contents if any(piece.strip() for piece in pieces_of(content))]
     if not kept:
         raise DataError("holds no text: every document in it is empty", path=name)
     return Corpus(name, Texts(kept), files, len(contents) - len(kept))
-
-
-def _blank(content: Content) -> bool:
-    """Whether a document holds nothing but white space."""
-    return all(not piece.strip() for piece in pieces_of(content))
 
 
 def documents_of(origin: Origin, column: str | None = None, quoted: bool | None = None) -> Iterator[str | Content]:
@@ -75,11 +61,12 @@ def documents_of(origin: Origin, column: str | None = None, quoted: bool | None 
 
     They are given out one by one, so that no second copy of a large file is held. Raises DataError with the place.
     """
-    options = Options(columns=() if column is None else (column,), quoted=quoted if origin.table else None)
+    quoted = quoted if origin.table else None
     wanted: str | int = "text"
+    options = Options(columns=() if column is None else (column,), quoted=quoted)
     if origin.columns:
         wanted, header = text_column(origin, column, quoted)
-        options = Options(columns=(wanted,), header=header, quoted=options.quoted)
+        options = Options(columns=(wanted,), header=header, quoted=quoted)
     for place, row in origin.read(options):
         value = row[str(wanted)] if str(wanted) in row else find(row, wanted, place)
         if isinstance(value, (list, tuple)) and all(isinstance(part, str) or part is None for part in value):
@@ -89,13 +76,7 @@ def documents_of(origin: Origin, column: str | None = None, quoted: bool | None 
         elif isinstance(value, str):
             yield whole_characters(value, str(wanted), place)
         else:
-            raise DataError(f"{place}: {wanted!r} is {_kind(value)}; expected a string")
-
-
-def _kind(value: Any) -> str:
-    names = {bool: "true or false", list: "a list", dict: "an object"}
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return f"the number {value!r}"[:40] if number else names.get(type(value), type(value).__name__)
+            raise DataError(f"{place}: {wanted!r} is {kind_of(value)}; expected a string")
 
 
 def text_column(origin: Origin, column: str | None, quoted: bool | None = None) -> tuple[str | int, bool | None]:
@@ -105,19 +86,17 @@ def text_column(origin: Origin, column: str | None, quoted: bool | None = None) 
     unless `column` is a number: then there is no such row. Raises DataError that lists the columns; and where nothing
     says whether the first row names them.
     """
-    rows = origin.read(Options(header=False, quoted=quoted if origin.table else None))
+    rows = origin.read(Options(header=False, quoted=quoted))
     place, first = next(rows, (origin.name, {}))
     if not first:
         raise DataError("is empty; expected rows", path=origin.name)
     names = list(map(str, first.values() if origin.table else first))
-    if column is not None and column in names:
-        return column, origin.table or None
-    if column is not None:
+    if column is not None and column not in names:
         wanted = int(column) if column.isdecimal() else column
         find(first if isinstance(wanted, int) or not origin.table else dict.fromkeys(names), wanted, place)
         return wanted, False if origin.table else None
-    if "text" in names:
-        return "text", origin.table or None
+    if column is not None or "text" in names:
+        return "text" if column is None else column, origin.table or None
     strings = _strings(rows, first, origin.table)
     if len(strings) != 1:
         raise DataError(
@@ -125,37 +104,35 @@ def text_column(origin: Origin, column: str | None, quoted: bool | None = None) 
             f" (columns: {', '.join(names)}); name it with: {setting('column', 'NAME')}",
             path=origin.name,
         )
-    index = strings[0]
+    (index,) = strings
     # A column of numbers under something else has a name.
-    if origin.table and not names_columns(names):
-        if all(number in strings or _is_number(name) for number, name in enumerate(names)):
-            raise DataError(
-                f"{place}: does the first row name the columns? If so: column: {names[index]}; if it is a row like the"
-                f" others: column: {index + 1}"
-            )
+    numbers_named = any(number != index and not _is_number(name) for number, name in enumerate(names))
+    if origin.table and not names_columns(names) and not numbers_named:
+        raise DataError(
+            f"{place}: does the first row name the columns? If so: column: {names[index]}; if it is a row like the"
+            f" others: column: {index + 1}"
+        )
     return names[index], origin.table or None
 
 
-def _strings(rest: Iterator[PlacedRow], first: Mapping[str, Any], table: bool) -> list[int]:
+def _strings(rest: Iterator[PlacedRow], first: Mapping[str, object], table: bool) -> set[int]:
     """Which columns hold texts: those of which a field of a table, below the first row, is no number; of other rows, by
     the first one, in which null is looked for further below where no column holds a text."""
-    if table:
-        found: set[int] = set()
-        for _, row in rest:
-            found.update(i for i, field in enumerate(row.values()) if i not in found and not _is_number(field))
-            if len(found) == len(first):
-                break
-        return sorted(found)
-    for row in itertools.chain([first], (row for _, row in itertools.islice(rest, 1000))):
-        texts = [i for i, name in enumerate(first) if isinstance(row.get(name), str)]
-        if texts:
-            return texts
-    return []
+    if not table:
+        rows = itertools.chain([first], (row for _, row in itertools.islice(rest, 1000)))
+        texts = ({i for i, name in enumerate(first) if isinstance(row.get(name), str)} for row in rows)
+        return next(filter(None, texts), set())
+    strings: set[int] = set()
+    for _, row in rest:
+        strings.update(i for i, value in enumerate(row.values()) if i not in strings and not _is_number(value))
+        if len(strings) == len(first):
+            break
+    return strings
 
 
-def _is_number(field: str) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        float(field)
+        float(text)
     except ValueError:
-        return not field
+        return not text
     return True

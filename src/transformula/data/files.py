@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..errors import DataError, did_you_mean, nearest
+from ..errors import DataError, did_you_mean, nearest, shortened
 
 UNPACKED = 100 * 2**20
 """Bytes up to which any gzip file is unpacked."""
@@ -34,47 +34,47 @@ def check_regular(path: Path, once: bool = False) -> int:
     once  it is read only once, so a pipe is as good as a file
     """
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         if path.is_symlink():
             raise DataError(f"is a link to {path.readlink()}, which is not there", path=path) from None
-        beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = did_you_mean(nearest(path.name, beside))
-        raise DataError(f"there is no such file;{near or ' see its folder'}", path=path) from None
+        near = near_files(path)
+        raise DataError(f"there is no such file;{did_you_mean(near) or ' see its folder'}", path=path) from None
     except (OSError, ValueError) as error:  # ValueError: a zero in the name
         raise unreadable(path, error) from None
-    for is_kind, said in KINDS:
-        if is_kind(found.st_mode) and not (once and is_kind is stat.S_ISFIFO):
-            raise DataError(said, path=path)
-    return found.st_size
+    for is_kind, message in KINDS:
+        if is_kind(status.st_mode) and not (once and is_kind is stat.S_ISFIFO):
+            raise DataError(message, path=path)
+    return status.st_size
+
+
+def near_files(path: Path) -> list[str]:
+    """Names in the folder of a file that are nearly its own."""
+    return nearest(path.name, [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else [])
 
 
 def unreadable(path: Path, error: OSError | ValueError) -> DataError:
-    """What is said of a file or folder that the system refuses."""
+    """The error for a file or folder that the system refuses."""
     if isinstance(error, PermissionError):
         return DataError("may not be read; give yourself the right with: chmod +r", path=path)
-    name = str(path)
-    shown = name if len(name) <= 80 else f"{name[:77]}..."
-    return DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path=shown)
+    return DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path=shortened(str(path)))
 
 
 class Unpacked(io.RawIOBase):
     """The content of a gzip file. Raises DataError for one that unpacks to far more than a text does."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self._path, self._most, self._read = path, max(UNPACKED, RATIO * size), 0
-        self._file = gzip.open(path, "rb")
+        self._path, self._most, self._file = path, max(UNPACKED, RATIO * size), gzip.open(path, "rb")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: object) -> int:
         count = self._file.readinto(cast(bytearray, buffer))
-        self._read += count
-        if self._read > self._most:
+        if self._file.tell() > self._most:
             raise DataError(
-                f"unpacks to more than {RATIO} times its size, {self._read:,} bytes so far; if that is meant, unpack it"
-                f" yourself: gunzip -k {self._path.name}",
+                f"unpacks to more than {RATIO} times its size, {self._file.tell():,} bytes so far; if that is meant,"
+                f" unpack it yourself: gunzip -k {self._path.name}",
                 path=self._path,
             )
         return count
@@ -107,13 +107,12 @@ def whole_file(path: Path) -> bytes:
 
 
 def unpacked(read: Callable[[], bytes], path: Path, line: int | None = None) -> bytes:
-    """What `read` gives. Raises DataError where it cannot be read, e.g. as a gzip file is cut or damaged."""
+    """What `read` returns. Raises DataError where it fails, e.g. as a gzip file is cut or damaged."""
     try:
         return read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"is not a whole gzip file ({error}): it is cut or damaged; copy it again", path=path, line=line
-        ) from None
+        message = f"is not a whole gzip file ({error}): it is cut or damaged; copy it again"
+        raise DataError(message, path=path, line=line) from None
     except OSError as error:
         raise unreadable(path, error) from None
     except MemoryError:

@@ -18,6 +18,9 @@ from .record import Record, Value
 SHOWN = 10
 """Rows of an overlap that are listed."""
 
+DESCRIBED = 100_000
+"""Held-out rows that can be listed: those after are not kept in short."""
+
 OVERLAP = ("refuse", "drop", "keep")
 
 
@@ -25,9 +28,9 @@ OVERLAP = ("refuse", "drop", "keep")
 class Overlap:
     """Evaluation rows that are also training rows.
 
-    rows     how many, of how many
-    listed   the first of them: (their place, the place of the first such training row, the row in short)
-    digests  what the rows are known by
+    rows      how many, of how many
+    listed    the first of them: (their place, the place of the first such training row, the row in short)
+    digests   what the rows are known by
     compared  the fields that were compared; none: all
     """
 
@@ -58,15 +61,14 @@ def find_overlap(
 
     Raises ConfigError where the two have fields of other names: their rows could never be equal.
     """
-    places: dict[bytes, str] = {}
     rows: list[tuple[bytes, str, str]] = []
     fields: list[str] = []
     for record in held:
         fields = fields or sorted(compared or record)
-        digest = row_digest(record, compared)
-        places[digest] = ""
-        rows.append((digest, record.place, "" if len(rows) >= 100_000 else short_row(record)))
-    met: set[bytes] = set()
+        short = short_row(record) if len(rows) < DESCRIBED else ""
+        rows.append((row_digest(record, compared), record.place, short))
+    known = {digest for digest, _, _ in rows}
+    places: dict[bytes, str] = {}
     for record in training:
         if fields and sorted(compared or record) != fields:
             raise ConfigError(
@@ -74,11 +76,10 @@ def find_overlap(
                 " under the same names"
             )
         digest = row_digest(record, compared)
-        if digest in places and digest not in met:
-            met.add(digest)
-            places[digest] = record.place
-    both = [(place, places[digest], short) for digest, place, short in rows if digest in met]
-    return Overlap(name, len(both), len(rows), tuple(both[:SHOWN]), frozenset(met), tuple(compared or ()))
+        if digest in known:
+            places.setdefault(digest, record.place)
+    both = [(place, places[digest], short) for digest, place, short in rows if digest in places]
+    return Overlap(name, len(both), len(rows), tuple(both[:SHOWN]), frozenset(places), tuple(compared or ()))
 
 
 def without_overlap(
@@ -115,22 +116,21 @@ def row_digest(record: Mapping[str, Value], compared: Sequence[str] | None = Non
         if isinstance(value, Tensor):
             content = str(tuple(value.shape)).encode() + value.numpy().tobytes()
         else:
-            content = " ".join(_said(value).split()).encode("utf-8", "surrogatepass")
+            content = " ".join(one_text(value).split()).encode("utf-8", "surrogatepass")
         parts.append(b"%b %d %b" % (name.encode(), len(content), content))
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def short_row(record: Record, width: int = 48) -> str:
     """A row on one line."""
-    parts = []
-    for name, value in record.items():
-        if isinstance(value, Tensor):
-            parts.append(f"{name}: picture of {' x '.join(map(str, value.shape))}")
-        else:
-            parts.append(f"{name}: {shown(_said(value), width)}")
-    return "  ".join(parts)
+    return "  ".join(
+        f"{name}: picture of {' x '.join(map(str, value.shape))}"
+        if isinstance(value, Tensor)
+        else f"{name}: {shown(one_text(value), width)}"
+        for name, value in record.items()
+    )
 
 
-def _said(value: Value) -> str:
+def one_text(value: str | float | list[str]) -> str:
     """A text, a number or a list of texts as one text."""
     return value if isinstance(value, str) else " ".join(value) if isinstance(value, list) else str(value)

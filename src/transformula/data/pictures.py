@@ -18,11 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError, DataError, did_you_mean, nearest
-from .files import check_regular, opened, unpacked
+from ..errors import ConfigError, DataError, did_you_mean
+from .files import check_regular, near_files, opened, unpacked
 from .format import Options, formats
 from .lines import lines_of
-from .record import Lazy
 
 CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
 """What a file of captions is called in a folder of pictures."""
@@ -30,13 +29,12 @@ CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind 
 NAMING = ("file_name", "image", "file", "filename", "path")
 """Columns that name a picture, where none is said; the first that is there."""
 
-
 MOST_PIXELS = 50_000_000
 """Of a picture: a small file can say that it is of any size."""
 
 
 @dataclass(frozen=True)
-class PictureFile(Lazy):
+class PictureFile:
     """A picture in a file or in bytes, decoded when it is asked for. `place` is the row that names it."""
 
     file: Path | bytes
@@ -44,27 +42,27 @@ class PictureFile(Lazy):
     channels: int | None = None
 
     def load(self) -> Tensor:
+        """(channels, height, width) uint8. Raises DataError."""
         from PIL import Image, UnidentifiedImageError
 
-        where = f"{self.file}, named at {self.place}" if isinstance(self.file, Path) else self.place
+        file = self.file
+        where = f"{file}, named at {self.place}" if isinstance(file, Path) else self.place
         try:
-            if isinstance(self.file, Path) and self.file.exists():
-                check_regular(self.file)
-            with Image.open(io.BytesIO(self.file) if isinstance(self.file, bytes) else self.file) as image:
+            if isinstance(file, Path) and file.exists():
+                check_regular(file)
+            with Image.open(file if isinstance(file, Path) else io.BytesIO(file)) as image:
                 if math.prod(image.size) > MOST_PIXELS:
-                    shown = " x ".join(map(str, image.size))
-                    raise DataError(f"{where}: is of {shown} pixels; at most {MOST_PIXELS:,} are read: make it smaller")
+                    size = " x ".join(map(str, image.size))
+                    raise DataError(f"{where}: is of {size} pixels; at most {MOST_PIXELS:,} are read: make it smaller")
                 return pixels(image, self.channels)
         except DataError:
             raise
         except FileNotFoundError:
-            folder = self.file.parent if isinstance(self.file, Path) else Path()
-            beside = [p.name for p in folder.iterdir()] if folder.is_dir() else []
-            near = did_you_mean(nearest(Path(str(self.file)).name, beside))
-            raise DataError(f"{where}: there is no such picture;{near}") from None
+            near = near_files(file) if isinstance(file, Path) else []
+            raise DataError(f"{where}: there is no such picture;{did_you_mean(near)}") from None
         except Exception as error:  # Pillow's readers of damaged files raise whatever they meet
-            said = "is no picture that is known" if isinstance(error, UnidentifiedImageError) else str(error)[:200]
-            raise DataError(f"{where}: the picture cannot be decoded ({said}); copy it again") from None
+            reason = "is no picture that is known" if isinstance(error, UnidentifiedImageError) else str(error)[:200]
+            raise DataError(f"{where}: the picture cannot be decoded ({reason}); copy it again") from None
 
 
 def pixels(image: Any, channels: int | None = None) -> Tensor:
@@ -99,7 +97,7 @@ def with_channels(image: Tensor, channels: int | None) -> Tensor:
     return gray.to(torch.uint8)[None]
 
 
-def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tensor | Lazy:
+def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tensor | PictureFile:
     """The picture that a column holds: a file's name, bytes, {"bytes": ...} as in hub data sets, or an image."""
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
@@ -116,13 +114,14 @@ def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tenso
 
 def captions_of(folder: Path) -> tuple[Path, str]:
     """The file of captions in a folder, and the column that names the pictures."""
-    found = [folder / name for name in CAPTIONS if (folder / name).is_file()]
-    if len(found) != 1:
-        held = ", ".join(path.name for path in found) or "none"
-        raise DataError(f"expected one file of captions, {' or '.join(CAPTIONS)}; found: {held}", path=folder)
-    path = found[0]
+    files = [folder / name for name in CAPTIONS if (folder / name).is_file()]
+    if len(files) != 1:
+        names = ", ".join(path.name for path in files) or "none"
+        raise DataError(f"expected one file of captions, {' or '.join(CAPTIONS)}; found: {names}", path=folder)
+    path = files[0]
     reader = formats.get(path.suffix[1:])
-    _, row = next(iter(reader.read(path, Options(header=True if reader.table else None))), (0, {}))
+    header = True if "header" in reader.takes else None
+    _, row = next(iter(reader.read(path, Options(header=header))), (0, {}))
     naming = next((name for name in NAMING if name in row), None)
     if naming is None:
         _, text = next(lines_of(path))
@@ -147,36 +146,37 @@ def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, s
 
     Raises DataError where the file is cut, longer than it says, or holds something else than unsigned bytes.
     """
+
+    def refusal(message: str, line: int | None = None) -> DataError:
+        return DataError(message, path=path, line=line)
+
     with opened(path) as file:
         head = unpacked(lambda: file.read(4), path, 1)
         if len(head) < 4 or head[2] != 8:
-            raise DataError(
-                "is IDX of another type than unsigned bytes (8); pictures and labels are of that", path=path
-            )
+            raise refusal("is IDX of another type than unsigned bytes (8); pictures and labels are of that")
         count = head[3]
         raw = unpacked(lambda: file.read(4 * count), path, 1)
         if count not in (1, 3, 4) or len(raw) < 4 * count:
-            raise DataError(f"is IDX of {count} dimensions, or cut; expected 1 (labels), 3 or 4 (pictures)", path=path)
+            raise refusal(f"is IDX of {count} dimensions, or cut; expected 1 (labels), 3 or 4 (pictures)")
         rows, *shape = struct.unpack(f">{count}I", raw)
         size = math.prod(shape)
         if not 1 <= size <= MOST_PIXELS:
-            raise DataError(
-                f"its head says {' x '.join(map(str, shape))} bytes a picture; expected 1 to {MOST_PIXELS:,}: it is"
-                " damaged; copy it again",
-                path=path,
+            sides = " x ".join(map(str, shape))
+            raise refusal(
+                f"its head says {sides} bytes a picture; expected 1 to {MOST_PIXELS:,}: it is damaged; copy it again"
             )
         for number in range(1, rows + 1):
             content = unpacked(lambda: file.read(size), path, number)
             if len(content) < size:
-                raise DataError(f"ends here; its head says {rows:,} rows; copy it again", path=path, line=number)
+                raise refusal(f"ends here; its head says {rows:,} rows; copy it again", number)
             if not shape:
                 yield number, str(content[0])
                 continue
             image = torch.frombuffer(bytearray(content), dtype=torch.uint8).reshape([1] * (4 - count) + shape)
             if channels is not None and len(image) != channels:
                 if len(image) != 1:
-                    raise DataError(f"has {len(image)} channels; asked for {channels}", path=path, line=number)
+                    raise refusal(f"has {len(image)} channels; asked for {channels}", number)
                 image = image.repeat(channels, 1, 1)
             yield number, image
         if unpacked(lambda: file.read(1), path, rows):
-            raise DataError(f"goes on after the {rows:,} rows that its head says; copy it again", path=path, line=rows)
+            raise refusal(f"goes on after the {rows:,} rows that its head says; copy it again", rows)

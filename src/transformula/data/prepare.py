@@ -12,7 +12,7 @@ from ..tokenizers.texts import Texts
 from .corpus import Corpus, read_corpus
 from .preview import Preview, under
 from .settings import TextSettings
-from .splits import Split, split_alone, split_corpus, split_given
+from .splits import Split, split_corpus, split_given
 from .tokenizing import choose_tokenizer
 from .tokens import Tokens, token_store
 from .working import working
@@ -37,50 +37,58 @@ class TextData:
 
     @property
     def identity(self) -> str:
-        """A hash of both sides' content and the tokenizer."""
-        parts = [*map(_joined_digest, (self.split.training, self.split.validation)), self.tokenizer.identity]
-        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
+        """A hash of both sides' content, a zero byte between each two documents, and the tokenizer."""
+        parts = []
+        for texts in (self.split.training, self.split.validation):
+            digest = hashlib.sha256()
+            for number, content in enumerate(texts.contents):
+                digest.update(b"\0" if number else b"")
+                digest.update(content)
+            parts.append(digest.hexdigest())
+        return hashlib.sha256(" ".join([*parts, self.tokenizer.identity]).encode()).hexdigest()
 
     def preview(self) -> Preview:
         """What the data holds, with five examples.
 
         `unknown` is always 0: text that a tokenizer does not know is an error and never silently replaced.
         """
-        training, validation, split = self.training, self.validation, self.split
+        training, validation, split, tokenizer = self.training, self.validation, self.split, self.tokenizer
+        name, files, left_out = self.corpus.name, self.corpus.files, self.corpus.left_out
         size, tokens = training.text_bytes + validation.text_bytes, len(training) + len(validation)
-        examples, share = _examples(split.training), validation.text_bytes / size
+        characters = training.characters + validation.characters
+        documents = training.documents + validation.documents if split.whole else 1
+        share, bytes_per_token = validation.text_bytes / size, size / max(1, tokens)
+        examples = _examples(split.training)
         data = {
-            "data": self.corpus.name,
-            "files": self.corpus.files,
-            "documents": training.documents + validation.documents if split.whole else 1,
-            "left_out": self.corpus.left_out,
+            "data": name,
+            "files": files,
+            "documents": documents,
+            "left_out": left_out,
             "removed": split.removed,
-            "characters": training.characters + validation.characters,
+            "characters": characters,
             "bytes": size,
             "tokens": tokens,
             "training_tokens": len(training),
             "validation_tokens": len(validation),
             "validation_share": share,
             "split": split.how,
-            "tokenizer": self.tokenizer.kind,
+            "tokenizer": tokenizer.kind,
             "chosen": self.chosen,
-            "vocab": self.tokenizer.vocab,
-            "bytes_per_token": size / max(1, tokens),
+            "vocab": tokenizer.vocab,
+            "bytes_per_token": bytes_per_token,
             "unknown": 0,
             "examples": examples,
         }
-        files = f" ({self.corpus.files} files)" if self.corpus.files > 1 else ""
-        texts = "1 text" if data["documents"] == 1 else f"{data['documents']:,} documents"
-        notes = [f"{self.corpus.left_out} empty documents left out"] if self.corpus.left_out else []
-        notes += [f"{split.removed} left out of training: also in the validation set"] if split.removed else []
+        texts = "1 text" if documents == 1 else f"{documents:,} documents"
         rows = [
-            ("data", f"{self.corpus.name}{files}"),
-            ("text", f"{texts}, {data['characters']:,} characters"),
-            *(("", note) for note in notes),
+            ("data", name + (f" ({files} files)" if files > 1 else "")),
+            ("text", f"{texts}, {characters:,} characters"),
+            *([("", f"{left_out} empty documents left out")] if left_out else []),
+            *([("", f"{split.removed} left out of training: also in the validation set")] if split.removed else []),
             ("validation", f"{100 * share:.1f} % of it: {split.how}"),
-            ("tokenizer", f"{self.tokenizer.kind}, vocab {self.tokenizer.vocab:,} ({self.chosen})"),
+            ("tokenizer", f"{tokenizer.kind}, vocab {tokenizer.vocab:,} ({self.chosen})"),
             ("tokens", f"{len(training):,} to train, {len(validation):,} to validate;"
-                       f" {data['bytes_per_token']:.2f} bytes each; 0 unknown"),
+                       f" {bytes_per_token:.2f} bytes each; 0 unknown"),
             *under("examples", examples),
         ]  # fmt: skip
         return Preview(data, rows)
@@ -90,15 +98,6 @@ class TextData:
         trained, and compares this."""
         about = {key: value for key, value in self.preview().data.items() if key not in ("examples", "chosen")}
         return {"identity": self.identity, "tokenizer_identity": self.tokenizer.identity, **about}
-
-
-def _joined_digest(texts: Texts) -> str:
-    """A hash of documents with a zero byte between each two."""
-    digest = hashlib.sha256()
-    for number, content in enumerate(texts.contents):
-        digest.update(b"\0" if number else b"")
-        digest.update(content)
-    return digest.hexdigest()
 
 
 def _examples(texts: Texts, count: int = 5, width: int = 96) -> list[str]:
@@ -130,31 +129,32 @@ def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None 
     if room is not None and room < 1:
         raise ConfigError(f"vocab: the model says {vocab}, and {extra} ids are needed beside those of the text")
     tokenizer, chosen = choose_tokenizer(settings.tokenizer, split, room, ends=extra is not None)
+    has = f"the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}"
     if extra is not None and room is not None and tokenizer.vocab > room:
         raise ConfigError(
-            f"vocab: the model says {vocab}; the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}, and {extra} more"
-            f" ids are needed: leave `vocab` out of the model, or write vocab: {tokenizer.vocab + extra}"
+            f"vocab: the model says {vocab}; {has}, and {extra} more ids are needed: leave `vocab` out of the model, or"
+            f" write vocab: {tokenizer.vocab + extra}"
         )
     if extra is None and vocab is not None and vocab != tokenizer.vocab:
         raise ConfigError(
-            f"vocab: the model says {vocab}, the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}; leave `vocab`"
-            f" out of the model, or write vocab: {tokenizer.vocab}"
+            f"vocab: the model says {vocab}, {has}; leave `vocab` out of the model, or write vocab: {tokenizer.vocab}"
         )
     stores = []
     for name, texts in (("training", split.training), ("validation", split.validation)):
         try:
             with working(f"encoding the {name} text"):
-                stores.append(token_store(texts, tokenizer, whole=split.whole, name=f"{corpus.name} ({name})"))
+                store = token_store(texts, tokenizer, whole=split.whole, name=f"{corpus.name} ({name})")
         except DataError:
             raise
         except InputError as error:
             raise DataError(f"the tokenizer does not know all of the {name} text: {error}", path=corpus.name) from None
-        if len(stores[-1]) < 2:
+        if len(store) < 2:
             raise DataError(
-                f"the {name} text is {len(stores[-1])} token; at least 2 are needed to predict one from another;"
+                f"the {name} text is {len(store)} token; at least 2 are needed to predict one from another;"
                 " take more text",
                 path=corpus.name,
             )
+        stores.append(store)
     return TextData(corpus, split, tokenizer, chosen, *stores)
 
 
@@ -164,10 +164,11 @@ def read_split(settings: TextSettings) -> tuple[Corpus, Split]:
         None if sources is None else read_corpus(sources, settings.column, settings.quoted)
         for sources in (settings.data, settings.validation)
     )
-    if corpus is None:
-        if validation is None:
-            raise ConfigError("data: no text is named")
-        return validation, split_alone(validation)
-    if validation is None:
+    if corpus is not None and validation is not None:
+        return corpus, split_given(corpus, validation, settings.overlap)
+    if corpus is not None:
         return corpus, split_corpus(corpus, settings.split)
-    return corpus, split_given(corpus, validation, settings.overlap)
+    if validation is None:
+        raise ConfigError("data: no text is named")
+    texts = validation.documents
+    return validation, Split(texts, texts, f"{validation.name}, all of it", len(texts) > 1, alone=True)

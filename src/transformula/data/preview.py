@@ -29,16 +29,13 @@ def under(name: str, texts: Sequence[str]) -> list[tuple[str, str]]:
 def lengths_of(lengths: np.ndarray) -> dict[str, float]:
     """Of tokens of texts (texts,), at least one: their mean, how many half, 95 and 99 % of them have at most, and the
     longest."""
-    half, most, nearly_all = (int(np.quantile(lengths, q, method="higher")) for q in (0.5, 0.95, 0.99))
-    return {
-        "texts": len(lengths), "mean": float(np.mean(lengths)), "half": half, "most": most, "nearly_all": nearly_all,
-        "longest": int(np.max(lengths)),
-    }  # fmt: skip
+    shares = {"half": 0.5, "most": 0.95, "nearly_all": 0.99, "longest": 1.0}
+    quantiles = {name: int(np.quantile(lengths, share, method="higher")) for name, share in shares.items()}
+    return {"texts": len(lengths), "mean": float(np.mean(lengths)), **quantiles}
 
 
-def lengths_shown(found: dict[str, float]) -> str:
+def lengths_shown(lengths: dict[str, float]) -> str:
     """The same in words."""
     return (
-        f"{found['mean']:.1f} tokens on average; half have at most {found['half']}, 95 % {found['most']},"
-        f" 99 % {found['nearly_all']}; the longest {found['longest']}"
-    )
+        "{mean:.1f} tokens on average; half have at most {half}, 95 % {most}, 99 % {nearly_all}; the longest {longest}"
+    ).format(**lengths)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from ..errors import ConfigError, DataError, did_you_mean, nearest
+from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
 from .column_names import names_columns
 from .format import Options
 from .lines import shown
-from .pictures import picture
-from .record import Lazy, Record, Value, as_list, as_number, as_text
+from .pictures import PictureFile, picture
+from .record import Record, Value
 from .sources import Origin, Source, origins
 
 EMPTY = ("drop", "keep", "refuse")
-
 KINDS = ("text", "list", "number", "picture")
 
 
@@ -28,13 +28,13 @@ class Tally:
     """What a pass over records met.
 
     rows   all rows, the empty ones too
-    empty  rows of which a side is empty, by the field that is; the first such row's place in `first`
     kept   rows that were given out
+    empty  rows of which a side is empty, by the field that is; the first such row's place in `first`
     """
 
     rows: int = 0
     kept: int = 0
-    empty: dict[str, int] = field(default_factory=dict)
+    empty: Counter[str] = field(default_factory=Counter)
     first: str = ""
 
     @property
@@ -51,54 +51,53 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Fields:
-    """Which columns become fields, and what these hold.
+class Part:
+    """What records come from, and how its rows become some.
 
     columns  by field: a column's name, its number from 1, or a path with dots; None: all columns under their names
     kinds    what fields hold that are no texts: "list", "number" or "picture"
     """
 
+    origin: Origin
+    options: Options
     columns: Mapping[str, str | int] | None
     kinds: Mapping[str, str]
 
     def __post_init__(self) -> None:
         for name, kind in self.kinds.items():
-            key = "images" if kind == "picture" else "kinds"
             if kind not in KINDS:
                 raise ConfigError(f"kinds: {kind!r} is none of: {', '.join(KINDS)}")
             if self.columns is not None and name not in self.columns:
-                near = did_you_mean(nearest(name, self.columns))
+                key, near = "images" if kind == "picture" else "kinds", did_you_mean(nearest(name, self.columns))
                 raise ConfigError(f"{key}: {name!r} is no field;{near} fields: {', '.join(self.columns)}")
+        self.origin.check(self.options, "picture" in self.kinds.values())
 
-    @property
-    def images(self) -> tuple[str, ...]:
-        """The fields that hold pictures."""
-        return tuple(name for name, kind in self.kinds.items() if kind == "picture")
-
-    def of(self, row: Mapping[str, Any], place: str, folder: Path, options: Options) -> dict[str, Value | Lazy]:
+    def fields(self, row: Mapping[str, Any], place: str) -> dict[str, Value | PictureFile]:
         """The fields of a row. Raises DataError, with its place, for a column that is not there or holds another kind
         of value."""
         columns = self.columns
         if columns is None:
             columns = {name: name for name in row}
-            unknown = [name for name in self.kinds if name not in columns]
-            if unknown:
-                raise ConfigError(f"images: {unknown[0]!r} is no field; fields: {', '.join(columns)}")
-        values: dict[str, Value | Lazy] = {}
-        for name, column in columns.items():
-            value, kind = find(row, column, place), self.kinds.get(name)
-            if kind == "picture":
-                values[name] = picture(value, place, folder, options.channels)
-            elif isinstance(value, Tensor):
-                values[name] = value
-            elif kind == "list":
-                values[name] = as_list(value, name, place)
-            elif kind == "number":
-                values[name] = as_number(value, name, place)
-            else:
-                join = options.join.get(name) if isinstance(options.join, Mapping) else options.join
-                values[name] = as_text(value, name, place, join)
-        return values
+            unknown = next((name for name in self.kinds if name not in columns), None)
+            if unknown is not None:
+                raise ConfigError(f"images: {unknown!r} is no field; fields: {', '.join(columns)}")
+        return {name: self._value(name, find(row, column, place), place) for name, column in columns.items()}
+
+    def _value(self, name: str, value: Any, place: str) -> Value | PictureFile:
+        kind = self.kinds.get(name)
+        if kind == "picture":
+            return picture(value, place, self.origin.folder, self.options.channels)
+        if isinstance(value, Tensor):
+            return value
+        if kind == "list":
+            return [as_text(part, name, place) for part in (value if isinstance(value, (list, tuple)) else [value])]
+        if kind == "number":
+            try:
+                return float(value)
+            except (TypeError, ValueError):
+                raise DataError(f"{place}: {name!r} is {shown(repr(value))}; expected a number") from None
+        join = self.options.join
+        return as_text(value, name, place, join.get(name) if isinstance(join, Mapping) else join)
 
 
 class Records:
@@ -109,10 +108,10 @@ class Records:
     notes  what a built-in set itself leaves out, a line each; known from the first pass on
     """
 
-    def __init__(self, parts: Sequence[tuple[Origin, Fields, Options]], empty: str) -> None:
+    def __init__(self, parts: Sequence[Part], empty: str) -> None:
         if empty not in EMPTY:
             raise ConfigError(f"empty: {empty!r} is none of: {', '.join(EMPTY)}")
-        self.name = ", ".join(origin.name for origin, _, _ in parts)
+        self.name = ", ".join(part.origin.name for part in parts)
         self._parts, self._empty = parts, empty
         self.tally = Tally()
 
@@ -120,31 +119,31 @@ class Records:
     def notes(self) -> list[str]:
         return [
             f"{origin.name} leaves out " + ", ".join(f"{count:,} {what}" for what, count in origin.left_out.items())
-            for origin, _, _ in self._parts
+            for origin in (part.origin for part in self._parts)
             if origin.left_out
         ]
 
     def __iter__(self) -> Iterator[Record]:
         self.tally = tally = Tally()
-        for origin, fields, options in self._parts:
-            for place, row in origin.read(options):
-                values = fields.of(row, place, origin.folder, options)
+        for part in self._parts:
+            for place, row in part.origin.read(part.options):
+                fields = part.fields(row, place)
                 tally.rows += 1
-                empty = [name for name, value in values.items() if _is_empty(value)]
+                empty = [name for name, value in fields.items() if is_blank(value)]
                 if empty:
                     if self._empty == "refuse":
                         message = f"{place}: {empty[0]!r} is empty; fill it, take the row out, or say empty: drop"
                         raise DataError(message)
                     tally.first = tally.first or place
-                    for name in empty:
-                        tally.empty[name] = tally.empty.get(name, 0) + 1
+                    tally.empty.update(empty)
                     if self._empty == "drop":
                         continue
                 tally.kept += 1
-                yield Record(values, place, place.rpartition(":")[0] if origin.grouped else "")
+                yield Record(fields, place, place.rpartition(":")[0] if part.origin.grouped else "")
 
 
-def _is_empty(value: Value | Lazy) -> bool:
+def is_blank(value: Value | PictureFile) -> bool:
+    """Whether a text, or each text of a list, is but white space."""
     if isinstance(value, str):
         return not value.strip()
     return isinstance(value, list) and not any(map(str.strip, value))
@@ -171,33 +170,25 @@ def read_records(
 
     Raises DataError at the row that cannot be read, with its place; ConfigError for options that contradict the source.
     """
-    given: list[Source] = [source] if isinstance(source, (str, Path, Mapping)) else list(source)
-    if not given:
+    sources: list[Source] = [source] if isinstance(source, (str, Path, Mapping)) else list(source)
+    if not sources:
         raise ConfigError("source: none is named")
     columns: dict[str, str | int] | None = None
     if fields is not None:
         named = fields if isinstance(fields, Mapping) else {name: name for name in fields}
         columns = {name: int(c) if isinstance(c, str) and c.isdecimal() else c for name, c in named.items()}
-    every = {**(kinds or {}), **dict.fromkeys(images, "picture")}
+    kinds = {**(kinds or {}), **dict.fromkeys(images, "picture")}
     how = Options(columns=tuple((columns or {}).values()), **options)
-    by_number = bool(columns) and all(isinstance(column, int) for column in (columns or {}).values())
+    by_number = bool(columns) and all(isinstance(column, int) for column in how.columns)
     parts = []
-    for one in given:
-        for origin in origins(one, how.form):
-            wanted = every if "picture" in every.values() else {**every, **_image(origin, columns)}
-            made = Fields(columns, wanted)
-            origin.check(how, made.images)
-            header = not by_number if origin.table and how.header is None else how.header
-            parts.append((origin, made, replace(how, header=header)))
+    for origin in (origin for one in sources for origin in origins(one, how.form)):
+        named_pictures = kinds
+        if origin.image is not None and "picture" not in kinds.values():
+            names = [origin.image] if columns is None else [n for n, c in columns.items() if c == origin.image]
+            named_pictures = {**kinds, **dict.fromkeys(names, "picture")}
+        header = not by_number if origin.table and how.header is None else how.header
+        parts.append(Part(origin, replace(how, header=header), columns, named_pictures))
     return Records(parts, empty)
-
-
-def _image(origin: Origin, columns: Mapping[str, str | int] | None) -> dict[str, str]:
-    """The fields that hold the pictures of a folder with captions."""
-    if origin.image is None:
-        return {}
-    names = [origin.image] if columns is None else [name for name, c in columns.items() if c == origin.image]
-    return dict.fromkeys(names, "picture")
 
 
 def find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
@@ -224,8 +215,40 @@ def find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
     return value
 
 
-@dataclass(frozen=True)
-class Columns:
+def as_text(value: Any, name: str, place: str, join: str | None = None) -> str:
+    """The text of a field: a text as it is, a number as JSON writes it, a list of texts joined by `join`, null as "".
+
+    Raises DataError, with the place, for anything else, and for half a character (a lone surrogate, as JSON's escapes
+    can write it).
+    """
+    if isinstance(value, str):
+        return whole_characters(value, name, place)
+    if value is None:
+        return ""
+    if isinstance(value, memoryview):
+        return str(value, "utf-8")
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    if isinstance(value, (list, tuple)) and all(isinstance(part, str) for part in value):
+        if join is not None:
+            return whole_characters(join.join(value), name, place)
+        raise DataError(
+            f"{place}: {name!r} is a list of {len(value)} texts; take one of them by its number, as in"
+            f" {name}.1, or say what joins them: {setting('join', repr(' '))}"
+        )
+    raise DataError(f"{place}: {name!r} is a {type(value).__name__}; expected a text, or name it among `images`")
+
+
+def whole_characters(text: str, name: str, place: str) -> str:
+    """The text itself. Raises DataError for half a character."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise DataError(f"{place}: {name!r} holds half a character; take it out: {shown(text)}") from None
+    return text
+
+
+class Columns(NamedTuple):
     """The columns of a source.
 
     names   by which they are asked for: numbers, from 1, of a table whose first row does not name them

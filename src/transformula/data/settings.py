@@ -49,14 +49,16 @@ class SourceSettings(Settings):
     @property
     def sources(self) -> list[Named]:
         """All data that is named."""
-        return [self.data, self.validation]
+        return [value for key, value in self if key in ("data", "validation", "test")]
 
     def need(self) -> None:
-        from .sources import need_sources, need_tokenizer
+        from ..tokenizers.base import tokenizers
+        from .sources import need_sources
 
         for sources in self.sources:
             need_sources(sources, texts=isinstance(self, TextSettings))
-        need_tokenizer(self.tokenizer)
+        if self.tokenizer in tokenizers:
+            tokenizers.need(self.tokenizer)
 
 
 class TextSettings(SourceSettings):
@@ -123,10 +125,6 @@ class RowSettings(SourceSettings):
         "drop", description="training rows above these limits: refuse, drop or cut them; of evaluation rows, sources"
         " are cut and targets kept whole",
     )  # fmt: skip
-
-    @property
-    def sources(self) -> list[Named]:
-        return [self.data, self.validation, self.test]
 
 
 TEXT_ONLY = ("split_names", "joint", "max_source")

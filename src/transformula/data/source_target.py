@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ConfigError, DataError, did_you_mean, nearest
 from .overlap import find_overlap, without_overlap
 from .record import Record
-from .records import Columns, columns_of, read_records
+from .records import columns_of, read_records
 from .settings import Named, RowSettings
 from .splits import split_records
 from .working import working
@@ -42,16 +42,15 @@ def read_source_target(settings: RowSettings, default: str, images: bool = False
     """
     data = settings.data or default
     notes: list[str] = []
+    held: dict[str, Sequence[Record]] = {}
     with working("reading the data"):
         training: Sequence[Record] = read_rows(data, settings, images, "data", notes)
-        given = {"validation": settings.validation, "test": settings.test}
-        held: dict[str, Sequence[Record]] = {
-            name: read_rows(sources, settings, images, name, notes)
-            for name, sources in given.items()
-            if sources is not None
-        }
+        named = {"validation": settings.validation, "test": settings.test}
+        for name, sources in named.items():
+            if sources is not None:
+                held[name] = read_rows(sources, settings, images, name, notes)
         # Rows that choose the best of a run's models are not those that score it, unless they alone were named.
-        for seed, name in enumerate(given if "validation" not in held else (), 1):
+        for seed, name in enumerate(named if "validation" not in held else (), 1):
             if name not in held:
                 training, held[name] = split_records(training, settings.split, seed)
                 notes.append(f"{len(held[name]):,} rows ({100 * settings.split:g} %) are held out for {name}")
@@ -61,7 +60,7 @@ def read_source_target(settings: RowSettings, default: str, images: bool = False
         overlaps = [
             find_overlap(training, rows, f"the {name} rows", ("source", "target"))
             for name, rows in held.items()
-            if grouped or given[name] is not None
+            if grouped or named[name] is not None
         ]
         training, dropped = without_overlap(training, overlaps, settings.overlap)
     if dropped:
@@ -76,8 +75,8 @@ def read_rows(sources: Named, settings: RowSettings, images: bool, key: str, not
     """The rows of some sources with the fields `source`, `target` and perhaps `references`; `key` names them in errors.
     What a person is told is added to `notes`."""
     assert sources is not None
-    fields, assumed = columns(sources, settings)
-    notes += [f"{key}: {assumed}"] if assumed else []
+    fields, note = columns(sources, settings)
+    notes += [f"{key}: {note}"] if note else []
     kinds = {"source": "picture"} if images else {}
     if settings.references is not None:
         fields["references"], kinds["references"] = settings.references, "list"
@@ -90,44 +89,35 @@ def read_rows(sources: Named, settings: RowSettings, images: bool, key: str, not
     return rows
 
 
-def columns(sources: Named, settings: RowSettings) -> tuple[dict[str, str | int], str]:
+def columns(sources: str | list[str], settings: RowSettings) -> tuple[dict[str, str | int], str]:
     """Which columns are the source and the target: those that are named, `source` and `target`, or the only two; and
-    what a person is told of what was assumed."""
+    what a person is told of the first row of a table."""
     named = {"source": settings.source, "target": settings.target}
     if None not in named.values():
         return {key: str(column) for key, column in named.items()}, ""
-    assert sources is not None
-    table = columns_of(sources, settings.quoted)
-    names = table.names
-    found: dict[str, str | int] = {}
+    names, header = columns_of(sources, settings.quoted)
+    chosen: dict[str, str | int] = {}
     for place, (key, column) in enumerate(named.items()):
-        if column is not None:
-            found[key] = column
-        elif key in names:
-            found[key] = key
+        other = named["target" if key == "source" else "source"]
+        if column is not None or key in names:
+            chosen[key] = key if column is None else column
         elif len(names) == 2:
-            other = named["target" if key == "source" else "source"]
-            found[key] = names[place] if other is None else next((n for n in names if n != other), names[place])
+            chosen[key] = names[place] if other is None else next((n for n in names if n != other), names[place])
         else:
             near = did_you_mean(nearest(key, names))
             raise ConfigError(
                 f"{key}: the rows of {sources} have the columns {', '.join(names)}: say which is the {key}, as in"
                 f" --{key} {names[min(place, len(names) - 1)]}{';' + near if near else ''}"
             )
-    return found, _assumed(table, found)
-
-
-def _assumed(table: Columns, found: Mapping[str, str | int]) -> str:
-    """What is told of the first row of a table."""
-    if table.header is None:
-        return ""
-    if table.header:
-        return (
-            f"the first row names the columns: source {found['source']!r}, target {found['target']!r}; if it is a row"
+    if header is None:
+        return chosen, ""
+    if header:
+        return chosen, (
+            f"the first row names the columns: source {chosen['source']!r}, target {chosen['target']!r}; if it is a row"
             " like the others, say --source 1 --target 2"
         )
-    return (
-        f"no header: columns {found['source']} and {found['target']}; if the first row names the columns, say these"
+    return chosen, (
+        f"no header: columns {chosen['source']} and {chosen['target']}; if the first row names the columns, say these"
         " names with --source and --target"
     )
 
@@ -154,21 +144,21 @@ def fitting(
 
     too_long  "refuse": an error that shows the first such row; "drop": they are left out; "cut": all stay
     """
+    limits = {side: limit for side, limit in most.items() if limit is not None}
     fits = np.ones(len(records), dtype=bool)
-    for side, limit in most.items():
-        if limit is not None and side in lengths:
-            fits &= lengths[side] <= limit
+    for side in limits.keys() & lengths.keys():
+        fits &= lengths[side] <= limits[side]
     over = int((~fits).sum())
     if not over:
         return fits, ""
-    limits = ", ".join(f"{side} {limit}" for side, limit in most.items() if limit is not None)
+    listed = ", ".join(f"{side} {limit}" for side, limit in limits.items())
     if too_long == "cut":
-        return np.ones_like(fits), f"{over:,} rows of {name} are cut ({limits} tokens)"
+        return np.ones_like(fits), f"{over:,} rows of {name} are cut ({listed} tokens)"
     if too_long == "refuse" or not fits.any():
-        place = int(np.flatnonzero(~fits)[0])
-        said = ", ".join(f"{side} {int(each[place])} tokens" for side, each in lengths.items())
+        place = int(fits.argmin())
+        row = ", ".join(f"{side} {int(each[place])} tokens" for side, each in lengths.items())
         raise DataError(
-            f"{records[place].place}: a row of {said} is longer than the limits ({limits}); rows like it: {over:,}."
+            f"{records[place].place}: a row of {row} is longer than the limits ({listed}); rows like it: {over:,}."
             " Raise --max-source or --max-target, or say --too-long drop or cut"
         )
-    return fits, f"{over:,} rows of {name} are left out: longer than {limits} tokens"
+    return fits, f"{over:,} rows of {name} are left out: longer than {listed} tokens"

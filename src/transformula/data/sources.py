@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, DataError, did_you_mean, nearest
+from ..errors import ConfigError, DataError, did_you_mean, nearest, shortened
 from ..extras import need
 from ..tokenizers.base import tokenizers
 from .built_in import built_in_names, built_in_sets, is_built_in
-from .files import check_regular, unreadable
+from .files import check_regular, near_files, unreadable
 from .format import Options, extension, formats, place_of
 from .lines import lines_of, shown
 from .pictures import CAPTIONS, captions_of, idx_values, is_idx
@@ -36,6 +36,8 @@ Named = str | Sequence[str] | None
 
 SOURCES = ("data", "validation", "test")
 """Keys of a run's configuration that name data."""
+
+NEEDS_HUB = "reading a data set of the hub"
 
 PlacedRow = tuple[str, Mapping[str, Any]]
 """Where a row stands, "train.de:12", and its values by column."""
@@ -72,8 +74,8 @@ class Origin:
         """Whether the first row may name the columns."""
         return "header" in self.takes
 
-    def check(self, options: Options, images: Sequence[str]) -> None:
-        """Raise ConfigError for an option that would have no effect."""
+    def check(self, options: Options, images: bool) -> None:
+        """Raise ConfigError for an option that would have no effect. `images`: pictures are wanted."""
         if images and self.pictures is False:
             raise ConfigError(f"images: {self.name} has none; leave it out")
         takes = [*self.takes, *(["channels"] if images and not is_built_in(self.name) else [])]
@@ -101,26 +103,26 @@ def origins(source: Source, form: str | None = None, texts: bool = False) -> lis
     if is_hub(source):
         return [_hub(str(source))]
     path = Path(source).expanduser()
-    if not texts and _is_folder(path) and (not _known_files(path) or any((path / name).is_file() for name in CAPTIONS)):
-        file, image = captions_of(path)
-        return [_file(file, form, texts, image)]
+    if not texts and os.path.isdir(path):
+        if any((path / name).is_file() for name in CAPTIONS) or not _known_files(path):
+            file, image = captions_of(path)
+            return [_file(file, form, texts, image)]
     return [_file(file, form, texts) for file in files_of(source)]
 
 
 def _file(path: Path, form: str | None, texts: bool, image: str | None = None) -> Origin:
     kind = form or extension(path)
-    if kind not in formats or (not texts and not formats.get(kind).columns):
-        if texts and form is None:
-            kind = "txt"
-        else:
-            known = [name for name in formats.names() if texts or formats.get(name).columns]
-            near = did_you_mean([*nearest(kind, known), *nearest(str(path), built_in_sets.names())])
-            raise DataError(
-                f"is of no format with columns, by its name;{near} known: {', '.join(known)};"
-                " name one with form: tsv; parallel files are named together, as in train.{de,en}; built in:"
-                f" {', '.join(built_in_names('pairs', 'pictures'))}",
-                path=path,
-            )
+    known = [name for name in formats.names() if texts or formats.get(name).columns]
+    if kind not in known and texts and form is None:
+        kind = "txt"
+    if kind not in known:
+        near = did_you_mean([*nearest(kind, known), *nearest(str(path), built_in_sets.names())])
+        raise DataError(
+            f"is of no format with columns, by its name;{near} known: {', '.join(known)};"
+            " name one with form: tsv; parallel files are named together, as in train.{de,en}; built in:"
+            f" {', '.join(built_in_names('pairs', 'pictures'))}",
+            path=path,
+        )
     reader = formats.get(kind)
 
     def rows(options: Options) -> Iterator[PlacedRow]:
@@ -137,9 +139,9 @@ def _built_in(name: str) -> Origin:
     left_out: dict[str, int] = {}
 
     def rows(options: Options) -> Iterator[PlacedRow]:
-        found = known.read(variant)
-        left_out.update(found.left_out)
-        for place, *values in found.rows:
+        made = known.read(variant)
+        left_out.update(made.left_out)
+        for place, *values in made.rows:
             yield place, dict(zip(known.columns, values, strict=True))
 
     where = f"{name}, which is built in"
@@ -148,37 +150,34 @@ def _built_in(name: str) -> Origin:
 
 def _parallel(files: Mapping[str, Path]) -> Origin:
     """Files that lie beside each other: line n of each is row n."""
-    first = next(iter(files.values()))
+    paths = list(files.values())
+
+    def values(path: Path, options: Options) -> Iterator[tuple[int, Any]]:
+        yield from idx_values(path, options.channels) if is_idx(path) else lines_of(path)
 
     def rows(options: Options) -> Iterator[PlacedRow]:
-        def values(path: Path) -> Iterator[tuple[int, Any]]:
-            return idx_values(path, options.channels) if is_idx(path) else lines_of(path)
+        columns = [values(path, options) for path in paths]
+        for number, row in enumerate(itertools.zip_longest(*columns), 1):
+            if None in row:
+                raise unequal(columns, row, number)
+            yield f"{paths[0]}:{number}", {name: value for name, (_, value) in zip(files, row, strict=True)}
 
-        columns = {name: values(path) for name, path in files.items()}
-        done = object()
-        for number, row in enumerate(itertools.zip_longest(*columns.values(), fillvalue=(0, done)), 1):
-            if any(value is done for _, value in row):
-                raise _unequal(files, columns, [value is done for _, value in row], row, number)
-            yield f"{first}:{number}", dict(zip(columns, (value for _, value in row), strict=True))
+    def unequal(columns: list[Iterator[Any]], row: Sequence[Any], number: int) -> DataError:
+        """The error that says how many lines each file has, and shows the first one without a partner."""
+        counts = [
+            number - 1 if value is None else number + sum(1 for _ in rest)
+            for value, rest in zip(row, columns, strict=True)
+        ]
+        listed = ", ".join(f"{path} has {count:,}" for path, count in zip(paths, counts, strict=True))
+        path, value = next((path, one[1]) for path, one in zip(paths, row, strict=True) if one is not None)
+        line = shown(value) if isinstance(value, str) else "a picture"
+        return DataError(
+            f"has no partner: {listed} lines (a line ends at \\n only); the files must be equal line by line: {line}",
+            path=path,
+            line=number,
+        )
 
-    return Origin(" + ".join(map(str, files.values())), rows, ("channels",))
-
-
-def _unequal(
-    files: Mapping[str, Path], columns: Mapping[str, Iterator[Any]], ended: list[bool], row: Any, number: int
-) -> DataError:
-    """The error that says how many lines each file has, and shows the first one without a partner."""
-    counts = [
-        number - 1 if end else number + sum(1 for _ in rest) for end, rest in zip(ended, columns.values(), strict=True)
-    ]
-    listed = ", ".join(f"{path} has {count:,}" for path, count in zip(files.values(), counts, strict=True))
-    at = ended.index(False)
-    line = shown(row[at][1]) if isinstance(row[at][1], str) else "a picture"
-    return DataError(
-        f"has no partner: {listed} lines (a line ends at \\n only); the files must be equal line by line: {line}",
-        path=list(files.values())[at],
-        line=number,
-    )
+    return Origin(" + ".join(map(str, paths)), rows, ("channels",))
 
 
 def is_hub(source: object) -> bool:
@@ -198,17 +197,13 @@ def _hub(name: str) -> Origin:
         split, config = parts[-1] if len(parts) > 1 else "train", parts[1] if len(parts) == 3 else None
         number = 0
         try:
-            found = datasets.load_dataset(parts[0], config, split=split, streaming=True)
-            for number, row in enumerate(found, 1):
+            for number, row in enumerate(datasets.load_dataset(parts[0], config, split=split, streaming=True), 1):
                 yield f"{name}, row {number}", row
         except Exception as error:  # the library raises errors of its own, of the network and of the files' formats
             where = f"after row {number}: " if number else ""
             raise DataError(f"{where}{type(error).__name__}: {str(error)[:300]}", path=name) from None
 
     return Origin(name, rows, ("join",))
-
-
-NEEDS_HUB = "reading a data set of the hub"
 
 
 # Files.
@@ -226,19 +221,12 @@ def beside(source: Source) -> dict[str, str]:
 def files_of(source: str | Path) -> list[Path]:
     """The files of one source, sorted: of a folder those of known extensions, at any depth, hidden ones left out; of a
     pattern with *, ? or ** those that fit. Raises DataError."""
+    name = str(source)
     try:
-        return _found(Path(source).expanduser(), str(source))
-    except (OSError, ValueError, RuntimeError) as error:  # a name too long, a zero in it, the home of an unknown user
-        reason = getattr(error, "strerror", None) or error
-        name = str(source) if len(str(source)) <= 80 else f"{str(source)[:77]}..."
-        message = f"cannot be looked up ({reason}); expected the name of a file, not its text"
-        raise DataError(message, path=name) from None
-
-
-def _found(path: Path, source: str) -> list[Path]:
-    if path.is_dir():
-        known = _known_files(path)
-        if not known:
+        path = Path(source).expanduser()
+        if path.is_dir():
+            if files := _known_files(path):
+                return files
             others = sorted({p.suffix or p.name for p in _inside(path)})
             held = f"it holds {', '.join(others[:8])}" if others else "it is empty"
             raise DataError(
@@ -246,23 +234,22 @@ def _found(path: Path, source: str) -> list[Path]:
                 f" read others as text by a pattern, such as '{path}/**/*'",
                 path=path,
             )
-        return known
-    if path.exists() or path.is_symlink():
-        check_regular(path)
-        return [path]
-    if glob.has_magic(source):
-        found = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if Path(p).is_file()]
-        if not found:
-            raise DataError("the pattern fits no file", path=source)
-        return found
-    raise DataError(_missing(path), path=source)
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
+        if path.exists() or path.is_symlink():
+            check_regular(path)
+            return [path]
+        if glob.has_magic(name):
+            if files := [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if Path(p).is_file()]:
+                return files
+            raise DataError("the pattern fits no file", path=name)
+        near = [str(path.parent / file) if str(path.parent) != "." else file for file in near_files(path)]
+        near += nearest(path.name, built_in_sets.names())
+        where = "" if path.parent.is_dir() else f"; there is no folder {path.parent} either"
+        message = f"there is no such file{where};{did_you_mean(near)} built in: {', '.join(built_in_names())}"
+        raise DataError(message, path=name)
+    except (OSError, ValueError, RuntimeError) as error:  # a name too long, a zero in it, the home of an unknown user
+        reason = getattr(error, "strerror", None) or error
+        message = f"cannot be looked up ({reason}); expected the name of a file, not its text"
+        raise DataError(message, path=shortened(name)) from None
 
 
 def _known_files(folder: Path) -> list[Path]:
@@ -276,37 +263,22 @@ def _inside(folder: Path) -> list[Path]:
     def refused(error: OSError) -> None:
         raise unreadable(Path(error.filename or folder), error)
 
-    found = sorted(Path(place) / name for place, _, names in os.walk(folder, onerror=refused) for name in names)
-    hidden = [any(part.startswith(".") for part in path.relative_to(folder).parts) for path in found]
-    return [path for path, is_hidden in zip(found, hidden, strict=True) if path.is_file() and not is_hidden]
-
-
-def _missing(path: Path) -> str:
-    """What to say of a file that is not there: the nearest names in its folder, and the built-in sets."""
-    folder = path.parent
-    names: Iterable[str] = [p.name for p in folder.iterdir()] if folder.is_dir() else []
-    near = [str(folder / name) if str(folder) != "." else name for name in nearest(path.name, names)]
-    near += nearest(path.name, built_in_sets.names())
-    where = "" if folder.is_dir() else f"; there is no folder {folder} either"
-    return f"there is no such file{where};{did_you_mean(near)} built in: {', '.join(built_in_names())}"
+    paths = sorted(Path(place) / name for place, _, names in os.walk(folder, onerror=refused) for name in names)
+    hidden = [any(part.startswith(".") for part in path.relative_to(folder).parts) for path in paths]
+    return [path for path, is_hidden in zip(paths, hidden, strict=True) if path.is_file() and not is_hidden]
 
 
 # Names of data in a configuration.
 
 
-def each(sources: Named) -> Iterator[str]:
+def each(sources: Named) -> Iterable[str]:
     """The names of one source, of several, or of none."""
-    yield from [] if sources is None else [sources] if isinstance(sources, str) else map(str, sources)
-
-
-def is_set(source: str) -> bool:
-    """Whether a source is a set by its name rather than files."""
-    return is_built_in(source) or is_hub(source)
+    return [] if sources is None else [sources] if isinstance(sources, str) else map(str, sources)
 
 
 def is_there(source: str) -> bool:
     """Whether a source is a set, or files that exist."""
-    if is_set(source):
+    if is_built_in(source) or is_hub(source):
         return True
     try:
         files = [os.path.expanduser(file) for file in beside(source).values() or [source]]
@@ -324,7 +296,7 @@ def absolute(value: Any) -> Any:
     """Names of files as they are found from every folder; what names no file that is there stays as it is."""
     if isinstance(value, list):
         return [absolute(one) for one in value]
-    if not isinstance(value, str) or is_set(value) or not is_there(value):
+    if not isinstance(value, str) or is_built_in(value) or is_hub(value) or not is_there(value):
         return value
     return os.path.abspath(os.path.expanduser(value))
 
@@ -338,12 +310,9 @@ def recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {**settings, **files}
 
 
-# Optional packages, asked for before anything is read.
-
-
 def need_sources(sources: Named, texts: bool = False, pictures: bool = False) -> None:
-    """Raise MissingExtra unless all packages are here that the sources are read by; DataError for files of texts that
-    are not there."""
+    """Raise MissingExtra unless all packages are here that the sources are read by, before anything is read; DataError
+    for files of texts that are not there."""
     for source in each(sources):
         if is_built_in(source):
             built_in_sets.need(source.partition(":")[0])
@@ -356,9 +325,3 @@ def need_sources(sources: Named, texts: bool = False, pictures: bool = False) ->
                     formats.need(extension(path))
         if pictures:
             need("PIL", "reading pictures")
-
-
-def need_tokenizer(name: str) -> None:
-    """Raise MissingExtra unless all packages are here by which a tokenizer is trained."""
-    if name in tokenizers:
-        tokenizers.need(name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..errors import DataError
 from ..tokenizers.texts import Texts, characters_of, place_of
@@ -21,6 +22,8 @@ from .corpus import Corpus
 from .overlap import row_digest
 from .record import Record
 from .settings import FRACTION
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,14 @@ class Split:
     alone: bool = False
 
 
-def is_held_out(hashes: Sequence[int], share: float) -> list[bool]:
-    """Of hashes below 2^64, at least two of them different: which are held out; some are, and some are not."""
+def parted(rows: Sequence[T], hashes: Sequence[int], share: float) -> tuple[list[T], list[T]]:
+    """Rows to train on, and those that are held out, each in their order; neither are none.
+
+    hashes  of the rows, below 2^64, at least two of them different
+    """
     limit = min(max(int(share * 2**64), min(hashes) + 1), max(hashes))
-    return [number < limit for number in hashes]
+    pairs = list(zip(rows, hashes, strict=True))
+    return [row for row, number in pairs if number >= limit], [row for row, number in pairs if number < limit]
 
 
 def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
@@ -60,11 +67,8 @@ def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
         at = place_of(text, cut)
         how = f"the last {fraction:.3g} of the text validates"
         return Split(Texts([text[:at]]), Texts([text[at:]]), how, whole=False)
-    held = is_held_out([int.from_bytes(digest[:8], "big") for digest in documents.digests], fraction)
-    training, validation = (
-        Texts([content for content, out in zip(documents.contents, held, strict=True) if out == side])
-        for side in (False, True)
-    )
+    hashes = [int.from_bytes(digest[:8], "big") for digest in documents.digests]
+    training, validation = map(Texts, parted(documents.contents, hashes, fraction))
     how = f"{len(validation)} of {len(documents)} documents validate, chosen by their hash (about {fraction:.3g})"
     return Split(training, validation, how, whole=True)
 
@@ -76,14 +80,13 @@ def split_given(corpus: Corpus, validation: Corpus, overlap: str = "drop") -> Sp
 
     Raises DataError for documents in both, or if nothing is left to train on.
     """
-    held = set() if overlap == "keep" else set(validation.documents.digests)
     documents = corpus.documents
+    held = set() if overlap == "keep" else set(validation.documents.digests)
     training = [c for digest, c in zip(documents.digests, documents.contents, strict=True) if digest not in held]
     removed = len(documents) - len(training)
     if not training:
-        raise DataError(
-            f"is also the validation data ({validation.name}): nothing is left to train on", path=corpus.name
-        )
+        message = f"is also the validation data ({validation.name}): nothing is left to train on"
+        raise DataError(message, path=corpus.name)
     if removed and overlap == "refuse":
         raise DataError(
             f"{removed:,} of its documents are also in the validation set ({validation.name}); take them out, or drop"
@@ -92,12 +95,6 @@ def split_given(corpus: Corpus, validation: Corpus, overlap: str = "drop") -> Sp
         )
     whole = len(training) > 1 or len(validation.documents) > 1
     return Split(Texts(training), validation.documents, f"validation data given: {validation.name}", whole, removed)
-
-
-def split_alone(validation: Corpus) -> Split:
-    """The validation data alone, for a model whose training data is not there."""
-    documents = validation.documents
-    return Split(documents, documents, f"{validation.name}, all of it", len(documents) > 1, alone=True)
 
 
 def split_records(
@@ -110,20 +107,17 @@ def split_records(
 
     At least one group or record is on each side. Raises DataError where all belong together, or there is none.
     """
+
+    def hash_of(record: Record) -> int:
+        if record.group:
+            content = b"group " + record.group.encode("utf-8", "surrogatepass")
+        else:
+            content = b"row " + row_digest(record, together or (["source"] if "source" in record else None))
+        return int.from_bytes(hashlib.blake2b(f"{seed} ".encode() + content, digest_size=8).digest(), "big")
+
     rows = list(records)
-    hashes = [_hash(record, seed, together) for record in rows]
+    hashes = list(map(hash_of, rows))
     if len(set(hashes)) < 2:
         what = "are no records" if not rows else "is only one record, or one group of records"
         raise DataError(f"there {what}: none can be held out; name more, or validation data")
-    held = is_held_out(hashes, share)
-    training, validation = ([row for row, out in zip(rows, held, strict=True) if out == side] for side in (False, True))
-    return training, validation
-
-
-def _hash(record: Record, seed: int, together: Sequence[str] | None) -> int:
-    """A whole number below 2^64 for the group of a record, or for its content."""
-    if record.group:
-        content = b"group " + record.group.encode("utf-8", "surrogatepass")
-    else:
-        content = b"row " + row_digest(record, together or (["source"] if "source" in record else None))
-    return int.from_bytes(hashlib.blake2b(f"{seed} ".encode() + content, digest_size=8).digest(), "big")
+    return parted(rows, hashes, share)

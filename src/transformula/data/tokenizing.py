@@ -66,9 +66,9 @@ def trained_tokenizer(
     digest.update(b"".join(documents.digests))
 
     def make(folder: Path) -> dict[str, Any]:
-        trained = kind.train(documents, size)
-        trained.save(folder)
-        return {"tokenizer": f"{name}, {trained.vocab} tokens", "documents": len(documents)}
+        tokenizer = kind.train(documents, size)
+        tokenizer.save(folder)
+        return {"tokenizer": f"{name}, {tokenizer.vocab} tokens", "documents": len(documents)}
 
     with working(f"training a tokenizer ({name})"):
         return load(cached_entry("tokenizer", digest.hexdigest()[:32], make))
@@ -86,25 +86,21 @@ def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bo
     folder = folder_named(name)
     if folder is not None:
         return load(folder), f"loaded from {name}"
-    everything = split.training + split.validation
-    why = "as asked"
+    texts, why = split.training + split.validation, "as asked"
     if name == "auto":
-        name, why = _automatic(split, everything, vocab)
+        small = not split.whole and texts.characters <= SMALL_TEXT
+        distinct = len(distinct_characters(texts.pieces())) if small else FEW_CHARACTERS + 1
+        if distinct <= FEW_CHARACTERS and vocab in (None, distinct):
+            name, why = "characters", f"auto: a single text of {distinct} distinct characters"
+        elif vocab == 257:
+            name, why = "bytes", "auto: vocab is 257"
+        else:
+            name, why = "bpe", "auto: " + ("many documents" if split.whole else "many characters, or much text")
     if vocab is None and tokenizers.get(name).sized:
         size = default_vocab(split.training.size)
         why += f"; {size:,} asked for" + (", as the text is small" if size < MOST else "")
-    ends = ends or (split.whole and len(everything) > 1)
+    ends = ends or (split.whole and len(texts) > 1)
     return trained_tokenizer(name, split.training, vocab, split.validation, ends), why
-
-
-def _automatic(split: Split, texts: Texts, vocab: int | None) -> tuple[str, str]:
-    if not split.whole and texts.characters <= SMALL_TEXT:
-        distinct = len(distinct_characters(texts.pieces()))
-        if distinct <= FEW_CHARACTERS and vocab in (None, distinct):
-            return "characters", f"auto: a single text of {distinct} distinct characters"
-    if vocab == 257:
-        return "bytes", "auto: vocab is 257"
-    return "bpe", "auto: " + ("many documents" if split.whole else "many characters, or much text")
 
 
 def choose_tokenizers(
@@ -126,8 +122,8 @@ def choose_tokenizers(
     if folder is not None:
         target = load(folder)
         own = folder / "source" / FILE
-        found = {side: load(own) if side == "source" and own.is_file() and not joint else target for side in sides}
-        return found, f"{target.kind}, loaded from {name}"
+        loaded = {side: load(own) if side == "source" and own.is_file() and not joint else target for side in sides}
+        return loaded, f"{target.kind}, loaded from {name}"
     name = "bpe" if name == "auto" else name
 
     def trained(texts: Sequence[str], more: Sequence[str], key: str) -> Tokenizer:

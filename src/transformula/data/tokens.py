@@ -9,7 +9,6 @@ something before it and is predicted like all others. Ids are kept in 2 bytes ea
 from __future__ import annotations
 
 import hashlib
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,52 +62,46 @@ def token_store(documents: Sequence[str], tokenizer: Tokenizer, *, whole: bool =
     that the tokenizer does not know, DataError where the cache cannot be written.
     """
     texts = Texts.of(documents)
+    kind = id_type(tokenizer.vocab)
     digest = hashlib.sha256(f"{VERSION} {tokenizer.identity} {whole}".encode())
     digest.update(b"".join(texts.digests))
-    key = digest.hexdigest()[:32]
 
     def make(folder: Path) -> dict[str, Any]:
-        count = _write(folder / FILE, texts, tokenizer, whole)
+        count = 0
+        with (folder / FILE).open("wb") as file:
+            for ids in _encoded(texts, tokenizer, whole):
+                if len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.vocab:
+                    raise DataError(
+                        f"the tokenizer gave the id {ids.max()}, but has {tokenizer.vocab} tokens; its file is damaged"
+                    )
+                ids.astype(kind, copy=False).tofile(file)
+                count += len(ids)
         return {
             "data": name,
             "tokenizer": f"{tokenizer.kind}, {tokenizer.vocab} tokens",
             "tokens": count,
-            "type": id_type(tokenizer.vocab).name,
+            "type": kind.name,
             "bytes": texts.size,
             "characters": texts.characters,
             "documents": len(texts),
         }
 
-    folder = cached_entry("tokens", key, make)
+    folder = cached_entry("tokens", digest.hexdigest()[:32], make)
     try:
         about = load_json(folder / ABOUT)
-        ids = np.memmap(folder / FILE, id_type(tokenizer.vocab), "r") if about["tokens"] else np.empty(0, np.uint16)
+        ids = np.memmap(folder / FILE, kind, "r") if about["tokens"] else np.empty(0, np.uint16)
     except (OSError, ValueError) as error:
         raise DataError(f"the cache's file of tokens cannot be read ({error})", path=folder) from None
     return Tokens(ids, about["bytes"], about["characters"], about["documents"])
 
 
-def _write(path: Path, texts: Texts, tokenizer: Tokenizer, whole: bool) -> int:
-    """Write the ids while they are made; returns how many."""
-    kind = id_type(tokenizer.vocab)
+def _encoded(texts: Texts, tokenizer: Tokenizer, whole: bool) -> Iterator[np.ndarray]:
+    """The ids of documents in arrays of a bounded size, the end of a document before all and after each."""
     end = tokenizer.end_of_document if whole else None
-    mark = np.array([] if end is None else [end], dtype=kind)
-    count = 0
-    with path.open("wb") as file:
-        for ids in itertools.chain([mark], _encoded(texts, tokenizer, mark)):
-            if len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.vocab:
-                raise DataError(
-                    f"the tokenizer gave the id {ids.max()}, but has {tokenizer.vocab} tokens; its file is damaged"
-                )
-            ids.astype(kind, copy=False).tofile(file)
-            count += len(ids)
-    return count
-
-
-def _encoded(texts: Texts, tokenizer: Tokenizer, mark: np.ndarray) -> Iterator[np.ndarray]:
-    """The ids of documents in arrays of a bounded size, `mark` after each document."""
+    mark = np.array([] if end is None else [end], dtype=id_type(tokenizer.vocab))
+    yield mark
     for group in _groups(texts.contents):
-        if len(group) == 1 and len(group[0]) > PIECE:
+        if len(group[0]) > PIECE:
             yield from tokenizer.encode_pieces(pieces_of(group[0]))
             yield mark
         else:
@@ -121,13 +114,10 @@ def _groups(contents: Sequence[Content], most: int = 4 * PIECE) -> Iterator[list
     group: list[Content] = []
     size = 0
     for content in contents:
-        if group and (len(content) > PIECE or size >= most):
+        if group and (size >= most or len(content) > PIECE or len(group[0]) > PIECE):
             yield group
             group, size = [], 0
         group.append(content)
         size += len(content)
-        if len(content) > PIECE:
-            yield group
-            group, size = [], 0
     if group:
         yield group

@@ -12,13 +12,13 @@ twice in an epoch, cuts differ from epoch to epoch, and to resume needs only the
 from __future__ import annotations
 
 import math
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from ..errors import DataError
-from .order import Permutation, key
+from .order import key, permuted
 
 BLOCK = 1024
 """Places of the order that are computed at once: a thousand cost little more than one."""
@@ -27,8 +27,10 @@ BLOCK = 1024
 class Windows:
     """Windows of `context + 1` tokens (inputs, and targets one further), `batch` at a time, `accumulate` times a step.
 
-    ids   (tokens,) the row; needs context + 1 of them
-    name  what an error calls the data
+    ids    (tokens,) the row; needs context + 1 of them
+    name   what an error calls the data
+    count  windows in an epoch
+    slack  how many offsets there are to begin an epoch at
 
     Raises DataError for a row that is too short.
     """
@@ -55,12 +57,10 @@ class Windows:
 
     @cached_property
     def count(self) -> int:
-        """Windows in an epoch."""
         return max(1, (len(self.ids) - self.context) // self.context)
 
     @cached_property
     def slack(self) -> int:
-        """How many offsets there are to begin an epoch at."""
         return min(self.context, len(self.ids) - self.count * self.context)
 
     def epochs(self, steps: int) -> float:
@@ -78,11 +78,15 @@ class Windows:
         parts = []
         while at < end:
             epoch, place = divmod(at, self.count)
-            block, first = divmod(place, BLOCK)
-            part = _block(self.context, self.count, self.slack, self.seed, epoch, block)
-            parts.append(part[first : first + end - at])
+            first = place % BLOCK
+            block = permuted(self.count, (self.seed, epoch), place - first, place - first + BLOCK)
+            parts.append(self._offset(epoch) + block[first : first + end - at] * self.context)
             at += len(parts[-1])
         return np.concatenate(parts)
+
+    def _offset(self, epoch: int) -> int:
+        """Where an epoch begins."""
+        return key(self.seed, epoch, 1) % self.slack
 
     def at(self, step: int, micro: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and targets of a batch: (batch, context) int64 each."""
@@ -96,9 +100,8 @@ class ContinuedWindows(Windows):
     epoch; needs batch * accumulate * context + 1 tokens."""
 
     def needs(self) -> tuple[int, str, str]:
-        rows, context = self.rows, self.context
-        why = f"{rows} rows that each go on from batch to batch, by segments of {context}, need"
-        return rows * context + 1, why, ", a smaller batch or context"
+        why = f"{self.rows} rows that each go on from batch to batch, by segments of {self.context}, need"
+        return self.rows * self.context + 1, why, ", a smaller batch or context"
 
     @property
     def rows(self) -> int:
@@ -124,24 +127,5 @@ class ContinuedWindows(Windows):
 
     def starts(self, step: int, micro: int = 0) -> np.ndarray:
         epoch, place = divmod(step, self.strip)
-        strips = _strips(self.rows, self.seed, epoch)[micro * self.batch : (micro + 1) * self.batch]
-        offset = key(self.seed, epoch, 1) % self.slack
-        starts: np.ndarray = offset + (strips * self.strip + place) * self.context
-        return starts
-
-
-@lru_cache(maxsize=16)
-def _block(context: int, count: int, slack: int, seed: int, epoch: int, block: int) -> np.ndarray:
-    """Where the windows number `block * BLOCK` and on of an epoch begin; up to BLOCK of them."""
-    places = np.arange(block * BLOCK, min((block + 1) * BLOCK, count), dtype=np.int64)
-    starts: np.ndarray = Permutation(count, seed, epoch)(places) * context + key(seed, epoch, 1) % slack
-    starts.flags.writeable = False  # it is shared by all that ask for it
-    return starts
-
-
-@lru_cache(maxsize=16)
-def _strips(rows: int, seed: int, epoch: int) -> np.ndarray:
-    """Which strip each row reads in an epoch."""
-    strips: np.ndarray = Permutation(rows, seed, epoch)(np.arange(rows, dtype=np.int64))
-    strips.flags.writeable = False
-    return strips
+        strips = permuted(self.rows, (self.seed, epoch))[micro * self.batch : (micro + 1) * self.batch]
+        return self._offset(epoch) + (strips * self.strip + place) * self.context

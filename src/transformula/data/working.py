@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from ..notebook import ProgressLine, in_notebook
 
@@ -12,20 +12,15 @@ from ..notebook import ProgressLine, in_notebook
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """Show `what` with a moving sign on standard error while the block runs, if that is a terminal."""
-    if in_notebook():
-        line = ProgressLine()
-        line.show(what, now=True)
-        try:
-            yield
-        finally:
-            line.clear()
-        return
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
+    with ExitStack() as stack:
+        if in_notebook():
+            line = ProgressLine()
+            stack.callback(line.clear)
+            line.show(what, now=True)
+        elif sys.stderr.isatty():
+            from rich.console import Console
 
-    with Console(stderr=True).status(what):
+            stack.enter_context(Console(stderr=True).status(what))
         yield
 
 
@@ -35,27 +30,23 @@ def counting(what: str, show: bool = True) -> Iterator[Callable[[int, int], None
 
     It is drawn from the first call on, so that what is told before has the line to itself.
     """
-    if show and in_notebook():
-        line = ProgressLine()
-        try:
+    with ExitStack() as stack:
+        if show and in_notebook():
+            line = ProgressLine()
+            stack.callback(line.clear)
             yield lambda done, whole: line.show(f"{what} {done:,} of {whole:,}", done / max(1, whole))
-        finally:
-            line.clear()
-        return
-    if not show or not sys.stderr.isatty():
-        yield lambda done, whole: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
+        elif show and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
 
-    bar = Progress(console=Console(stderr=True), transient=True)
-    task = bar.add_task(what, total=None)
+            bar = Progress(console=Console(stderr=True), transient=True)
+            stack.callback(bar.stop)
+            task = bar.add_task(what, total=None)
 
-    def told(done: int, whole: int) -> None:
-        bar.start()
-        bar.update(task, completed=done, total=whole)
+            def tell(done: int, whole: int) -> None:
+                bar.start()
+                bar.update(task, completed=done, total=whole)
 
-    try:
-        yield told
-    finally:
-        bar.stop()
+            yield tell
+        else:
+            yield lambda done, whole: None

@@ -7,19 +7,17 @@ import pytest
 
 from transformula.data.overlap import find_overlap
 from transformula.data.records import read_records
-from transformula.data.sets import cldr_dates, cldr_numbers
-from transformula.data.sets.cldr import Things, TwoLanguages
-from transformula.data.sets.cldr_numbers import Amounts
+from transformula.data.sets.cldr import Amounts, Things, TwoLanguages, dates_and_times, numbers_and_amounts
 from transformula.data.splits import split_records
 from transformula.errors import DataError, MissingExtra
 
-SETS = {"cldr-dates": cldr_dates, "cldr-numbers": cldr_numbers}
+SETS = {"cldr-dates": dates_and_times, "cldr-numbers": numbers_and_amounts}
 
 
 def pairs(name: str, source: str, target: str, **options) -> TwoLanguages:
     from babel import Locale
 
-    return TwoLanguages(name, SETS[name]._things(), Locale.parse(source), Locale.parse(target), **options)
+    return TwoLanguages(name, SETS[name](), Locale.parse(source), Locale.parse(target), **options)
 
 
 @pytest.mark.parametrize("name", SETS)

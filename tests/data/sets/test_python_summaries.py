@@ -6,8 +6,7 @@ import textwrap
 import pytest
 
 from transformula.data.records import read_records
-from transformula.data.sets import python_summaries
-from transformula.data.sets.python_summaries import summaries
+from transformula.data.sets.python_library import EMPTY, summaries
 from transformula.data.splits import split_records
 from transformula.errors import DataError
 
@@ -108,4 +107,4 @@ def test_the_standard_library():
     training, held = split_records(records, 0.1)
     assert 0.03 < len(held) / len(rows) < 0.25
     assert not {row.group for row in training} & {row.group for row in held}
-    assert python_summaries.EMPTY in records.notes[0]
+    assert EMPTY in records.notes[0]

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError
-from ..files import whole_file
-from ..format import Options, Row, as_text, formats, place_of
-from ..lines import lines_of, shown
+from ..format import Options, Row, formats, kind_of, place_of
+from ..lines import lines_of, shown, utf8_of
 
 
 @formats.register("jsonl", takes=("join",))
@@ -28,7 +27,7 @@ def read_jsonl(path: Path, options: Options) -> Iterator[Row]:
 @formats.register("json", takes=("join",))
 def read_json(path: Path, options: Options) -> Iterator[Row]:
     """A row for each entry of a list. Errors as with lines."""
-    rows = parsed(as_text(path, whole_file(path)), path)
+    rows = parsed(str(utf8_of(path), "utf-8"), path)
     if not isinstance(rows, list):
         raise DataError(f"is {kind_of(rows)}; expected a list of objects, or lines of them in a .jsonl file", path=path)
     for number, row in enumerate(rows, 1):
@@ -49,17 +48,11 @@ def parsed(text: str, path: Path, line: int | None = None) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise DataError("is nested too deeply", path=path, line=line) from None
+        message = "is nested too deeply"
     except json.JSONDecodeError as error:
         message = f"broken JSON at column {error.colno}: {error.msg[:1].lower()}{error.msg[1:]}"
-        raise DataError(
-            message + ("; expected an object on each line" if line else ""), path=path, line=line or error.lineno
-        ) from None
+        message += "; expected an object on each line" if line else ""
+        line = line or error.lineno
     except ValueError as error:  # a number of thousands of digits
-        raise DataError(f"broken JSON: {error}", path=path, line=line) from None
-
-
-def kind_of(value: Any) -> str:
-    """What kind of value of JSON it is, in words."""
-    names = {list: "a list", dict: "an object", bool: "true or false", str: "a string", type(None): "null"}
-    return names.get(type(value), f"the number {value!r}"[:40])
+        message = f"broken JSON: {error}"
+    raise DataError(message, path=path, line=line)

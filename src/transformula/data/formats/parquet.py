@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import DataError
 from ...extras import need
 from ..files import opened, whole_file
-from ..format import Options, Row, extension, formats
+from ..format import Options, Row, formats
 
 
 @formats.register("parquet", takes=("join",), needs=["pyarrow"])
@@ -19,15 +19,14 @@ def read_parquet(path: Path, options: Options) -> Iterator[Row]:
     with opened(path):  # what cannot be opened gives the error that every other file gives
         pass
     try:
-        packed = extension(path) != path.suffix.lower().removeprefix(".")
-        file = parquet.ParquetFile(arrow.BufferReader(whole_file(path)) if packed else path)
+        file = parquet.ParquetFile(arrow.BufferReader(whole_file(path)) if path.suffix.lower() == ".gz" else path)
         names = list(file.schema_arrow.names)
-        asked = [str(column) for column in options.columns]
-        heads = {head for name in asked for head in (name, name.split(".")[0])}
+        wanted = [str(column) for column in options.columns]
+        heads = {head for name in wanted for head in (name, name.split(".")[0])}
         # A column by number, or one that is not there, needs all of them: to count, and to list them in the error.
-        known = all(name in names or name.split(".")[0] in names for name in asked)
-        wanted = [name for name in names if name in heads] if asked and known else names
-        for batch in file.iter_batches(batch_size=1024, columns=wanted):
+        known = wanted and all(name in names or name.split(".")[0] in names for name in wanted)
+        columns = [name for name in names if name in heads] if known else names
+        for batch in file.iter_batches(batch_size=1024, columns=columns):
             for row in batch.to_pylist():
                 number += 1
                 yield number, row

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..files import whole_file
-from ..format import Options, Row, as_utf8, formats
+from ..format import Options, Row, formats
+from ..lines import utf8_of
 
 
 @formats.register("txt", columns=False)
@@ -16,4 +16,4 @@ from ..format import Options, Row, as_utf8, formats
 @formats.register("tex", columns=False)
 def read_text(path: Path, options: Options) -> Iterator[Row]:
     """One document, in the column `text`, as the bytes of the file: no second copy is made."""
-    yield 1, {"text": as_utf8(path, whole_file(path))}
+    yield 1, {"text": utf8_of(path)}

@@ -8,8 +8,6 @@ ground. A row is a function of its number alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import torch
 
@@ -37,21 +35,17 @@ GLYPHS = (
 DOTS = tuple(np.array([[int(dot) for dot in row] for row in glyph.split()], dtype=np.float32) for glyph in GLYPHS)
 
 
-class Drawn:
-    """The rows, drawn as they are asked for."""
-
-    def __iter__(self) -> Iterator[tuple[str, torch.Tensor, str]]:
-        for number in range(ROWS):
-            digits, picture = drawn(number)
-            yield f"digits:{number + 1}", torch.from_numpy(picture), " ".join(NAMES[digit] for digit in digits)
-
-
 @built_in("digits", ("source", "target"), pictures=True)
 def read_digits(variant: str) -> Rows:
     """20,000 pictures with their captions."""
     if variant:
         raise DataError(f"digits:{variant}: there is one such set; name it digits")
-    return Rows(Drawn())
+    return Rows(_row(number) for number in range(ROWS))
+
+
+def _row(number: int) -> tuple[str, torch.Tensor, str]:
+    digits, picture = drawn(number)
+    return f"digits:{number + 1}", torch.from_numpy(picture), " ".join(NAMES[digit] for digit in digits)
 
 
 def drawn(number: int) -> tuple[list[int], np.ndarray]:
