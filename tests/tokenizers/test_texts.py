@@ -6,7 +6,7 @@ import pytest
 from transformula.errors import InputError
 from transformula.tokenizers import texts
 from transformula.tokenizers.base import tokenizers
-from transformula.tokenizers.texts import Texts, characters_of, distinct_characters, pieces_of, place_of
+from transformula.tokenizers.texts import Texts, distinct_characters, pieces_of, place_of
 
 TEXT = "aé語😀\n" * 40
 
@@ -27,7 +27,7 @@ def test_pieces_end_between_characters(monkeypatch, piece):
     content = TEXT.encode()
     pieces = list(pieces_of(content))
     assert "".join(pieces) == TEXT and all(len(each.encode()) <= piece for each in pieces)
-    assert characters_of(content) == len(TEXT)
+    assert Texts([content]).characters == len(TEXT)
     for character in (0, 1, 2, 3, 57, len(TEXT) - 1, len(TEXT)):
         assert content[place_of(content, character) :].decode() == TEXT[character:]
     assert distinct_characters(pieces) == sorted(set(TEXT))

@@ -21,17 +21,13 @@ import numpy as np
 from ..errors import ConfigError, DataError
 from .order import Permutation, key, permuted
 
-LAYOUTS = 4
-"""Ways to put the rows into pools, with which the epochs take turns."""
-
-APART = 0.03
-"""By how much the padding that a cut leaves is misjudged at random, so that layouts differ."""
+LAYOUTS = 4  # ways to put the rows into pools, with which the epochs take turns
+APART = 0.03  # by how much the padding that a cut leaves is misjudged at random, so that layouts differ
 
 WORTH = 0.3
 """What one batch more costs, as a share of a full one's tokens: it is weighed against the padding that it saves."""
 
-FULL = 0.9
-"""How much of a batch each part of a cut fills at least."""
+FULL = 0.9  # how much of a batch each part of a cut fills at least
 
 POOLS = 300
 """About as many pools as there are at most: of much data a pool holds many batches, which mixes its rows better."""

@@ -39,8 +39,7 @@ LANGUAGES = frozenset(
 NAME = re.compile(r"[^\W\d](?:[\w.:/ -]{0,38}\w)?")
 """A name: it begins with a letter, ends with no mark of a sentence and is short."""
 
-WORDS = 3
-"""Words of a name, at most."""
+WORDS = 3  # words of a name, at most
 
 
 def names_columns(row: Sequence[str]) -> bool:

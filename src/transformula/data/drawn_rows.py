@@ -14,11 +14,8 @@ from random import Random
 from ..errors import DataError
 from .record import Record
 
-SHARE = 0.05
-"""The share of all content that is validation's; as much again is the test's."""
-
-TRIES = 400
-"""Draws for one row: a split of `SHARE` is missed by all of them once in a billion rows."""
+SHARE = 0.05  # the share of all content that is validation's; as much again is the test's
+TRIES = 400  # draws for one row: a split of `SHARE` is missed by all of them once in a billion rows
 
 Rule = Callable[[int, Random], tuple[str, str]]
 """A length and a source of chance -> source, target."""

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ..tokenizers.base import Tokenizer
 
-GROUP = 100_000
-"""Texts that are encoded at a time."""
+GROUP = 100_000  # texts that are encoded at a time
 
 
 class Encoded:

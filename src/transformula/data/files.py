@@ -13,11 +13,8 @@ from typing import BinaryIO, cast
 
 from ..errors import DataError, did_you_mean, nearest, shortened
 
-UNPACKED = 100 * 2**20
-"""Bytes up to which any gzip file is unpacked."""
-
-RATIO = 200
-"""How many times its own size a gzip file may unpack to beyond that; text packs to a third or a tenth."""
+UNPACKED = 100 * 2**20  # bytes up to which any gzip file is unpacked
+RATIO = 200  # how many times its own size a gzip file may unpack to beyond that; text packs to a third or a tenth
 
 KINDS = (
     (stat.S_ISDIR, "is a folder; expected a file"),

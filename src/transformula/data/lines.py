@@ -12,8 +12,7 @@ from ..errors import DataError
 from ..tokenizers.texts import PIECE, Content
 from .files import opened, unpacked, whole_file
 
-ARRIVING = 1 << 16
-"""Bytes of a pipe that are read at once, at most."""
+ARRIVING = 1 << 16  # bytes of a pipe that are read at once, at most
 
 MARKS = {
     b"\xff\xfe\0\0": "UTF-32",

@@ -15,11 +15,8 @@ from ..errors import ConfigError, DataError, setting
 from .lines import shown
 from .record import Record, Value
 
-SHOWN = 10
-"""Rows of an overlap that are listed."""
-
-DESCRIBED = 100_000
-"""Held-out rows that can be listed: those after are not kept in short."""
+SHOWN = 10  # rows of an overlap that are listed
+DESCRIBED = 100_000  # held-out rows that can be listed: those after are not kept in short
 
 OVERLAP = ("refuse", "drop", "keep")
 

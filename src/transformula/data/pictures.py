@@ -29,8 +29,7 @@ CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind 
 NAMING = ("file_name", "image", "file", "filename", "path")
 """Columns that name a picture, where none is said; the first that is there."""
 
-MOST_PIXELS = 50_000_000
-"""Of a picture: a small file can say that it is of any size."""
+MOST_PIXELS = 50_000_000  # of a picture: a small file can say that it is of any size
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from ..settings import Settings
 Named = str | list[str] | None
 """A source, several, or none."""
 
-FRACTION = 0.1
-"""Default fraction of a text that is held out."""
+FRACTION = 0.1  # default fraction of a text that is held out
 
 
 class SourceSettings(Settings):
@@ -127,8 +126,7 @@ class RowSettings(SourceSettings):
     )  # fmt: skip
 
 
-TEXT_ONLY = ("split_names", "joint", "max_source")
-"""Settings of sources that are texts."""
+TEXT_ONLY = ("split_names", "joint", "max_source")  # settings of sources that are texts
 
 
 def check_pictures(settings: RowSettings) -> None:

@@ -34,8 +34,7 @@ Source = str | Path | Mapping[str, str | Path]
 Named = str | Sequence[str] | None
 """A source, several, or none, as a configuration names them."""
 
-SOURCES = ("data", "validation", "test")
-"""Keys of a run's configuration that name data."""
+SOURCES = ("data", "validation", "test")  # keys of a run's configuration that name data
 
 NEEDS_HUB = "reading a data set of the hub"
 

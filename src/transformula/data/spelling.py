@@ -63,8 +63,7 @@ class Spelling:
         return [spelled(str(record[side])) for record in records]
 
 
-PLAIN = Spelling()
-"""Texts as they are."""
+PLAIN = Spelling()  # texts as they are
 
 
 def words_of(name: str) -> list[str]:

@@ -20,8 +20,7 @@ import torch
 from ..errors import DataError
 from .order import key, permuted
 
-BLOCK = 1024
-"""Places of the order that are computed at once: a thousand cost little more than one."""
+BLOCK = 1024  # places of the order that are computed at once: a thousand cost little more than one
 
 
 class Windows:

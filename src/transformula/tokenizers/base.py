@@ -24,8 +24,7 @@ from ..structured import half_character, load_json
 tokenizers: Registry[type[Tokenizer]] = Registry("tokenizer", "transformula.tokenizers")
 """Kinds of tokenizers by name."""
 
-FILE = "tokenizer.json"
-"""The file of a tokenizer in a model's folder."""
+FILE = "tokenizer.json"  # the file of a tokenizer in a model's folder
 
 
 class Tokenizer(ABC):
@@ -55,26 +54,28 @@ class Tokenizer(ABC):
         """A tokenizer for these documents. `vocab` is the size wished for, where the kind has a choice."""
 
     @abstractmethod
-    def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """The ids of each text, int64 arrays (tokens,). Raises InputError for a text that cannot be encoded."""
-
-    def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of all texts, one after the other, (tokens,), and how many each has, (texts,).
-
-        Of many short texts this takes less time and memory than arrays of their own. Raises InputError for a text that
-        cannot be encoded.
-        """
-        each = self.encode_many(texts)
-        lengths = np.array([len(ids) for ids in each], dtype=np.int64)
-        return np.concatenate(each or [np.zeros(0, np.int64)]), lengths
-
-    @abstractmethod
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         """The ids of one long text that comes in pieces, cut anywhere, in arrays (tokens,): joined, the ids of the
-        whole. Holds a few megabytes of it at a time.
+        whole. Holds a few megabytes of it at a time. Raises InputError for a text that cannot be encoded."""
 
-        Raises InputError as `encode_many` does.
+    def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The ids of all texts, one after the other, (tokens,), and how many each has, (texts,). Errors as above.
+
+        Of many short texts this takes less time and memory than arrays of their own.
         """
+        each = [np.concatenate([np.zeros(0, np.int64), *self.encode_pieces([text])]) for text in texts]
+        return np.concatenate([np.zeros(0, np.int64), *each]), np.array(list(map(len, each)), dtype=np.int64)
+
+    def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """The ids of each text, int64 arrays (tokens,). Errors as above."""
+        ids, lengths = self.encode_joined(texts)
+        ids = ids.astype(np.int64, copy=False)
+        return [ids[end - length : end] for length, end in zip(lengths, np.cumsum(lengths), strict=True)]
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text."""
+        ids: list[int] = self.encode_joined([text])[0].tolist()
+        return ids
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -90,18 +91,13 @@ class Tokenizer(ABC):
         """Whether this JSON is a state of this kind."""
         return state.get("kind") == cls.kind
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text."""
-        return list(map(int, self.encode_many([text])[0]))
-
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """The bytes that the ids stand for; an end of document is none. Raises InputError for an id out of range."""
-        pieces, vocab = self.pieces, self.vocab
-        ids = [int(i) for i in ids]
+        ids, vocab = list(map(int, ids)), self.vocab
         for i in ids:
             if not 0 <= i < vocab:
                 raise InputError(f"token {i} is not in this tokenizer: its ids go from 0 to {vocab - 1}")
-        return b"".join([pieces[i] for i in ids])
+        return b"".join([self.pieces[i] for i in ids])
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids. Bytes that are not UTF-8 (a character cut in two) become U+FFFD."""
@@ -161,29 +157,26 @@ def load(folder: Path | str) -> Tokenizer:
     try:
         state = load_json(path)
     except FileNotFoundError:
-        raise CheckpointError(
-            f"{path}: there is no tokenizer here; expected a folder that holds {FILE}, as `train` leaves it"
-        ) from None
+        message = f"there is no tokenizer here; expected a folder that holds {FILE}, as `train` leaves it"
+        raise CheckpointError(f"{path}: {message}") from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
     except ValueError as error:
+        message = f"not a tokenizer's file ({error}); copy it again from where it was made"
+        raise CheckpointError(f"{path}: {message}") from None
+    kinds = tokenizers.names()
+    kind = next((kind for kind in kinds if isinstance(state, dict) and tokenizers.get(kind).accepts(state)), None)
+    if kind is None:
         raise CheckpointError(
-            f"{path}: not a tokenizer's file ({error}); copy it again from where it was made"
-        ) from None
-    if isinstance(state, dict):
-        for kind in tokenizers.names():
-            found = tokenizers.get(kind)
-            if found.accepts(state):
-                try:
-                    return found.from_state(state)
-                except InputError as error:
-                    raise CheckpointError(f"{path}: {error}") from None
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    raise CheckpointError(f"{path}: a damaged tokenizer of the kind {kind!r} ({error})") from None
-    raise CheckpointError(
-        f"{path}: not a tokenizer that is known here; known kinds: {', '.join(tokenizers.names())}"
-        " (bpe and unigram read byte-level files of the tokenizers library)"
-    )
+            f"{path}: not a tokenizer that is known here; known kinds: {', '.join(kinds)}"
+            " (bpe and unigram read byte-level files of the tokenizers library)"
+        )
+    try:
+        return tokenizers.get(kind).from_state(state)
+    except InputError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path}: a damaged tokenizer of the kind {kind!r} ({error})") from None
 
 
 def as_utf8(text: str) -> bytes:

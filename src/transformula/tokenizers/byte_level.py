@@ -27,25 +27,17 @@ END = "<|endoftext|>"
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")
 """What the end of a document is called, by those who made the file; the first that is there counts."""
 
-USUAL = 2048
-"""Tokens, where nothing is said."""
-
-SMALLEST = 257
-"""All bytes and the end of a document: fewer tokens cannot be."""
-
-TRAINED_ON = 64_000_000
-"""Characters that a tokenizer is trained on at most; of larger data every n-th document is read."""
-
-PART = 1_000_000
-"""Characters from which on a document is encoded in parts, to bound the memory that the library takes."""
+USUAL = 2048  # tokens, where nothing is said
+SMALLEST = 257  # all bytes and the end of a document: fewer tokens cannot be
+TRAINED_ON = 64_000_000  # characters that a tokenizer is trained on at most; of larger data every n-th document is read
+PART = 1_000_000  # characters from which on a document is encoded in parts, to bound the memory that the library takes
 
 LEARNED_PART = 10_000
 """Characters of a part from which tokens are learned: the library holds 256 of them at a time, and much beside."""
 
-GROUP = 4_000_000
-"""Characters that are encoded at a time, or little more."""
+GROUP = 4_000_000  # characters that are encoded at a time, or little more
 
-_CUT = re.compile(r"\S\n(?=\S)|\S(?= )|[^\W_](?=[!-&(-/:-@\[-`{-~、。！，：；？])")
+CUT = re.compile(r"\S\n(?=\S)|\S(?= )|[^\W_](?=[!-&(-/:-@\[-`{-~、。！，：；？])")
 """Where a text may be cut, so that parts get the ids of the whole: after a single newline between words, before the
 blank after a word, and between a letter or digit and a punctuation mark. GPT-2's pattern, and those of later models,
 cut there in any case; none of them looks back, or ahead from there."""
@@ -70,29 +62,19 @@ class ByteLevel(Tokenizer):
         end = next((special[name] for name in ENDS if name in special), None)
         super().__init__(_pieces(backend), end)
 
-    def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
-        result: list[np.ndarray] = []
-        for group in _of_size(texts, GROUP):
-            parts = [list(parts_of([text])) for text in group]
-            flat = [part for text in parts for part in text]
-            ids = self._backend.encode_batch_fast(flat, add_special_tokens=False)
-            arrays = iter([np.array(one.ids, dtype=np.int64) for one in ids])
-            result += [np.concatenate([next(arrays) for _ in text]) for text in parts]
-        return result
-
     def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        if any(len(text) > PART for text in texts):
-            return super().encode_joined(texts)
-        ids: list[np.ndarray] = []
-        lengths: list[int] = []
+        ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         for group in _of_size(texts, GROUP):
             for text in group:
                 if not text.isascii():
                     as_utf8(text)
-            encoded = [one.ids for one in self._backend.encode_batch_fast(group, add_special_tokens=False)]
-            lengths += map(len, encoded)
+            parts = [[text] if len(text) <= PART else list(parts_of([text])) for text in group]
+            flat = list(itertools.chain.from_iterable(parts))
+            encoded = [one.ids for one in self._backend.encode_batch_fast(flat, add_special_tokens=False)]
             ids.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
-        return np.concatenate(ids or [np.zeros(0, np.int32)]), np.array(lengths, dtype=np.int64)
+            first = np.cumsum([0, *map(len, parts[:-1])])
+            lengths.append(np.add.reduceat(np.array(list(map(len, encoded))), first))
+        return np.concatenate(ids), np.concatenate(lengths)
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         for group in _of_size(parts_of(pieces), GROUP):
@@ -176,21 +158,15 @@ def parts_of(pieces: Iterable[str], least: int | None = None) -> Iterator[str]:
     for piece in pieces:
         as_utf8(piece)
         text, start = text[start:] + piece, 0
-        while (end := _part_end(text, start, least)) is not None:
+        while len(text) - start > least:
+            cut = CUT.search(text, start + least, start + 2 * least)
+            if cut is None and len(text) - start <= 2 * least:
+                break  # where to cut is not known before more of the text is there
+            end = start + least if cut is None else cut.end()
             yield text[start:end]
             start = end
     if start < len(text) or not text:
         yield text[start:]
-
-
-def _part_end(text: str, start: int, least: int) -> int | None:
-    """Where the part that begins at `start` ends; None where that is not known before more of the text is there."""
-    if len(text) - start <= least:
-        return None
-    found = _CUT.search(text, start + least, start + 2 * least)
-    if found is not None:
-        return found.end()
-    return start + least if len(text) - start > 2 * least else None
 
 
 def _of_size(texts: Iterable[str], size: int) -> Iterator[list[str]]:
@@ -218,7 +194,10 @@ def _pieces(backend: library.Tokenizer) -> list[bytes]:
     vocabulary = backend.get_vocab(with_added_tokens=True)
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise ValueError("the ids of its tokens have gaps, or are given twice")
-    byte_of = _bytes_by_sign()
+    # Printable Latin-1 is the sign of itself; the other bytes, in order, are the signs from U+0100 on.
+    letters = alphabet()
+    others = iter(byte for byte in range(256) if chr(byte) not in letters)
+    byte_of = {sign: ord(sign) if ord(sign) < 256 else next(others) for sign in letters}
     pieces = [b""] * len(vocabulary)
     for name, i in vocabulary.items():
         signs = bytes(byte_of[sign] for sign in name if sign in byte_of)
@@ -231,15 +210,3 @@ def _pieces(backend: library.Tokenizer) -> list[bytes]:
             if i < backend.get_vocab_size(with_added_tokens=False) and pieces[i] != signs:
                 raise ValueError(f"the token {name!r} was added, and stands for other bytes in the vocabulary")
     return pieces
-
-
-def _bytes_by_sign() -> dict[str, int]:
-    """The byte that each sign of the byte-level alphabet stands for.
-
-    Printable Latin-1 stands for itself; the other bytes, in order, are the signs from U+0100 on.
-    """
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {chr(byte): byte for byte in plain}
-    others = [byte for byte in range(256) if chr(byte) not in table]
-    table.update({chr(256 + n): byte for n, byte in enumerate(others)})
-    return table

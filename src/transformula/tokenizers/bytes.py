@@ -24,12 +24,8 @@ class Bytes(Tokenizer):
         """There is nothing to learn."""
         return cls()
 
-    def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
-        return [np.frombuffer(as_utf8(text), dtype=np.uint8).astype(np.int64) for text in texts]
-
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        for piece in pieces:
-            yield np.frombuffer(as_utf8(piece), dtype=np.uint8)
+        return (np.frombuffer(as_utf8(piece), dtype=np.uint8) for piece in pieces)
 
     def state(self) -> dict[str, Any]:
         return {"kind": self.kind}

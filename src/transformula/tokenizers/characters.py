@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, shortened
 from .base import Tokenizer, as_utf8, tokenizers
 from .texts import Texts, distinct_characters
 
@@ -41,27 +41,20 @@ class Characters(Tokenizer):
         pieces = documents.pieces() if isinstance(documents, Texts) else documents
         return cls("".join(distinct_characters(pieces)), ends=len(documents) > 1 if ends is None else ends)
 
-    def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:
-        return [self._encode(text) for text in texts]
-
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         before = 0
         for piece in pieces:
-            yield self._encode(piece, before)
+            codes = np.frombuffer(piece.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+            ids = self._table[np.minimum(codes, len(self._table) - 1)].astype(np.int64)
+            if len(ids) and ids.min() < 0:
+                at = int(np.argmin(ids))
+                raise InputError(self._unknown(piece[at], before + at, int((ids < 0).sum())))
+            yield ids
             before += len(piece)
 
-    def _encode(self, text: str, before: int = 0) -> np.ndarray:
-        """The ids of a text, or of a piece of one that so many characters stand before."""
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        ids: np.ndarray = self._table[np.minimum(codes, len(self._table) - 1)].astype(np.int64)
-        if len(ids) and ids.min() < 0:
-            at = int(np.argmin(ids))
-            raise InputError(self._unknown(text[at], before + at, int((ids < 0).sum())))
-        return ids
-
     def _unknown(self, character: str, at: int, count: int) -> str:
-        shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in self.characters)
-        known = shown if len(shown) <= 100 else f"{shown[:97]}..."
+        """What is wrong with a character, number `at` of the text, and with `count` in all."""
+        known = shortened("".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in self.characters), 100)
         more = f", and {count - 1} more of the text" if count > 1 else ""
         return (
             f"the character {character!r} (U+{ord(character):04X}, character {at + 1} of the text{more}) is not among"

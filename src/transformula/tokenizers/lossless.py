@@ -41,9 +41,8 @@ def check_parts(state: dict[str, Any], alphabet: list[str]) -> None:
 
     alphabet  the signs that stand for the 256 bytes
     """
-    lossy = next(losses(state, alphabet), None)
-    if lossy is not None:
-        raise InputError(f"{lossy}, and no tokenizer here may lose anything of a text; {REMEDY}")
+    for loss in losses(state, alphabet):
+        raise InputError(f"{loss}, and no tokenizer here may lose anything of a text; {REMEDY}")
 
 
 def losses(state: dict[str, Any], alphabet: list[str]) -> Iterator[str]:
@@ -72,20 +71,18 @@ def losses(state: dict[str, Any], alphabet: list[str]) -> Iterator[str]:
 def loss_of_cut(part: dict[str, Any]) -> str:
     """What a pre-tokenizer does not keep, in words; "" where it keeps all."""
     kind = part.get("type")
-    if kind == "ByteLevel":
-        adds = part.get("add_prefix_space", True)
-        return "its pre-tokenizer ByteLevel adds a space (add_prefix_space)" if adds else ""
-    if kind in ("Split", "Punctuation"):
-        return f"its pre-tokenizer {kind} removes what it finds" if part.get("behavior") == "Removed" else ""
-    return "" if kind == "Digits" else f"its pre-tokenizer {kind} is not known to keep all"
+    if kind not in ("ByteLevel", "Split", "Punctuation", "Digits"):
+        return f"its pre-tokenizer {kind} is not known to keep all"
+    if kind == "ByteLevel" and part.get("add_prefix_space", True):
+        return "its pre-tokenizer ByteLevel adds a space (add_prefix_space)"
+    removes = kind in ("Split", "Punctuation") and part.get("behavior") == "Removed"
+    return f"its pre-tokenizer {kind} removes what it finds" if removes else ""
 
 
 def flat(part: Any, inner: str) -> list[dict[str, Any]]:
     """The parts of a Sequence, and of those within it; a part alone is one, none is none."""
-    if part is None:
-        return []
-    if part.get("type") != "Sequence":
-        return [part]
+    if part is None or part.get("type") != "Sequence":
+        return [] if part is None else [part]
     return [one for each in part[inner] for one in flat(each, inner)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import overload
@@ -12,8 +13,7 @@ import numpy as np
 
 from .base import as_utf8
 
-PIECE = 1 << 20
-"""Bytes of a document that are given out as one string, at most."""
+PIECE = 1 << 20  # bytes of a document that are given out as one string, at most
 
 Content = bytes | memoryview
 """The UTF-8 of a document."""
@@ -70,7 +70,7 @@ class Texts(Sequence[str]):
     @cached_property
     def characters(self) -> int:
         """Characters of all documents."""
-        return sum(map(characters_of, self.contents))
+        return sum(map(len, self.pieces()))
 
     @cached_property
     def digests(self) -> list[bytes]:
@@ -79,8 +79,7 @@ class Texts(Sequence[str]):
 
     def pieces(self) -> Iterator[str]:
         """All documents one after the other, long ones in pieces."""
-        for content in self.contents:
-            yield from pieces_of(content)
+        return itertools.chain.from_iterable(map(pieces_of, self.contents))
 
 
 def pieces_of(content: Content) -> Iterator[str]:
@@ -93,21 +92,14 @@ def pieces_of(content: Content) -> Iterator[str]:
         start += read
 
 
-def characters_of(content: Content) -> int:
-    """How many characters a document has."""
-    if len(content) < PIECE:
-        return len(str(content, "utf-8"))
-    return sum(map(len, pieces_of(content)))
-
-
 def place_of(content: Content, character: int) -> int:
     """The byte with which a character of a document begins, counted from 0."""
     start = 0
     for piece in pieces_of(content):
+        start += len(piece[:character].encode("utf-8"))
         if character < len(piece):
-            return start + len(piece[:character].encode("utf-8"))
+            break
         character -= len(piece)
-        start += len(piece.encode("utf-8"))
     return start
 
 

@@ -27,20 +27,11 @@ from ..extras import need
 from .base import tokenizers
 from .byte_level import END, ByteLevel, alphabet, backend_of, sample, size_of
 
-NEVER = -1e6
-"""The logarithm of the probability of the end of a document within a text."""
-
-LONGEST = 16
-"""Bytes of a token, at most."""
-
-WORDS = 100_000
-"""Different words, the most frequent, whose runs of bytes training begins with."""
-
-SEEDS = 500_000
-"""Runs of bytes that training begins with, at most."""
-
-LONGEST_WORD = 1 << 30
-"""No word is too long to be learned from."""
+NEVER = -1e6  # the logarithm of the probability of the end of a document within a text
+LONGEST = 16  # bytes of a token, at most
+WORDS = 100_000  # different words, the most frequent, whose runs of bytes training begins with
+SEEDS = 500_000  # runs of bytes that training begins with, at most
+LONGEST_WORD = 1 << 30  # no word is too long to be learned from
 
 
 @tokenizers.register("unigram", needs=["sentencepiece"])

@@ -11,8 +11,7 @@ from ...errors import DataError
 from ..format import Options, Row, formats
 from ..lines import lines_of, shown
 
-LONGEST = 2**31 - 1
-"""Characters of a field, at most."""
+LONGEST = 2**31 - 1  # characters of a field, at most
 
 
 @formats.register("csv", takes=("header", "quoted"))

@@ -28,8 +28,7 @@ from ..order import Permutation
 Pair = tuple[str, str, str]
 """Its place, its source and its target."""
 
-COUNT = 20_000
-"""Pairs of a set."""
+COUNT = 20_000  # pairs of a set
 
 SEED = 1
 
@@ -124,11 +123,8 @@ def read_cldr(name: str, variant: str, things: Callable[[], Sequence[Things]]) -
 
 FIRST = datetime(1950, 1, 1)
 DAYS = (datetime(2050, 1, 1) - FIRST).days
-STEPS = 24 * 12
-"""Times of a day, five minutes apart."""
-
-LONGEST = 27
-"""Days that an interval lasts, at most, counted from its first day."""
+STEPS = 24 * 12  # times of a day, five minutes apart
+LONGEST = 27  # days that an interval lasts, at most, counted from its first day
 
 FIRST_YEAR, YEARS = 1500, 1000
 SPANS = {
@@ -136,8 +132,7 @@ SPANS = {
 }  # fmt: skip
 """Seconds of a span, as babel counts them."""
 
-MOST = 400
-"""How many of a span are gone or to come, at most."""
+MOST = 400  # how many of a span are gone or to come, at most
 
 
 @built_in("cldr-dates", ("source", "target"), variant="en-de", needs=["babel"])

@@ -16,9 +16,7 @@ from ..built_in import Rows, built_in
 
 ROWS = 20_000
 HEIGHT, WIDTH, MOST = 16, 48, 4
-
-NAMES = "zero one two three four five six seven eight nine".split()
-"""The words of the digits, in order."""
+NAMES = "zero one two three four five six seven eight nine".split()  # the words of the digits, in order
 
 GLYPHS = (
     "01110 10001 10011 10101 11001 10001 01110",

@@ -25,8 +25,7 @@ from ...errors import DataError
 from ..built_in import Rows, built_in
 from ..cache import cached_entry
 
-VERSION = 2
-"""Raised when what is read, or how, changes: then cached rows are made again."""
+VERSION = 2  # raised when what is read, or how, changes: then cached rows are made again
 
 LEFT_OUT = frozenset(
     # tests; packages that are not Python's; then what not every installation has; what later versions dropped; tables
