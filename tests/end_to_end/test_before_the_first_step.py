@@ -194,11 +194,11 @@ def test_a_file_and_what_is_typed_beside_it(capsys: pytest.CaptureFixture[str]) 
 
 PACKAGE = """
 from transformula.tasks.base import task
-from transformula.tasks.generated_pairs import GeneratedPairs
+from transformula.tasks.algorithmic import Algorithmic
 
 
 @task("doubling")
-class Doubling(GeneratedPairs):
+class Doubling(Algorithmic):
     @classmethod
     def row(cls, settings, length, chance):
         source = "".join(chance.choices(cls.alphabet(settings), k=length))

@@ -25,8 +25,7 @@ from transformula.data.prepare import prepare
 from transformula.data.settings import Seq2SeqSettings, TextSettings
 from transformula.data.source_target import read_source_target
 from transformula.errors import TransformulaError
-from transformula.tasks.seq2seq_data import picture_shape
-from transformula.tasks.seq2seq_rows import EncodedRows
+from transformula.tasks.seq2seq_data import EncodedRows, picture_shape
 from transformula.tasks.writing import Writing
 from transformula.tokenizers.base import tokenizers
 

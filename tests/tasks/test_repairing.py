@@ -13,7 +13,7 @@ from transformula.errors import ConfigError, DataError, InputError
 from transformula.model import build
 from transformula.tasks.base import tasks
 from transformula.tasks.evaluation import Trained
-from transformula.tasks.label_smoothing import IGNORED
+from transformula.tasks.losses import IGNORED
 from transformula.tasks.repairing import shown as shown_ids
 from transformula.tokenizers.base import load, tokenizers
 

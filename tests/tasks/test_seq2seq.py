@@ -21,7 +21,7 @@ from transformula.generation.settings import SearchSettings
 from transformula.model import build
 from transformula.tasks.base import tasks
 from transformula.tasks.evaluation import Trained
-from transformula.tasks.label_smoothing import IGNORED
+from transformula.tasks.losses import IGNORED
 from transformula.tasks.seq2seq import GREEDY, SequenceToSequence
 from transformula.tasks.seq2seq_report import scored
 from transformula.tasks.writing import Writing
@@ -152,10 +152,10 @@ def test_scores_of_an_evaluation_are_those_of_what_is_written(folder: Path) -> N
     scores = task.evaluate(model)
     assert set(scores) == {*task.measures, "tokens"} and task.higher < set(scores) and task.score == "bleu"
     records = task.data.validation.records
-    found = task.data.limited.write([model], [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0))
-    (bleu, *_) = task.scoring.measure([one[0].text for one in found], [[str(row["target"])] for row in records])
+    found = task.data.limited.predict([model], [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0))
+    (bleu, *_) = type(task).measure([one[0].text for one in found], [[str(row["target"])] for row in records])
     assert scores["bleu"] == pytest.approx(bleu.score)
-    report = scored(task.scoring.measure, task.scoring.baselines, [model], task.data.limited, records, (), GREEDY)
+    report = scored(type(task).measure, task.trivial, [model], task.data.limited, records, (), GREEDY)
     assert report.scores.rows[0].score == pytest.approx(bleu.score) and "copy" in repr(report)
 
 
@@ -174,7 +174,7 @@ def test_what_is_saved_writes_the_same(folder: Path) -> None:
     assert (
         writing.prompts(sources) == task.data.limited.prompts(sources) and writing.longest == task.data.limited.longest
     )
-    assert writing.write([model], sources) == task.data.limited.write([model], sources)
+    assert writing.predict([model], sources) == task.data.limited.predict([model], sources)
     assert max(map(len, writing.ids(sources))) == 20
 
 
@@ -201,8 +201,8 @@ def test_texts_are_spelled_for_the_model_in_training_and_in_use(folder: Path, al
     target = side.records[0]["target"]
     assert decode(side.targets[0][:-1]) == " " + target.lower()
     assert "_" in target  # names in targets stay
-    found = writing.write([model], sources, prefixes=["one_"] * len(sources))
-    assert found == task.data.limited.write([model], sources, prefixes=["one_"] * len(sources))
+    found = writing.predict([model], sources, prefixes=["one_"] * len(sources))
+    assert found == task.data.limited.predict([model], sources, prefixes=["one_"] * len(sources))
     assert all(each[0].text.startswith("one_") for each in found)
     # A prefix is spelled as a target is: the model begins with the tokens that it has learned.
     assert decode(writing.target.encode(writing.spelling.target("One_"))) == " one_"
@@ -297,12 +297,13 @@ def test_several_references(folder: Path) -> None:
     assert str(record["source"]).startswith("a b. c d ") and str(record["target"]).startswith("e ")
     model, learned = model_for(task, folder), task.data.training.records
     scores = scored(
-        task.scoring.measure,
-        task.scoring.baselines,
+        type(task).measure,
+        task.trivial,
         [model],
         task.data.limited,
         task.data.validation.records[:2],
         learned,
+        SearchSettings(),
     )
     assert "nrefs:2" in scores.scores.rows[0].signature
     assert {"lead-1", "constant"} == set(scores.scores.rows[0].baselines)

@@ -77,7 +77,7 @@ def recorded_of(run: str | Path) -> tuple[Path, dict[str, Any], str]:
     recorded = read_config(config) if config.is_file() else {}
     if recorded:
         return folder, recorded, str(recorded.get("task", TASK))
-    from ..tasks.folder import load_predictor
+    from ..tasks.writing import load_predictor
 
     return folder, {}, getattr(load_predictor(folder), "task", TASK)
 

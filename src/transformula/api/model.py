@@ -139,7 +139,7 @@ class Model:
     @classmethod
     def _in(cls, folder: Path, module: nn.Module, architecture: Architecture) -> Model:
         """A model with what else lies in its folder."""
-        from ..tasks.folder import load_predictor
+        from ..tasks.writing import load_predictor
 
         model = cls(architecture)
         model._module, model.folder, model.predictor = module, folder, load_predictor(folder)
@@ -163,7 +163,7 @@ class Model:
         """What the model does with an input, as the task says on which it was trained: it goes on with a text, writes a
         target, tells a class; None for a model that was not trained. It is saved with the model."""
         if self._predictor is None and self._tokenizer is not None:
-            from ..tasks.generating import TextGenerator
+            from ..tasks.writing import TextGenerator
 
             return TextGenerator(self._tokenizer)
         return self._predictor
@@ -253,7 +253,7 @@ class Model:
                 "this model has no tokenizer, since it was not trained on text: train it, set `model.tokenizer`, or"
                 " give token ids as tokens="
             )
-        from ..tasks.generating import TextGenerator
+        from ..tasks.writing import TextGenerator
 
         texts = TextGenerator(self.tokenizer).generate(self._with_weights(), prompts, settings, on_text)
         return texts[0] if one else texts

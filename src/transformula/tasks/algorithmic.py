@@ -8,8 +8,9 @@ letter, in per cent, on lengths that were trained and, as `beyond`, on some that
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from string import ascii_lowercase, ascii_uppercase, digits
 from typing import Any, ClassVar
@@ -19,15 +20,15 @@ from pydantic import Field, ValidationInfo, field_validator
 from ..data.drawn_rows import DrawnRows
 from ..data.record import Record
 from ..data.settings import BatchSettings
-from ..data.source_target import SourceTargetRows, texts_of
+from ..data.source_target import SourceTargetRows
 from ..data.spelling import PLAIN, Spelling
 from ..data.tokenizing import choose_tokenizers
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
-from .scores.baselines import constant, copy
-from .scores.report import algorithmic
-from .seq2seq import Scoring, SequenceToSequence
-from .seq2seq_data import Longest, RowSource
+from .scores.baselines import Baseline, constant, copied
+from .scores.measured import exact_match
+from .seq2seq import SequenceToSequence
+from .seq2seq_data import RowSource
 
 SYMBOLS = ascii_lowercase + ascii_uppercase + digits
 
@@ -77,29 +78,22 @@ class RuleRows(RowSource):
 
     task: type[Algorithmic]
 
+    remedy = f"say a smaller --longest (rows that are {FURTHER} longer than those of training are evaluated, too)"
+
     def drawn(self, settings: Any) -> DrawnRows:
         """All rows, of every split."""
         task = self.task
-        return DrawnRows(
-            task.name,
-            lambda length, chance: task.row(settings, length, chance),
-            settings.shortest,
-            settings.longest,
-            task.same,
-        )
+        return DrawnRows(task.name, partial(task.row, settings), settings.shortest, settings.longest, task.same)
 
     def read(self, settings: Any) -> SourceTargetRows:
         """Training, validation and test rows. Raises DataError where there are too few different ones."""
-        drawn = self.drawn(settings)
-        held = {"validation": settings.validation_rows, "test": settings.test_rows}
-        found = {split: drawn.held(split, count) for split, count in held.items()}
-        notes = [
-            f"{len(found[split]):,} different rows are held out for {split}, for want of {count:,}"
-            for split, count in held.items()
-            if len(found[split]) < count
-        ]
-        training = drawn.training(settings.rows)
-        return SourceTargetRows(self.task.name, training, found["validation"], found["test"], tuple(notes))
+        drawn, notes = self.drawn(settings), []
+        held = {}
+        for split, count in (("validation", settings.validation_rows), ("test", settings.test_rows)):
+            held[split] = drawn.held(split, count)
+            if len(held[split]) < count:
+                notes.append(f"{len(held[split]):,} different rows are held out for {split}, for want of {count:,}")
+        return SourceTargetRows(self.task.name, drawn.training(settings.rows), **held, notes=tuple(notes))
 
     def beyond(self, settings: Any) -> list[Record]:
         """Rows that are longer than those of training."""
@@ -114,29 +108,9 @@ class RuleRows(RowSource):
         found, about = choose_tokenizers(kind, True, sides, {}, numbers)
         return found, PLAIN, about
 
-    def limits(self, settings: Any) -> tuple[int | None, int | None, str]:
-        return None, None, "drop"
-
     def describe(self, settings: Any, training: int, validation: int) -> dict[str, Any]:
         told = [name for name in type(settings).model_fields if name not in (*BatchSettings.model_fields, "tokenizer")]
         return {name: getattr(settings, name) for name in told}
-
-    def shorter(self, longest: Longest, context: int) -> str:
-        return f"say a smaller --longest (rows that are {FURTHER} longer than those of training are evaluated, too)"
-
-
-def commonest(records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
-    """The constant baseline: the commonest target of training."""
-    targets = texts_of(learned, "target")
-    return {"constant": constant(targets, len(records))} if targets else {}
-
-
-def copied(records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
-    """The source as it is, and the constant baseline."""
-    return {"copy": copy(texts_of(records, "source")), **commonest(records, learned)}
-
-
-SCORES = ("exact_match", "beyond")
 
 
 class Algorithmic(SequenceToSequence):
@@ -147,7 +121,9 @@ class Algorithmic(SequenceToSequence):
     """
 
     settings: ClassVar[type[AlgorithmicSettings]] = SymbolSettings  # type: ignore[assignment]
-    scoring = Scoring(algorithmic, SCORES, copied)
+    measure = staticmethod(lambda answers, right: [exact_match(answers, right)])
+    scores = ("exact_match", "beyond")
+    trivial: ClassVar[Mapping[str, Baseline]] = {"copy": copied, "constant": constant}
     alphabet: ClassVar[Any] = staticmethod(lambda settings: SYMBOLS[: settings.symbols])
     same: ClassVar[Any] = staticmethod(lambda source: source)
 

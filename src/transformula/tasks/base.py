@@ -8,15 +8,19 @@ A new task is one file here with a class under `@task("its-name")`:
 
 from __future__ import annotations
 
+import copy
+import math
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..data.preview import Preview
 from ..errors import ConfigError, InputError
 from ..language.graph import Architecture
 from ..registry import Registry
@@ -24,6 +28,7 @@ from ..settings import Settings
 from .carried_rows import CarriedRows
 from .evaluation import Evaluation, Report, Trained
 from .predictor import Predictor
+from .predictor import Progress as Progress
 from .verb import Verb
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
@@ -33,9 +38,6 @@ LEAST = 16
 """Rows of a sample of a validation set, at least."""
 FORWARD = 0.5
 """What a unit costs in an evaluation, of what it costs in training."""
-
-Progress = Callable[[int, int], None]
-"""Called with (units done, units in all)."""
 
 
 def task(name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> Callable[[type[Task]], type[Task]]:
@@ -65,13 +67,6 @@ def sample_of(rows: int, count: int, seed: int) -> np.ndarray:
     """`count` of so many rows, chosen by the seed, in order; a larger sample holds a smaller one."""
     chosen: np.ndarray = np.sort(np.random.default_rng(seed).permutation(rows)[:count])
     return chosen
-
-
-class Page(Protocol):
-    """A page on something: its `repr` is for people, `.data` for programs."""
-
-    @property
-    def data(self) -> Mapping[str, Any]: ...
 
 
 class Scores(dict[str, float]):
@@ -114,22 +109,23 @@ class Batch:
 class Task(ABC):
     """What a model is trained to do.
 
-    name       by which it is registered
-    unit       what is counted: "tokens"
-    settings   the settings of its data
-    evaluation the settings of `report`: how a trained model is scored
-    verb       the verb of the command line that uses what was trained; None for none
-    model      keys of a model's text that the task needs, such as its output: where a text states no output of its own
-    example    an input for that verb: a text that the model knows; "" for none
-    sequences  how many sequences a batch has where nothing is said; None: its batches are counted otherwise
-    measures   the scores that an evaluation finds, by name
-    higher     those of them of which more is better
-    reads      numbers of a model's text that its data depends on
-    carries    whether its batches go on from step to step for a model that says `carry`
-    validated  what of its validation set `evaluate` looks at, in words; "" is all
-    numbers    what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
-    memory     what goes from a step to the next, for a task of which a batch goes on from the one before it
-    score      which of the scores is the main one: that of `baselines` and `verdict`, by which the best model is chosen
+    name        by which it is registered
+    unit        what is counted: "tokens"
+    settings    the settings of its data
+    evaluation  the settings of `report`: how a trained model is scored
+    verb        the verb of the command line that uses what was trained; None for none
+    model       keys of a model's text that the task needs, such as its output: where a text states no output of its own
+    example     an input for that verb: a text that the model knows; "" for none
+    sequences   how many sequences a batch has where nothing is said; None: its batches are counted otherwise
+    measures    the scores that an evaluation finds, by name
+    higher      those of them of which more is better
+    reads       numbers of a model's text that its data depends on
+    carries     whether its batches go on from step to step for a model that says `carry`
+    row_name    what the parts of its validation set are called of which a sample holds some
+    validated   what of its validation set `evaluate` looks at, in words; "" is all
+    numbers     what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
+    memory      what goes from a step to the next, for a task of which a batch goes on from the one before it
+    score       the main one of the scores: that of `baselines` and `verdict`, by which the best model is chosen
     """
 
     name: ClassVar[str]
@@ -143,11 +139,13 @@ class Task(ABC):
     higher: ClassVar[frozenset[str]] = frozenset()
     reads: ClassVar[tuple[str, ...]] = ("vocab", "context")
     carries: ClassVar[bool] = False
+    row_name: ClassVar[str] = "rows"
     validated: str = ""
     score: str = "loss"
     memory: CarriedRows | None = None
     example: str = ""
     numbers: dict[str, int]
+    seed: int
 
     @classmethod
     def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
@@ -156,25 +154,20 @@ class Task(ABC):
         return {**numbers, "carry": architecture.carry} if cls.carries and architecture.carry else numbers
 
     @classmethod
-    @abstractmethod
-    def make(
-        cls,
-        settings: Any,
-        numbers: Mapping[str, Any],
-        *,
-        inputs: Sequence[str] = ("tokens",),
-        batch: int | None = None,
-        accumulate: int = 1,
-        seed: int = 1,
-    ) -> Self:
-        """The task from its `settings`.
+    def make(cls, settings: Any, numbers: Mapping[str, Any], **given: Any) -> Self:
+        """The task from its `settings`: unless a task says otherwise, the class called with the same arguments.
 
-        numbers  those that the model's file states (vocab, context, ...), and its `carry`
-        inputs   what the model reads
-        batch    sequences in a micro-batch, for a task that counts these
+        numbers     those that the model's file states (vocab, context, ...), and its `carry`
+        inputs      what the model reads
+        batch       sequences in a micro-batch, for a task that counts these; None: as many as the task says
+        accumulate  micro-batches in a step
+        seed        of all chance
 
         Raises DataError and ConfigError.
         """
+        kind: Any = cls
+        made: Self = kind(settings, numbers, **given)
+        return made
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -205,16 +198,39 @@ class Task(ABC):
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the whole validation split. Leaves the model in the mode in which it was."""
 
-    def evaluation_cost(self) -> int:
-        """What `evaluate` costs, roughly, in the time of training on so many units; 0 where it is not known."""
+    @property
+    def validation_rows(self) -> int:
+        """How many rows `evaluate` looks at, of a task that can look at a sample of them."""
         return 0
+
+    def cost_of(self, rows: int) -> float:
+        """What an evaluation of so many rows costs, roughly, in the time of training on so many units; 0 where it is
+        not known."""
+        return 0
+
+    def evaluation_cost(self) -> int:
+        """What `evaluate` costs, as `cost_of` has it."""
+        return math.ceil(self.cost_of(self.validation_rows))
+
+    def keep_rows(self, rows: np.ndarray) -> None:
+        """Look at these of the rows alone from now on: their numbers, in order."""
+        raise NotImplementedError
 
     def on_sample(self, cost: int) -> Self | None:
         """This task with a sample of its validation set whose evaluation costs at most so much: the same rows each
-        time, more of them for a higher cost. Itself where that is the whole set, as it is unless a task says otherwise;
-        None where it is too few rows (fewer than LEAST) to say anything.
+        time, more of them for a higher cost. Itself where that is the whole set, as it is where no cost is known; None
+        where it is too few rows (fewer than LEAST) to say anything.
         """
-        return self
+        if self.evaluation_cost() <= cost:
+            return self
+        whole = self.validation_rows
+        count = bisect_right(range(whole), cost, key=lambda rows: math.ceil(self.cost_of(rows))) - 1
+        if count < min(LEAST, whole):
+            return None
+        part = copy.copy(self)
+        part.keep_rows(sample_of(whole, count, self.seed))
+        part.validated = f"{count:,} of {whole:,} {self.row_name}"
+        return part
 
     @abstractmethod
     def units(self, batch: Batch) -> int:
@@ -266,7 +282,7 @@ class Task(ABC):
         validation = "" if shown is None else f"{shown.data['validation_tokens']:,} {task.unit}"
         return Evaluation(dict(scores), task.baselines(), task.verdict(scores), validation, trained.notes)
 
-    def preview(self) -> Page | None:
+    def preview(self) -> Preview | None:
         """What the data holds, printed before training: its `repr` is for people, `.data` for programs."""
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from torch import Tensor
@@ -11,43 +12,40 @@ from ..model.segment_memory import Carried
 
 
 class CarriedRows:
-    """For each micro-batch what its rows carry into a step, for that step and the one after it: so a step can be made
+    """What the rows of each micro-batch carry into a step, for that step and the one after it: so a step can be made
     again, and begins from what the first time began from."""
 
     def __init__(self) -> None:
-        self._known: dict[int, dict[int, Carried]] = {}
+        self._into: dict[tuple[int, int], Carried] = {}  # by step and micro-batch
 
     def into(self, step: int, micro: int) -> Carried:
         """What was left for a step. Raises InputError where nothing was: steps are made one after another."""
-        found = self._known.get(micro, {}).get(step)
-        if found is None:
+        if (step, micro) not in self._into:
             raise InputError(
                 f"step {step}, micro-batch {micro}, goes on from the step before it, which left nothing: make the "
                 "steps in order, or go on from a checkpoint that holds what was carried"
             )
-        return found
+        return self._into[step, micro]
 
     def leave(self, step: int, micro: int, carried: Carried) -> None:
         """What a step leaves for the next one."""
-        known = self._known.get(micro, {})
-        self._known[micro] = {s: c for s, c in known.items() if s == step} | {step + 1: carried}
+        kept = {key: before for key, before in self._into.items() if key[1] != micro or key[0] == step}
+        self._into = {**kept, (step + 1, micro): carried}
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is carried into the next step, for a checkpoint: by step, micro-batch and name."""
-        last = max((step for known in self._known.values() for step in known), default=0)
+        last = max((step for step, _ in self._into), default=0)
         return {
-            f"{last}.{micro}.{name}": tensor
-            for micro, known in self._known.items()
-            if last in known
-            for name, tensor in known[last].flat().items()
+            f"{step}.{micro}.{name}": tensor
+            for (step, micro), carried in self._into.items()
+            if step == last
+            for name, tensor in carried.flat().items()
         }
 
     def put(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what `tensors` gave, and from nothing else."""
-        found: dict[int, dict[int, dict[str, Tensor]]] = {}
+        parts: dict[tuple[int, int], dict[str, Tensor]] = defaultdict(dict)
         for path, tensor in tensors.items():
             step, micro, name = path.split(".", 2)
-            found.setdefault(int(micro), {}).setdefault(int(step), {})[name] = tensor
-        self._known = {
-            micro: {step: Carried.read(parts) for step, parts in steps.items()} for micro, steps in found.items()
-        }
+            parts[int(step), int(micro)][name] = tensor
+        self._into = {key: Carried.read(flat) for key, flat in parts.items()}

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
-from .algorithmic import SCORES, Algorithmic, SymbolSettings, commonest
+from .algorithmic import Algorithmic, SymbolSettings
 from .base import task
-from .scores.report import algorithmic
-from .seq2seq import Scoring
+from .scores.baselines import constant
 
 
 @task("copy")
 class Copy(Algorithmic):
     """A row as it is. That trivial answer is the right one, so the constant one alone is beside it."""
 
-    scoring = Scoring(algorithmic, SCORES, commonest)
+    trivial = {"constant": constant}
 
     @classmethod
     def row(cls, settings: SymbolSettings, length: int, chance: Random) -> tuple[str, str]:

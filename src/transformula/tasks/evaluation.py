@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +92,7 @@ class Evaluation(Report):
 
     @property
     def data(self) -> dict[str, Any]:
-        return {
-            "scores": dict(self.scores),
-            "baselines": dict(self.baselines),
-            "verdict": self.verdict,
-            "validation": self.validation,
-            "notes": list(self.notes),
-        }
+        return asdict(self)
 
     def __repr__(self) -> str:
         rows = [("validation", self.validation)] if self.validation else []
@@ -107,3 +102,27 @@ class Evaluation(Report):
         rows += [("note", note) for note in self.notes]
         width = max(20, *(len(name) + 2 for name, _ in rows))
         return "\n".join([*(f"{name:<{width}}{value}" for name, value in rows), self.verdict])
+
+
+def standing(score: float, baselines: Mapping[str, float]) -> str:
+    """Where a score (lower is better) stands among baselines, in words: the two nearest are named."""
+    if not math.isfinite(score):
+        return "not a finite number"
+    ranked = [(value, f"the {name} ({value:.2f})") for value, name in sorted((v, n) for n, v in baselines.items())]
+    worse = [text for value, text in ranked if value > score]
+    better = [text for value, text in reversed(ranked) if value <= score]
+    if not baselines:
+        return "no baseline"
+    if worse and better:
+        return f"below {worse[0]}, above {better[0]}"
+    return f"{'below' if worse else 'above'} {' and '.join((worse or better)[:2])}"
+
+
+def above(score: float, baselines: Mapping[str, float]) -> str:
+    """Where a score (higher is better) stands among baselines, in words."""
+    ranked = sorted(baselines.items(), key=lambda baseline: -baseline[1])
+    beaten = [f"{name} ({value:.1f})" for name, value in ranked if value < score]
+    others = [f"{name} ({value:.1f})" for name, value in ranked if value >= score]
+    parts = [f"above {' and '.join(beaten[:2])}"] if beaten else []
+    parts += [f"not above {' and '.join(others)}"] if others else []
+    return "; ".join(parts) or "no baseline"

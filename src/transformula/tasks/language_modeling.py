@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..data.cache import ABOUT, cached_entry
 from ..data.prepare import TextData, prepare
@@ -21,16 +20,18 @@ from ..data.preview import Preview
 from ..data.settings import DataSettings
 from ..data.windows import ContinuedWindows, Windows
 from ..errors import ConfigError, InputError, setting
+from ..generation.decoding import device_of, generate
 from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
 from ..model.evaluating import evaluating
 from ..structured import load_json
-from .base import FORWARD, LEAST, Batch, Progress, Scores, Task, sample_of, task
+from .base import FORWARD, Batch, Progress, Scores, Task, task
 from .carried_rows import CarriedRows
-from .generating import TextGenerator
-from .label_smoothing import smoothed_cross_entropy
+from .evaluation import standing
+from .losses import IGNORED, perplexity, smoothed_cross_entropy, target_nats
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
 from .verb import Verb
+from .writing import TextGenerator
 
 CONTEXT = 128
 """Tokens of a window where the model's file does not say."""
@@ -94,70 +95,55 @@ class Segments(Batch):
 class LanguageModeling(Task):
     """Next-token prediction on a text.
 
-    data        text, made ready
-    context     inputs in a window
-    batch       windows in a micro-batch; `accumulate` of these are a step
-    stride      of the windows in evaluation; see `spans`
-    score_unit  the unit of the main score, of `baselines` and of `verdict`
-    carry       what the model's text says: above 0 rows go on from step to step, with what their segments have left,
-                and an evaluation reads the validation text in one row to its end
+    data          text, made ready
+    context       inputs in a window
+    score_unit    the unit of the main score, of `baselines` and of `verdict`
+    carry_length  what the model's text says: above 0 rows go on from step to step, with what their segments have left,
+                  and an evaluation reads the validation text in one row to its end
     """
 
     unit = "tokens"
     carries = True
+    row_name = "windows"
     settings = evaluation = DataSettings
     verb = SAMPLE
     measures = ("loss", "bits_per_byte", "perplexity", "tokens", "bytes")
 
     def __init__(
         self,
-        data: TextData,
+        settings: DataSettings,
+        numbers: Mapping[str, Any],
         *,
-        context: int = CONTEXT,
-        batch: int,
+        inputs: Sequence[str] = (),
+        batch: int | None = None,
         accumulate: int = 1,
         seed: int = 1,
-        stride: int = 0,
-        carry: int = 0,
     ) -> None:
-        if stride and carry:
+        self.context, self.carry_length = int(numbers.get("context") or CONTEXT), int(numbers.get("carry", 0))
+        if settings.stride and self.carry_length:
             raise ConfigError(
-                f"stride: {stride} has no meaning for this model, which carries on through the whole validation text; "
-                "leave it out"
+                f"stride: {settings.stride} has no meaning for this model, which carries on through the whole"
+                " validation text; leave it out"
             )
-        if stride > context:
+        if settings.stride > self.context:
             raise ConfigError(
-                f"stride: {stride} is more than the context, {context}; tokens between would not be counted"
+                f"stride: {settings.stride} is more than the context, {self.context}; tokens between would not be"
+                " counted"
             )
-        self.data = data
-        self.context = context
-        self.stride, self.carry_length = stride, carry
+        self.data = data = prepare(settings, None if numbers.get("vocab") is None else int(numbers["vocab"]))
+        self.numbers = {"vocab": data.tokenizer.vocab, "context": self.context}
         self.memory: CarriedRows = CarriedRows()
         self.seed = seed
-        self.validation_spans = spans(len(data.validation), context, stride)
-        self.numbers = {"vocab": data.tokenizer.vocab, "context": context}
+        self.validation_spans = spans(len(data.validation), self.context, settings.stride)
         # Nats per character and per byte agree where each token is a character of one byte.
         same = data.tokenizer.kind == "characters" and len(data.validation) == data.validation.text_bytes
         self.score, self.score_unit = ("loss", "nats per character") if same else ("bits_per_byte", "bits per byte")
-        self.cost = 1.0 if carry else FORWARD  # segments that go on come one by one
-        name = f"the training text of {data.corpus.name}"
+        self.cost = 1.0 if self.carry_length else FORWARD  # segments that go on come one by one
         if not data.split.alone:
-            self.windows = (ContinuedWindows if carry else Windows)(
-                data.training.ids, context, batch, accumulate, seed, name
-            )
-
-    @classmethod
-    def make(cls, settings: DataSettings, numbers: Mapping[str, Any], **given: Any) -> Self:
-        vocab = numbers.get("vocab")
-        return cls(
-            prepare(settings, None if vocab is None else int(vocab)),
-            context=int(numbers.get("context") or CONTEXT),
-            batch=given.get("batch") or cls.sequences or 1,
-            accumulate=given.get("accumulate", 1),
-            seed=given.get("seed", 1),
-            stride=settings.stride,
-            carry=int(numbers.get("carry", 0)),
-        )
+            self.windows = (ContinuedWindows if self.carry_length else Windows)(
+                data.training.ids, self.context, batch or self.sequences or 1, accumulate, seed,
+                f"the training text of {data.corpus.name}",
+            )  # fmt: skip
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -212,46 +198,53 @@ class LanguageModeling(Task):
         bits_per_byte  bits of all predicted tokens per UTF-8 byte of their text: to be compared across tokenizers
         tokens, bytes  how many were predicted
         """
-        ids = self.data.validation.ids
-        device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        total = sum(span.length - span.first for span in self.validation_spans)
-        model = evaluating(model)
-        nats, done = 0.0, 0
-        run: Callable[[Tensor], Tensor] = model
-        carry_on = segment_of(model, self.carry_length)
-        if carry_on is not None:
-            run = Onward(carry_on)
-        with torch.no_grad():
-            for group in groups(self.validation_spans, 1 if self.carry_length else at_once(self.numbers)):
-                nats += _nats(run, ids, group, device)
-                done += sum(span.length - span.first for span in group)
-                if progress is not None:
-                    progress(done, total)
+        ids, total = self.data.validation.ids, sum(span.length - span.first for span in self.validation_spans)
+        view, carried = evaluating(model), None
+        carry_on = segment_of(view, self.carry_length)
+
+        def onward(tokens: Tensor) -> Any:
+            nonlocal carried
+            assert carry_on is not None
+            logits, carried = carry_on(tokens, carried)
+            return logits
+
+        def batches() -> Iterator[Batch]:
+            done, most = 0, 1 if carry_on else at_once(self.numbers)
+            for (length, first), alike in groupby(self.validation_spans, key=lambda span: (span.length, span.first)):
+                starts = np.array([span.start for span in alike])[:, None]
+                for part in (starts[at : at + most] for at in range(0, len(starts), most)):
+                    rows = torch.from_numpy(ids[part + np.arange(length + 1)].astype(np.int64))
+                    targets = rows[:, 1:].clone()
+                    targets[:, :first] = IGNORED
+                    yield Batch({"tokens": rows[:, :-1]}, targets)
+                    done += len(part) * (length - first)
+                    if progress is not None:
+                        progress(done, total)
+
+        nats, _ = target_nats(onward if carry_on else view, batches(), device_of(model))
         size = predicted_bytes(self.data, self.validation_spans if self.validated else None)
         loss = nats / total
         return Scores(
             loss=loss,
             bits_per_byte=nats / math.log(2) / max(size, 1),
-            perplexity=math.exp(loss) if loss < 700 else math.inf,
+            perplexity=perplexity(loss),
             tokens=total,
             bytes=size,
         )
 
+    @property
+    def validation_rows(self) -> int:
+        return len(self.validation_spans)
+
+    def cost_of(self, rows: int) -> float:
+        return self.cost * self.context * rows
+
     def evaluation_cost(self) -> int:
         return math.ceil(self.cost * sum(span.length for span in self.validation_spans))
 
-    def on_sample(self, cost: int) -> Self | None:
-        if self.evaluation_cost() <= cost:
-            return self
+    def keep_rows(self, rows: np.ndarray) -> None:
         known = self.validation_spans
-        count = int(cost / (self.cost * self.context))
-        if count < min(LEAST, len(known)):
-            return None
-        made = copy.copy(self)
-        chosen = range(count) if self.carry_length else sample_of(len(known), count, self.seed)
-        made.validation_spans = [known[place] for place in chosen]
-        made.validated = f"{len(made.validation_spans):,} of {len(known):,} windows"
-        return made
+        self.validation_spans = [known[row] for row in (range(len(rows)) if self.carry_length else rows)]
 
     def baselines(self) -> dict[str, float]:
         """Kneser-Ney 3- to 6-grams over the bytes of the same two texts, in `score_unit`."""
@@ -266,8 +259,8 @@ class LanguageModeling(Task):
             digest.update(each.digest())
 
         def make(folder: Path) -> dict[str, Any]:
-            found = byte_ngrams(split.training, split.validation, split.whole)
-            return {"data": self.data.corpus.name, "nats_per_byte": {str(order): nats for order, nats in found.items()}}
+            nats = byte_ngrams(split.training, split.validation, split.whole)
+            return {"data": self.data.corpus.name, "nats_per_byte": {str(order): nats[order] for order in nats}}
 
         found = load_json(cached_entry("baselines", digest.hexdigest()[:32], make) / ABOUT)["nats_per_byte"]
         scale = 1.0 if self.score == "loss" else 1 / math.log(2)
@@ -280,8 +273,6 @@ class LanguageModeling(Task):
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """About 200 tokens from the beginning of a document (or of a line)."""
-        from ..generation import generate
-
         decoder: Any = model
         tokenizer = self.data.tokenizer
         end = tokenizer.end_of_document
@@ -338,57 +329,3 @@ def predicted_bytes(data: TextData, windows: Sequence[ScoredWindow] | None) -> i
 def at_once(numbers: Mapping[str, int]) -> int:
     """How many sequences of `context` tokens an evaluation looks at together."""
     return max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // numbers["vocab"]) // numbers["context"])
-
-
-def groups(windows: Sequence[ScoredWindow], most: int) -> Iterator[list[ScoredWindow]]:
-    """Windows in batches of one length, of at most so many."""
-    group: list[ScoredWindow] = []
-    for window in windows:
-        if group and (len(group) == most or (window.length, window.first) != (group[0].length, group[0].first)):
-            yield group
-            group = []
-        group.append(window)
-    if group:
-        yield group
-
-
-class Onward:
-    """Calls a model segment after segment of one text: tokens (1, length) to logits."""
-
-    def __init__(self, segment: Callable[..., Any]) -> None:
-        self.segment = segment
-        self.carried: Any = None
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        logits, self.carried = self.segment(tokens, self.carried)
-        result: Tensor = logits
-        return result
-
-
-def _nats(model: Callable[[Tensor], Tensor], ids: np.ndarray, group: list[ScoredWindow], device: torch.device) -> float:
-    """-log P, summed, of what windows of one length score."""
-    length, first = group[0].length, group[0].first
-    starts = np.array([span.start for span in group], dtype=np.int64)
-    row = torch.from_numpy(ids[starts[:, None] + np.arange(length + 1)].astype(np.int64)).to(device)
-    logits = model(row[:, :-1])[:, first:].flatten(0, 1).float()
-    each = F.cross_entropy(logits, row[:, 1 + first :].flatten(), reduction="none")
-    return float(each.double().sum())
-
-
-def standing(score: float, baselines: Mapping[str, float]) -> str:
-    """Where a score (lower is better) stands among baselines, in words: the two nearest are named."""
-    if not math.isfinite(score):
-        return "not a finite number"
-    worse = sorted((value, name) for name, value in baselines.items() if value > score)
-    better = sorted(((value, name) for name, value in baselines.items() if value <= score), reverse=True)
-
-    def said(found: list[tuple[float, str]]) -> str:
-        return " and ".join(f"the {name} ({value:.2f})" for value, name in found)
-
-    if not baselines:
-        return "no baseline"
-    if not better:
-        return f"below {said(worse[:2])}"
-    if not worse:
-        return f"above {said(better[:2])}"
-    return f"below {said(worse[:1])}, above {said(better[:1])}"

@@ -15,8 +15,7 @@ Source: Kneser, Ney 1995; Chen, Goodman 1998 (modified, interpolated).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -28,24 +27,24 @@ LONGEST = 6
 MOST_BYTES = 32_000_000
 """Bytes that are counted at most: the first of the training text. More would take gigabytes."""
 
-
 PART = 1_000_000
 """Bytes whose grams are looked at together: of each there are some tens of bytes meanwhile."""
 
 
-@dataclass(frozen=True)
 class Level:
-    """One order of one kind of counts.
+    """One order of one kind of counts: `grams` (types,) uint64, sorted, and how often each occurs.
 
-    grams     (types,) uint64, sorted; taken: (types,) count - discount
+    taken     (types,) count - discount
     contexts  (contexts,) uint64, sorted; total: (contexts,) sum of counts; back: (contexts,) weight of the order below
     """
 
-    grams: np.ndarray
-    taken: np.ndarray
-    contexts: np.ndarray
-    total: np.ndarray
-    back: np.ndarray
+    def __init__(self, grams: np.ndarray, counts: np.ndarray) -> None:
+        starts = np.flatnonzero(np.diff(grams >> np.uint64(8), prepend=~grams[:1]))
+        discounts = _discounts(counts)[np.minimum(counts, 3)]
+        self.grams, self.taken = grams, counts - discounts
+        self.contexts = grams[starts] >> np.uint64(8)
+        self.total = np.add.reduceat(counts, starts).astype(np.float64)
+        self.back = np.add.reduceat(discounts, starts) / self.total
 
     def interpolated(self, grams: np.ndarray, lower: np.ndarray) -> np.ndarray:
         """P of each gram, given the lower order's P of its end."""
@@ -60,14 +59,6 @@ def _find(table: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Places of keys in a sorted table, and whether they are there."""
     at = np.minimum(np.searchsorted(table, keys), len(table) - 1)
     return at, table[at] == keys
-
-
-def _level(grams: np.ndarray, counts: np.ndarray) -> Level:
-    starts = np.flatnonzero(np.diff(grams >> np.uint64(8), prepend=~grams[:1]))
-    discounts = _discounts(counts)[np.minimum(counts, 3)]
-    total = np.add.reduceat(counts, starts).astype(np.float64)
-    lost = np.add.reduceat(discounts, starts)
-    return Level(grams, counts - discounts, grams[starts] >> np.uint64(8), total, lost / total)
 
 
 def _discounts(counts: np.ndarray) -> np.ndarray:
@@ -92,22 +83,17 @@ class KneserNey:
     """
 
     def __init__(self, text: bytes) -> None:
-        if not text:
-            raise ValueError("n-grams of no text")
-        types, counts = _counted(text[:MOST_BYTES])
+        parts = (np.unique(grams, return_counts=True) for grams in parts_of(text[:MOST_BYTES]))
+        types, counts, _ = _merged(*map(np.concatenate, zip(*parts, strict=True)))
         self._highest: dict[int, Level] = {}
         self._lower: dict[int, Level] = {}
         for order in range(LONGEST, 0, -1):
-            self._highest[order] = _level(types, counts)
+            self._highest[order] = Level(types, counts)
             # The types of the order below are the ends of these; each type is one continuation of its end, and an
             # occurrence of a type is an occurrence of its end.
-            ends = types & _mask(order - 1)
-            by_end = np.argsort(ends, kind="stable")
-            ends, occurrences = ends[by_end], counts[by_end]
-            starts = np.flatnonzero(np.diff(ends, prepend=~ends[:1]))
-            types, counts = ends[starts], np.add.reduceat(occurrences, starts)
+            types, counts, continuations = _merged(types & _mask(order - 1), counts)
             if order > 1:
-                self._lower[order - 1] = _level(types, np.diff(starts, append=len(ends)))
+                self._lower[order - 1] = Level(types, continuations)
 
     def probabilities(self, grams: np.ndarray, orders: Sequence[int] = ORDERS) -> dict[int, np.ndarray]:
         """P of the last byte of each gram (a number of 48 bits, its last 6 bytes) under each order: {order: (grams,)}.
@@ -127,30 +113,22 @@ class KneserNey:
     def nats(self, text: bytes, orders: Sequence[int] = ORDERS) -> Mapping[int, float]:
         """-log P of a whole text under each order: its bytes are predicted one after the other."""
         sums = dict.fromkeys(orders, 0.0)
-        for start in range(0, len(text), PART):
-            before = text[max(0, start - LONGEST) : start]
-            grams = grams_of(before + text[start : start + PART])[len(before) :]
+        for grams in parts_of(text):
             for order, found in self.probabilities(grams, orders).items():
                 sums[order] -= float(np.log(found).sum())
         return sums
 
 
-def _counted(text: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """The different grams of a text, sorted, and how often each occurs."""
-    found = []
-    for start in range(0, len(text), PART):
-        first = max(0, start - LONGEST)
-        grams = grams_of(text[first : start + PART])[start - first :]
-        found.append(np.unique(grams, return_counts=True))
-    types, counts = (np.concatenate(each) for each in zip(*found, strict=True))
+def _mask(order: int) -> np.uint64:
+    return np.uint64((1 << (8 * order)) - 1)
+
+
+def _merged(types: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Types, some of them equal, as different ones in order, the sums of their counts, and how many were equal."""
     order = np.argsort(types, kind="stable")
     types, counts = types[order], counts[order]
     starts = np.flatnonzero(np.diff(types, prepend=~types[:1]))
-    return types[starts], np.add.reduceat(counts, starts)
-
-
-def _mask(order: int) -> np.uint64:
-    return np.uint64((1 << (8 * order)) - 1)
+    return types[starts], np.add.reduceat(counts, starts), np.diff(starts, append=len(types))
 
 
 def grams_of(text: bytes) -> np.ndarray:
@@ -162,6 +140,13 @@ def grams_of(text: bytes) -> np.ndarray:
     return grams
 
 
+def parts_of(text: bytes) -> Iterator[np.ndarray]:
+    """The grams of a text, `PART` of them at a time."""
+    for start in range(0, len(text), PART):
+        first = max(0, start - LONGEST)
+        yield grams_of(text[first : start + PART])[start - first :]
+
+
 def byte_stream(texts: Sequence[str], whole: bool) -> Iterator[bytes | memoryview]:
     """Texts as the n-grams read them: like a model's tokens, with a zero byte as the end of a document."""
     for content in Texts.of(texts).contents:
@@ -170,22 +155,15 @@ def byte_stream(texts: Sequence[str], whole: bool) -> Iterator[bytes | memoryvie
             yield b"\0"
 
 
-def _beginning(stream: Iterable[bytes | memoryview], most: int) -> bytes:
-    """So many bytes of a stream, or all."""
-    held = bytearray()
-    for part in stream:
-        held += part[: most - len(held)]
-        if len(held) >= most:
-            break
-    return bytes(held)
-
-
 def byte_ngrams(training: Sequence[str], validation: Sequence[str], whole: bool) -> dict[int, float]:
     """Nats per byte of text of the validation texts under orders 3 to 6, counted in the training texts.
 
     whole  the texts are whole documents: that they end is predicted too, and paid for, as a model pays for it
     """
-    size = Texts.of(validation).size
-    counted = KneserNey(_beginning(byte_stream(training, whole), MOST_BYTES))
-    found = counted.nats(b"".join(byte_stream(validation, whole)))
-    return {order: nats / size for order, nats in found.items()}
+    beginning = bytearray()
+    for part in byte_stream(training, whole):
+        beginning += part[: MOST_BYTES - len(beginning)]
+        if len(beginning) >= MOST_BYTES:
+            break
+    found = KneserNey(bytes(beginning)).nats(b"".join(byte_stream(validation, whole)))
+    return {order: nats / Texts.of(validation).size for order, nats in found.items()}

@@ -13,10 +13,9 @@ from typing import Any
 from pydantic import Field, ValidationInfo, field_validator
 
 from ..data.record import Record
-from .algorithmic import FURTHER, SCORES, SYMBOLS, Algorithmic, SymbolSettings, commonest
+from .algorithmic import FURTHER, SYMBOLS, Algorithmic, SymbolSettings
 from .base import task
-from .scores.report import algorithmic
-from .seq2seq import Scoring
+from .scores.baselines import constant
 
 LETTERS = SYMBOLS.rstrip(digits)
 
@@ -38,9 +37,9 @@ class RecallSettings(SymbolSettings):
         return value
 
 
-def last_value(records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
-    """The last value of each row, and the constant baseline."""
-    return {"last value": [str(row["source"])[-3] for row in records], **commonest(records, learned)}
+def last_value(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
+    """The last value of each row."""
+    return [str(row["source"])[-3] for row in records]
 
 
 @task("recall")
@@ -48,7 +47,7 @@ class Recall(Algorithmic):
     """The value of a key; values are digits. The last value of a row is the baseline beside the commonest digit."""
 
     settings = RecallSettings
-    scoring = Scoring(algorithmic, SCORES, last_value)
+    trivial = {"last value": last_value, "constant": constant}
     alphabet = staticmethod(lambda settings: LETTERS[: settings.symbols] + digits + "?")
 
     @classmethod

@@ -14,20 +14,18 @@ a task that goes on with the weights and the same tokenizer leaves them unused.
 
 from __future__ import annotations
 
-import copy
 import json
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.random import Generator, default_rng
 from torch import Tensor, nn
 
-from ..data.prepare import TextData, prepare
+from ..data.prepare import prepare
 from ..data.preview import Preview
 from ..data.settings import TextSettings
 from ..data.windows import Windows
@@ -36,14 +34,12 @@ from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, LEAST, Batch, Progress, Scores, Task, check_causal, sample_of
-from .evaluation import Evaluation, Report, Trained
-from .generating import TextGenerator
-from .label_smoothing import IGNORED, smoothed_cross_entropy
-from .language_modeling import CONTEXT, at_once, standing
-from .nats import target_scores
-from .seq2seq_rows import encoder_decoder_batch
-from .writing import end_of
+from .base import FORWARD, Batch, Progress, Scores, Task, check_causal
+from .evaluation import Evaluation, Report, Trained, standing
+from .language_modeling import CONTEXT, at_once
+from .losses import IGNORED, smoothed_cross_entropy, target_scores
+from .seq2seq_data import padded_batch
+from .writing import TextGenerator, end_of
 
 COUNTED = 2000
 """Windows of the training text whose targets the baseline counts."""
@@ -52,8 +48,7 @@ SHOWN = 3
 """Windows that are repaired to be looked at."""
 
 
-@dataclass(frozen=True)
-class Damaged:
+class Damaged(NamedTuple):
     """A window: what the encoder reads and what the decoder should write, each with its end; (tokens,) ids."""
 
     source: np.ndarray
@@ -97,31 +92,34 @@ class Repairing(Task):
 
     unit = "target tokens"
     measures = ("loss", "perplexity", "tokens")
+    row_name = "windows"
     settings: ClassVar[type[TextSettings]]
     kind: ClassVar[type[Damage]]
 
     def __init__(
-        self, data: TextData, settings: Any, numbers: Mapping[str, int], batch: int, accumulate: int = 1, seed: int = 1
+        self,
+        settings: Any,
+        numbers: Mapping[str, Any],
+        *,
+        inputs: Sequence[str] = (),
+        batch: int | None = None,
+        accumulate: int = 1,
+        seed: int = 1,
     ) -> None:
-        self.data, self.chosen, self.numbers, self.seed = data, settings, dict(numbers), seed
+        vocab, extra = numbers.get("vocab"), self.kind.extra(settings)
+        context = int(numbers.get("context") or CONTEXT)
+        self.data = data = prepare(settings, None if vocab is None else int(vocab), extra)
+        self.chosen, self.seed = settings, seed
+        self.numbers = {"vocab": data.tokenizer.vocab + extra if vocab is None else int(vocab), "context": context}
         self.end = end_of(data.tokenizer)
-        self.window = self.numbers["context"] - 1
+        self.window = context - 1
         if self.window < 2:
-            raise InputError(f"context: {self.numbers['context']} is too small; of a text, 2 tokens at least are read")
+            raise InputError(f"context: {context} is too small; of a text, 2 tokens at least are read")
         self.damage = self.kind(settings, data.tokenizer, self.window)
-        name = f"the training text of {data.corpus.name}"
-        self.windows = Windows(data.training.ids, self.window, batch, accumulate, seed, name)
-
-    @classmethod
-    def make(cls, settings: Any, numbers: Mapping[str, Any], **given: Any) -> Self:
-        vocab, extra = numbers.get("vocab"), cls.kind.extra(settings)
-        data = prepare(settings, None if vocab is None else int(vocab), extra)
-        made = {
-            "vocab": data.tokenizer.vocab + extra if vocab is None else int(vocab),
-            "context": int(numbers.get("context") or CONTEXT),
-        }
-        batch = given.get("batch") or cls.sequences or 1
-        return cls(data, settings, made, batch, given.get("accumulate", 1), given.get("seed", 1))
+        self.windows = Windows(
+            data.training.ids, self.window, batch or self.sequences or 1, accumulate, seed,
+            f"the training text of {data.corpus.name}",
+        )  # fmt: skip
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -135,17 +133,19 @@ class Repairing(Task):
 
     # Batches.
 
-    def damaged(self, ids: np.ndarray, chance: Generator) -> Damaged:
-        """A window, damaged, with ends."""
-        source, target = self.damage.apply(ids.astype(np.int64), chance)
+    def damaged(self, ids: np.ndarray, *key: int) -> Damaged:
+        """A window, damaged by the source of chance of a key, with ends."""
+        source, target = self.damage.apply(ids.astype(np.int64), default_rng(key))
         return Damaged(np.append(source, self.end), np.append(target, self.end))
 
     def batch(self, step: int, micro: int = 0) -> Batch:
-        ids = self.windows.ids
-        starts = enumerate(self.windows.starts(step, micro))
-        return batch_of(
-            [self.damaged(ids[at : at + self.window], default_rng((self.seed, step, micro, row))) for row, at in starts]
-        )
+        ids, starts = self.windows.ids, enumerate(self.windows.starts(step, micro))
+        return self.batch_of([self.damaged(ids[a : a + self.window], self.seed, step, micro, row) for row, a in starts])
+
+    def batch_of(self, rows: Sequence[Damaged]) -> Batch:
+        """Damaged windows as tensors."""
+        tokens = [np.append(self.end, row.target[:-1]) for row in rows]
+        return padded_batch({"source": [row.source for row in rows], "tokens": tokens}, [row.target for row in rows])
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
@@ -162,36 +162,32 @@ class Repairing(Task):
     def measured(self) -> list[Damaged]:
         ids = np.asarray(self.data.validation.ids)
         parts = [ids[start : start + self.window] for start in range(0, len(ids), self.window)]
-        found = [self.damaged(part, default_rng(number)) for number, part in enumerate(parts) if len(part) > 1]
-        if not found:
+        rows = [self.damaged(part, number) for number, part in enumerate(parts) if len(part) > 1]
+        if not rows:
             raise DataError("the validation text is too short: a single token cannot be damaged; take more text")
-        return found
+        return rows
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
-        """Scores on the whole validation text, damaged always in the same way.
+        """Scores on the whole validation text, damaged always in the same way; see `target_scores`."""
 
-        loss        nats per token of the targets, each end included
-        perplexity  exp(loss)
-        tokens      how many there are
-        """
-        rows, most = self.measured, at_once(self.numbers)
-        batches = (batch_of(rows[first : first + most]) for first in range(0, len(rows), most))
-        return target_scores(model, batches, lambda done: progress(done, len(rows)) if progress else None)
+        def batches() -> Iterator[Batch]:
+            rows, most = self.measured, at_once(self.numbers)
+            for first in range(0, len(rows), most):
+                yield self.batch_of(rows[first : first + most])
+                if progress is not None:
+                    progress(min(first + most, len(rows)), len(rows))
 
-    def evaluation_cost(self) -> int:
-        return math.ceil(FORWARD * sum(len(row.target) for row in self.measured))
+        return target_scores(model, batches())
 
-    def on_sample(self, cost: int) -> Self | None:
-        whole, known = self.evaluation_cost(), self.measured
-        if whole <= cost:
-            return self
-        count = len(known) * cost // whole
-        if count < min(LEAST, len(known)):
-            return None
-        made = copy.copy(self)
-        made.__dict__["measured"] = [known[place] for place in sample_of(len(known), count, self.seed)]
-        made.validated = f"{count:,} of {len(known):,} windows"
-        return made
+    @property
+    def validation_rows(self) -> int:
+        return len(self.measured)
+
+    def cost_of(self, rows: int) -> float:
+        return FORWARD * sum(len(row.target) for row in self.measured) * rows / len(self.measured)
+
+    def keep_rows(self, rows: np.ndarray) -> None:
+        self.__dict__["measured"] = [self.measured[row] for row in rows]
 
     @classmethod
     def report(
@@ -210,7 +206,7 @@ class Repairing(Task):
         starts = list(range(0, len(ids) - self.window, self.window)) or [0]
         counts = np.ones(self.numbers["vocab"])
         for number, start in enumerate(starts[:: -(-len(starts) // COUNTED)]):
-            row = self.damaged(ids[start : start + self.window], default_rng((1, number)))
+            row = self.damaged(ids[start : start + self.window], 1, number)
             counts += np.bincount(row.target, minlength=len(counts))
         nats = -np.log(counts / counts.sum())
         return {"unigram": float(np.concatenate([nats[row.target] for row in self.measured]).mean())}
@@ -247,11 +243,6 @@ class Repairing(Task):
 
     def predictor(self) -> TextGenerator:
         return TextGenerator(self.data.tokenizer)
-
-
-def batch_of(rows: Sequence[Damaged]) -> Batch:
-    """Damaged windows as tensors."""
-    return encoder_decoder_batch([row.source for row in rows], [row.target for row in rows], int(rows[0].target[-1]))
 
 
 def shown(damage: Damage, ids: Sequence[int] | np.ndarray) -> str:

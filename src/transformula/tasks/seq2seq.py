@@ -8,11 +8,9 @@ The model's inputs decide the family: `source` and `tokens` (an encoder and a de
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -26,13 +24,13 @@ from ..errors import ConfigError, InputError
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from .base import Batch, Progress, Scores, Task, check_causal, tasks
-from .evaluation import Trained
-from .label_smoothing import IGNORED, smoothed_cross_entropy
-from .nats import target_scores
+from .evaluation import Trained, above
+from .losses import IGNORED, smoothed_cross_entropy, target_scores
+from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
 from .scores.report import Measure
 from .seq2seq_data import RowSource, Seq2SeqData
-from .seq2seq_report import Baselines, Seq2SeqEvaluation, Seq2SeqReport, rows_to_score, scored
+from .seq2seq_report import Seq2SeqEvaluation, Seq2SeqReport, rows_to_score, scored
 from .verb import Verb
 from .writing import Writing
 
@@ -44,7 +42,6 @@ MOST_SHOWN = 80
 
 SHOWN = 5
 """Rows for which targets are generated to be looked at."""
-
 
 TRANSLATE = Verb(
     "translate",
@@ -66,26 +63,13 @@ line out, in order; an empty line stays one. So it is for every model that write
 )
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """How targets are scored.
-
-    measure    predictions and references -> scores, the main one first
-    names      these scores, and any others that an evaluation finds, as `key_of` writes them; more of each is better
-    baselines  what trivial models write; see `Baselines`
-    options    settings of the task's evaluation that `measure` takes
-    """
-
-    measure: Measure
-    names: tuple[str, ...]
-    baselines: Baselines = lambda records, learned: {}
-    options: tuple[str, ...] = ()
-
-
 class SequenceToSequence(Task):
-    """A model learns to write targets for sources.
+    """A model learns to write targets for sources. A task says:
 
-    source   where the rows come from; scoring: how targets are scored
+    source   where the rows come from
+    measure  predictions, references and options of its `evaluation` -> scores of what is written, the main one first
+    scores   these, and any others that an evaluation finds, as `key_of` writes them; more of each is better
+    trivial  the baselines, by name
 
     data     the rows, encoded
     """
@@ -96,27 +80,33 @@ class SequenceToSequence(Task):
     verb = TRANSLATE
     sequences = None
     source: ClassVar[RowSource]
-    scoring: ClassVar[Scoring]
+    measure: ClassVar[Measure]
+    scores: ClassVar[tuple[str, ...]]
+    trivial: ClassVar[Mapping[str, Baseline]]
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        if "scoring" in cls.__dict__:
-            cls.measures = ("loss", "perplexity", *cls.scoring.names)
-            cls.higher = frozenset(cls.scoring.names)
+        if "scores" in cls.__dict__:
+            cls.measures = ("loss", "perplexity", *cls.scores)
+            cls.higher = frozenset(cls.scores)
 
-    def __init__(self, data: Seq2SeqData) -> None:
-        self.data, self.numbers = data, data.numbers
-        self.score = "loss" if data.settings.written == 0 else self.scoring.names[0]
+    def __init__(
+        self,
+        settings: Any,
+        numbers: Mapping[str, Any],
+        *,
+        inputs: Sequence[str] = ("source", "tokens"),
+        batch: int | None = None,
+        accumulate: int = 1,
+        seed: int = 1,
+    ) -> None:
+        if batch is not None:
+            raise ConfigError(f"batch: batches of {self.name} are counted in tokens; say --batch-tokens instead")
+        reads = "image" if self.source.pictures else "source" if "source" in inputs else "tokens"
+        self.data = data = Seq2SeqData(self.source, self.name, settings, numbers, reads, accumulate, seed)
+        self.numbers, self.seed = data.numbers, seed
+        self.score = "loss" if settings.written == 0 else self.scores[0]
         self.example = "" if self.source.pictures else short_source(data.validation.records)
-
-    @classmethod
-    def make(
-        cls, settings: Any, numbers: Mapping[str, Any], *, inputs: Sequence[str] = ("source", "tokens"), **given: Any
-    ) -> Self:
-        if given.pop("batch", None) is not None:
-            raise ConfigError(f"batch: batches of {cls.name} are counted in tokens; say --batch-tokens instead")
-        reads = "image" if cls.source.pictures else "source" if "source" in inputs else "tokens"
-        return cls(Seq2SeqData(cls.source, cls.name, settings, numbers, reads, **given))
 
     @classmethod
     def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
@@ -173,39 +163,41 @@ class SequenceToSequence(Task):
         and scores of the targets that the model generates greedily, of all rows or of `written` ones; `beyond` is the
         main one of these on the rows beyond those of training, where there are such
         """
-        data, rows = self.data, self.data.generated_rows
-        side = data.validation
-        total = len(side) + len(rows)
+        data, side, rows = self.data, self.data.validation, self.data.generated_rows
 
         def heard(done: int) -> None:
             if progress is not None:
-                progress(done, total)
+                progress(done, len(side) + len(rows))
 
-        # room for the longest row, however long, on all sides together
-        least = sum(int(each.max()) for each in side.read.values())
-        buckets = side.buckets(data.settings, 1, 0, "the validation rows", least)
-        scores = target_scores(model, (side.batch(each) for each in buckets.epoch()), heard)
+        def batches() -> Iterator[Batch]:
+            # room for the longest row, however long, on all sides together
+            least = sum(int(each.max()) for each in side.read.values())
+            done = 0
+            for places in side.buckets(data.settings, 1, 0, "the validation rows", least).epoch():
+                yield side.batch(places)
+                done += len(places)
+                heard(done)
+
+        def of_written(records: Sequence[Record], written: Progress | None = None) -> list[Measured]:
+            return list(type(self).measure(data.texts(model, records, GREEDY, written), references_of(records)))
+
+        scores = target_scores(model, batches())
         if rows:
-            records = [side.records[row] for row in rows]
-            texts = data.texts(model, records, GREEDY, lambda done, _: heard(len(side) + done))
-            found = self.scoring.measure(texts, references_of(records))
+            found = of_written([side.records[row] for row in rows], lambda done, _: heard(len(side) + done))
             scores.update((key_of(measured), measured.score) for measured in found)
-        if rows and data.beyond is not None:
-            texts = data.texts(model, data.beyond.records, GREEDY)
-            scores["beyond"] = next(iter(self.scoring.measure(texts, references_of(data.beyond.records)))).score
+            if data.beyond is not None:
+                scores["beyond"] = of_written(data.beyond.records)[0].score
         return scores
 
-    def evaluation_cost(self) -> int:
-        return self.data.cost(len(self.data.validation))
+    @property
+    def validation_rows(self) -> int:
+        return len(self.data.validation)
 
-    def on_sample(self, cost: int) -> Self | None:
-        whole = len(self.data.validation)
-        data = self.data if self.evaluation_cost() <= cost else self.data.sample(cost)
-        if data is None or data is self.data:
-            return self if data else None
-        made = copy.copy(self)
-        made.data, made.validated = data, f"{len(data.validation):,} of {whole:,} rows"
-        return made
+    def cost_of(self, rows: int) -> float:
+        return self.data.cost(rows)
+
+    def keep_rows(self, rows: np.ndarray) -> None:
+        self.data = self.data.part(rows)
 
     # What people read.
 
@@ -213,9 +205,8 @@ class SequenceToSequence(Task):
         if self.score == "loss":
             return {}
         records = [self.data.validation.records[row] for row in self.data.generated_rows]
-        references = references_of(records)
-        texts = self.scoring.baselines(records, self.data.training.records)
-        return {name: next(iter(self.scoring.measure(found, references))).score for name, found in texts.items()}
+        texts, references = texts_by(self.trivial, records, self.data.training.records), references_of(records)
+        return {name: next(iter(type(self).measure(written, references))).score for name, written in texts.items()}
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         """For instance 'bleu 36.2 on 1,014 validation rows: above copy (1.3)'."""
@@ -246,12 +237,13 @@ class SequenceToSequence(Task):
             raise ConfigError("n_best: what is scored is the best of each search; leave it out")
         chosen = cls.evaluation.read(given)
         search = SearchSettings.read({key: getattr(chosen, key) for key in SearchSettings.model_fields})
-        measure = partial(cls.scoring.measure, **{key: getattr(chosen, key) for key in cls.scoring.options})
+        own = [key for key in cls.evaluation.model_fields if key not in Seq2SeqEvaluation.model_fields]
         records, learned, notes = rows_to_score(cls.source, cls.settings, trained, data, given)
-        writing = Writing.load(trained.folder)
-        return scored(
-            measure, cls.scoring.baselines, trained.modules, writing, records, learned, search, progress, notes
+        writing, measure = (
+            Writing.load(trained.folder),
+            partial(cls.measure, **{key: getattr(chosen, key) for key in own}),
         )
+        return scored(measure, cls.trivial, trained.modules, writing, records, learned, search, progress, notes)
 
     def preview(self) -> Preview:
         return self.data.preview()
@@ -266,16 +258,6 @@ class SequenceToSequence(Task):
 def key_of(measured: Measured) -> str:
     """How a score is called among an evaluation's: "BLEU lower-cased" is bleu_lower_cased."""
     return measured.name.lower().replace(" ", "_").replace("-", "_")
-
-
-def above(score: float, baselines: Mapping[str, float]) -> str:
-    """Where a score (higher is better) stands among baselines, in words."""
-    ranked = sorted(baselines.items(), key=lambda baseline: -baseline[1])
-    beaten = [f"{name} ({value:.1f})" for name, value in ranked if value < score]
-    others = [f"{name} ({value:.1f})" for name, value in ranked if value >= score]
-    parts = [f"above {' and '.join(beaten[:2])}"] if beaten else []
-    parts += [f"not above {' and '.join(others)}"] if others else []
-    return "; ".join(parts) or "no baseline"
 
 
 def short_source(records: Sequence[Record]) -> str:

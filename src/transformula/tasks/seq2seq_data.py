@@ -1,43 +1,54 @@
-"""The data of a task from a source to a target: which rows, encoded and limited; and what is told of them."""
+"""The data of a task from a source to a target: which rows, as token ids with their ends, and as batches.
+
+encoder and decoder   source, end  ->  target, end, where the decoder reads end, target
+decoder alone         source, end, target, end as one text, of which the target and its end are learned
+pictures              as an encoder and a decoder, the picture in the source's place
+"""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import json
-import math
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from ..data.buckets import BOTH, LONGEST, Buckets
 from ..data.built_in import built_in_names
+from ..data.encoded import Encoded, padded
 from ..data.overlap import short_row
 from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.record import Record
-from ..data.settings import Seq2SeqSettings, check_pictures
+from ..data.settings import BatchSettings, Seq2SeqSettings, check_pictures
 from ..data.source_target import SourceTargetRows, fitting, read_source_target
 from ..data.spelling import Spelling
 from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, LEAST, Progress, sample_of
-from .seq2seq_rows import EncodedRows
-from .writing import Writing
+from .base import FORWARD, Batch, Progress, sample_of
+from .losses import IGNORED
+from .writing import Writing, end_of
 
 WRITING = 2.0
 """What a token costs that is generated, of what it costs in training; a model that has learned little writes many."""
 
 
 class RowSource(ABC):
-    """Where the rows of a task come from, and how they become tokens."""
+    """Where the rows of a task come from, and how they become tokens.
+
+    pictures  the source is a picture
+    remedy    what makes long rows fit, where rows have no limits
+    """
 
     pictures: bool = False
+    remedy: str = ""
 
     @abstractmethod
     def read(self, settings: Any) -> SourceTargetRows:
@@ -54,17 +65,13 @@ class RowSource(ABC):
         """The tokenizer of each side that is a text, how texts are spelled for it, and a line that says how it came to
         be. `reads` is what the source is for the model; see `Writing.input`."""
 
-    @abstractmethod
     def limits(self, settings: Any) -> tuple[int | None, int | None, str]:
         """The most tokens of a source and of a target, and what is done with longer rows: refuse, drop or cut."""
+        return None, None, "drop"
 
     @abstractmethod
     def describe(self, settings: Any, training: int, validation: int) -> dict[str, Any]:
         """What of the settings, and of the numbers of rows, a run's manifest holds."""
-
-    @abstractmethod
-    def shorter(self, longest: Longest, context: int) -> str:
-        """How the longest row is made to fit, for an error."""
 
     def check(self, settings: Any, task: str) -> None:
         """Raise InputError where a run that begins names no data."""
@@ -73,11 +80,7 @@ class RowSource(ABC):
 
 @dataclass(frozen=True)
 class FileRows(RowSource):
-    """Rows of files, of the hub, or of a built-in set.
-
-    default   the built-in set of old runs that named none
-    pictures  the source is a picture
-    """
+    """Rows of files, of the hub, or of a built-in set; `default` is that of old runs that named none."""
 
     default: str
     pictures: bool = False
@@ -96,25 +99,15 @@ class FileRows(RowSource):
         names = ("target",) if self.pictures else ("source", "target")
         sides = {name: spelling.texts(rows.training, name) for name in names}
         others = {name: spelling.texts([*rows.validation, *rows.test], name) for name in names}
-        found, about = choose_tokenizers(settings.tokenizer, settings.joint, sides, others, numbers)
-        return found, spelling, about
+        tokenizers, about = choose_tokenizers(settings.tokenizer, settings.joint, sides, others, numbers)
+        return tokenizers, spelling, about
 
     def limits(self, settings: Seq2SeqSettings) -> tuple[int | None, int | None, str]:
         return settings.max_source, settings.max_target, settings.too_long
 
     def describe(self, settings: Seq2SeqSettings, training: int, validation: int) -> dict[str, Any]:
-        keys = ("max_source", "max_target", "too_long", "overlap")
-        return {
-            "training_rows": training,
-            "validation_rows": validation,
-            **{key: getattr(settings, key) for key in keys},
-            "held_out": settings.split,
-        }
-
-    def shorter(self, longest: Longest, context: int) -> str:
-        if longest.trained:
-            return "limit the rows with --max-source and --max-target"
-        return longest.shorter(context)
+        limits = {key: getattr(settings, key) for key in ("max_source", "max_target", "too_long", "overlap")}
+        return {"training_rows": training, "validation_rows": validation, **limits, "held_out": settings.split}
 
     def check(self, settings: Seq2SeqSettings, task: str) -> None:
         if settings.data is None:
@@ -128,28 +121,84 @@ class FileRows(RowSource):
 
 
 @dataclass(frozen=True)
-class Longest:
-    """The longest row of several splits: row `row` of `rows`, of which the sequence `sequence` is so long."""
+class EncodedRows:
+    """A split, encoded: sources (none for pictures) and targets with their ends, and its records."""
 
-    rows: EncodedRows
-    sequence: str
-    row: int
-    length: int
-    trained: bool
+    records: Sequence[Record]
+    sources: Encoded | None
+    targets: Encoded
+    writing: Writing
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @classmethod
+    def of(
+        cls, records: Sequence[Record], writing: Writing, source: int | None = None, target: int | None = None
+    ) -> EncodedRows:
+        """Records, encoded, and cut to so many tokens, the end included."""
+
+        def encoded(side: str, tokenizer: Tokenizer, most: int | None) -> Encoded:
+            return Encoded.of_texts(writing.spelling.texts(records, side), tokenizer, end_of(tokenizer), most)
+
+        sources = None if writing.source is None else encoded("source", writing.source, source)
+        return cls(records, sources, encoded("target", writing.target, target), writing)
+
+    def part(self, rows: np.ndarray) -> EncodedRows:
+        """Some of the rows."""
+        sources = None if self.sources is None else Encoded([self.sources[row] for row in rows])
+        targets = Encoded([self.targets[row] for row in rows])
+        return EncodedRows([self.records[row] for row in rows], sources, targets, self.writing)
 
     @property
-    def place(self) -> str:
-        """Where it stands."""
-        return self.rows.records[self.row].place
+    def lengths(self) -> dict[str, np.ndarray]:
+        """Tokens of each row, (rows,) a side."""
+        sources = {} if self.sources is None else {"source": self.sources.lengths}
+        return {**sources, "target": self.targets.lengths}
 
-    def shorter(self, context: int) -> str:
-        """What makes an evaluation row fit: its target is never cut."""
-        room = context
-        if self.rows.writing.input == "tokens":
-            room -= int(self.rows.targets.lengths[self.row])
-        if self.sequence == "source" and room > 0:
-            return f"cut the sources with --max-source {room}"
-        return "take such rows out of the evaluation rows: their targets are never cut"
+    @property
+    def read(self) -> dict[str, np.ndarray]:
+        """Positions of each row in what the model reads, (rows,) a sequence: one, `source`, for a decoder alone."""
+        lengths = self.lengths
+        return {"source": lengths["source"] + lengths["target"]} if self.writing.input == "tokens" else lengths
+
+    def buckets(self, settings: BatchSettings, accumulate: int, seed: int, name: str, least: int = 0) -> Buckets:
+        """Batches of rows of like lengths, as the settings say, of `least` tokens at least.
+
+        Raises ConfigError for a side that a batch of these has not.
+        """
+        read, side, alone = self.read, settings.batch_side, self.writing.input == "tokens"
+        if side not in (*read, LONGEST, BOTH) or (side == "source" and alone):
+            raise ConfigError(
+                f"batch_side: a decoder alone reads {side} and all else as one text; say longest or all"
+                if alone
+                else f"batch_side: {side!r} is no sequence of its own here; say longest, or one of: {', '.join(read)}"
+            )
+        return Buckets(read, max(settings.batch_tokens, least), side, settings.batch_counted, accumulate, seed, name)
+
+    def batch(self, rows: np.ndarray) -> Batch:
+        """Rows as tensors: what the model reads, and the target one further."""
+        targets = [self.targets[row] for row in rows]
+        sources = [] if self.sources is None else [self.sources[row] for row in rows]
+        if self.writing.input == "tokens":
+            pairs = list(zip(sources, targets, strict=True))
+            tokens = [np.concatenate([source, target[:-1]]) for source, target in pairs]
+            return padded_batch(
+                {"tokens": tokens}, [np.append(np.full(len(source) - 1, IGNORED), target) for source, target in pairs]
+            )
+        tokens = [np.append(self.writing.end, target[:-1]) for target in targets]
+        if self.sources is not None:
+            return padded_batch({"source": sources, "tokens": tokens}, targets)
+        pictures = self.writing.pictures([self.records[row]["source"] for row in rows])
+        return padded_batch({"tokens": tokens}, targets, image=torch.stack(pictures))
+
+
+def padded_batch(sequences: Mapping[str, list[np.ndarray]], targets: Sequence[np.ndarray], **others: Tensor) -> Batch:
+    """Token ids by input, targets, and other inputs: a batch, in which real lengths stand where rows differ."""
+    sizes = {name: [len(row) for row in rows] for name, rows in sequences.items()}
+    lengths = {name: torch.tensor(each) for name, each in sizes.items() if min(each) < max(each)}
+    inputs = {**others, **{name: padded(rows) for name, rows in sequences.items()}}
+    return Batch(inputs, padded(targets, IGNORED), lengths)
 
 
 class Seq2SeqData:
@@ -209,19 +258,23 @@ class Seq2SeqData:
         """The number `context`: where the model states none, the longest row of all. Raises ConfigError for a row that
         has more positions."""
         sides = [self.training, self.validation, *([] if self.beyond is None else [self.beyond])]
-        found = [
-            Longest(rows, name, int(positions.argmax()), int(positions.max()), rows is self.training)
-            for rows in sides
-            for name, positions in rows.read.items()
-        ]
-        longest = max(found, key=lambda one: one.length)
-        context = longest.length if stated is None else int(stated)
-        if longest.length > context:
-            count = sum(int(np.any([each > context for each in rows.read.values()], axis=0).sum()) for rows in sides)
+        longest, side, name, row = max(
+            ((int(n.max()), side, name, int(n.argmax())) for side in sides for name, n in side.read.items()),
+            key=lambda found: found[0],
+        )
+        context = longest if stated is None else int(stated)
+        if longest > context:
+            count = sum(int(np.any([n > context for n in side.read.values()], axis=0).sum()) for side in sides)
+            room = context - (int(side.targets.lengths[row]) if self.writing.input == "tokens" else 0)
+            if self.source.remedy or side is self.training:
+                remedy = self.source.remedy or "limit the rows with --max-source and --max-target"
+            elif name == "source" and room > 0:
+                remedy = f"cut the sources with --max-source {room}"
+            else:
+                remedy = "take such rows out of the evaluation rows: their targets are never cut"
             raise ConfigError(
-                f"context: the model says {context}, and the longest row has {longest.length} tokens ({longest.place};"
-                f" rows above the context: {count:,}): say --context {longest.length}, or"
-                f" {self.source.shorter(longest, context)}"
+                f"context: the model says {context}, and the longest row has {longest} tokens"
+                f" ({side.records[row].place}; rows above the context: {count:,}): say --context {longest}, or {remedy}"
             )
         return context
 
@@ -239,40 +292,35 @@ class Seq2SeqData:
         """Validation rows for which targets are generated: evenly over all."""
         count = len(self.validation)
         most = count if self.settings.written is None else min(count, self.settings.written)
-        return [place * count // most for place in range(most)] if most else []
+        return [place * count // most for place in range(most)]
 
     def texts(
         self, model: Any, records: Sequence[Record], search: SearchSettings, progress: Progress | None = None
     ) -> list[str]:
         """What a model writes for rows."""
         sources = [row["source"] for row in records]
-        return [found[0].text for found in self.limited.write([model], sources, search, progress=progress)]
+        return [best[0].text for best in self.limited.predict([model], sources, search, progress=progress)]
 
-    def cost(self, rows: int) -> int:
-        """Of reading so many validation rows and generating targets for those that are; see `Task.evaluation_cost`."""
-        written = self.settings.written
-        longest = int(self.training.targets.lengths.max())
-        generating = WRITING * longest * min(rows, rows if written is None else written)
-        cost = math.ceil(FORWARD * rows * float(self.validation.targets.lengths.mean()) + generating)
-        if self.beyond is None or written == 0:
-            return cost
-        return cost + math.ceil(WRITING * int(self.beyond.targets.lengths.max()) * self._beyond_count(rows))
+    def cost(self, rows: int) -> float:
+        """Of reading so many validation rows and generating targets for those that are; see `Task.cost_of`."""
+        written = rows if self.settings.written is None else min(rows, self.settings.written)
+        cost = FORWARD * rows * float(self.validation.targets.lengths.mean())
+        cost += WRITING * int(self.training.targets.lengths.max()) * written
+        if self.beyond is not None and self.settings.written != 0:
+            cost += WRITING * int(self.beyond.targets.lengths.max()) * self._beyond_count(rows)
+        return cost
 
     def _beyond_count(self, rows: int) -> int:
         """Rows of `beyond` in a sample of so many validation rows: as large a part of them."""
         return 0 if self.beyond is None else -(-len(self.beyond) * rows // len(self.validation))
 
-    def sample(self, cost: int) -> Self | None:
-        """The same with a sample of the validation rows; see `Task.on_sample`."""
-        whole = len(self.validation)
-        count = bisect_right(range(whole), cost, key=self.cost) - 1
-        if count < min(LEAST, whole):
-            return None
-        made = copy.copy(self)
-        made.validation = self.validation.part(sample_of(whole, count, self.seed))
+    def part(self, rows: np.ndarray) -> Self:
+        """The same with some of the validation rows."""
+        part = copy.copy(self)
+        part.validation = self.validation.part(rows)
         if self.beyond is not None:
-            made.beyond = self.beyond.part(sample_of(len(self.beyond), self._beyond_count(count), self.seed))
-        return made
+            part.beyond = self.beyond.part(sample_of(len(self.beyond), self._beyond_count(len(rows)), self.seed))
+        return part
 
     # What people and a run's manifest are told.
 
@@ -339,7 +387,3 @@ def picture_shape(records: Sequence[Record], channels: int | None) -> tuple[int,
             f" patches(image, 4, channels={own})"
         )
     return (own if channels is None else channels, *size)
-
-
-Baselines = Callable[[Sequence[Record], Sequence[Record]], Mapping[str, Sequence[str]]]
-"""Rows, and those of training (none if not known) -> what trivial models write for the former, by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,8 +16,9 @@ from ..errors import ConfigError, DataError
 from ..generation.settings import SearchSettings
 from ..settings import Settings
 from .evaluation import Report, Trained
-from .scores.examples import BestAndWorst, best_and_worst
-from .scores.report import Measure, ScoreReport, report
+from .predictor import Progress
+from .scores.baselines import Baseline, texts_by
+from .scores.report import BestAndWorst, Measure, ScoreReport, best_and_worst, report
 from .seq2seq_data import RowSource
 from .writing import Writing
 
@@ -33,9 +34,6 @@ class Seq2SeqEvaluation(SearchSettings):
         "refuse", description="rows of --data that are also in the training set: refuse them, or keep and score them"
     )
 
-
-Baselines = Callable[[Sequence[Record], Sequence[Record]], Mapping[str, Sequence[str]]]
-"""Rows, and those of training (none if not known) -> what trivial models write for the former, by name."""
 
 COLUMNS = ("source", "target", "references", "join")
 
@@ -110,13 +108,13 @@ def rows_to_score(
 
 def scored(
     measure: Measure,
-    baselines: Baselines,
+    baselines: Mapping[str, Baseline],
     models: Sequence[Any],
     writing: Writing,
     records: Sequence[Record],
-    learned: Sequence[Record] = (),
-    search: SearchSettings | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    learned: Sequence[Record],
+    search: SearchSettings,
+    progress: Progress | None = None,
     notes: Sequence[str] = (),
 ) -> Seq2SeqReport:
     """Write the targets of rows and score them beside the baselines.
@@ -125,17 +123,16 @@ def scored(
     baselines  what trivial models write for the rows, by name
     learned    the training rows, for baselines that need them
     """
-    settings = search or SearchSettings()
     sources = [row["source"] for row in records]
-    found = writing.write(models, sources, settings, progress=progress)
-    texts, references = [answers[0].text for answers in found], references_of(records)
-    scores = report(measure, texts, references, baselines(records, learned))
+    texts = [answers[0].text for answers in writing.predict(models, sources, search, progress=progress)]
+    references = references_of(records)
+    scores = report(measure, texts, references, texts_by(baselines, records, learned))
     shown = [s if isinstance(s, str) else row.place for s, row in zip(sources, records, strict=True)]
     examples = best_and_worst(scores.measured[0], texts, references, shown)
-    return Seq2SeqReport(scores, examples, how_of(settings, writing, len(models)), texts, notes)
+    return Seq2SeqReport(scores, examples, how_of(search, writing, len(models)), texts, notes)
 
 
-def how_of(settings: SearchSettings, writing: Writing, models: int = 1) -> str:
+def how_of(settings: SearchSettings, writing: Writing, models: int) -> str:
     """A search in words."""
     most = f"{settings.max_length or writing.usual} tokens"
     if settings.max_ratio is not None:

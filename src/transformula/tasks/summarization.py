@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from typing import Literal
 
 from pydantic import Field
 
-from ..data.record import Record
 from ..data.settings import Seq2SeqSettings
-from ..data.source_target import texts_of
-from ..errors import InputError
 from ..generation.settings import SearchSettings
-from .algorithmic import commonest
 from .base import task
-from .scores.baselines import function_name, lead
-from .scores.report import summarization
-from .seq2seq import Scoring, SequenceToSequence
+from .scores.baselines import constant, first_sentence, function_name
+from .scores.rouge import rouge
+from .seq2seq import SequenceToSequence
 from .seq2seq_data import FileRows
 from .seq2seq_report import Seq2SeqEvaluation
 from .verb import Verb
@@ -38,15 +32,6 @@ class SummarizationEvaluation(Seq2SeqEvaluation):
     stem: bool = Field(
         False, description="ROUGE of word stems (Porter), as most papers report it; the signature says so"
     )
-
-
-def baselines(records: Sequence[Record], learned: Sequence[Record]) -> dict[str, list[str]]:
-    """The first sentence, the name of a function in words, and the commonest target."""
-    sources = texts_of(records, "source")
-    found = {"lead-1": lead(sources)}
-    with suppress(InputError):  # of texts that are no functions
-        found["function's name"] = function_name(sources)
-    return {**found, **commonest(records, learned)}
 
 
 @task("summarization", aliases=["summarisation"])
@@ -73,4 +58,6 @@ that the model was trained on is cut, as in training (--max-source).""",
         aliases=("summarise",),
     )
     source = FileRows("python-summaries")
-    scoring = Scoring(summarization, ("rouge_1", "rouge_2", "rouge_l"), baselines, options=("stem",))
+    measure = staticmethod(rouge)
+    scores = ("rouge_1", "rouge_2", "rouge_l")
+    trivial = {"lead-1": first_sentence, "function's name": function_name, "constant": constant}

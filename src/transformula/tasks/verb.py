@@ -8,9 +8,10 @@ torch.
 from __future__ import annotations
 
 import ast
+import pkgutil
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
@@ -53,43 +54,31 @@ class Verb:
         """The class of its settings."""
         if not isinstance(self.settings, str):
             return self.settings
-        module, _, name = self.settings.partition(":")
-        options: type[Settings] = getattr(import_module(module), name)
+        options: type[Settings] = pkgutil.resolve_name(self.settings)
         return options
 
 
 @cache
 def built_in_verbs() -> dict[str, Verb]:
-    """The verbs of the tasks in this folder by name, read without running a file."""
-    verbs = [verb for path in sorted(Path(__file__).parent.glob("*.py")) for verb in verbs_in(path.read_text("utf-8"))]
+    """The verbs that the files of this folder say, at their top or in a class, by name: read without running them."""
+    verbs = []
+    for path in Path(__file__).parent.glob("*.py"):
+        text = path.read_text("utf-8")
+        tree = ast.parse(text if " = Verb(" in text else "")
+        classes = {
+            alias.name: f"{resolve_name('.' * node.level + (node.module or ''), PACKAGE)}:{alias.name}"
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(value=ast.Call(func=ast.Name("Verb"), args=[name], keywords=keywords)):
+                    options: dict[str, Any] = {
+                        str(word.arg): classes[word.value.id]
+                        if isinstance(word.value, ast.Name)
+                        else ast.literal_eval(word.value)
+                        for word in keywords
+                    }
+                    verbs.append(Verb(ast.literal_eval(name), **options))
     return {verb.name: verb for verb in sorted(verbs, key=lambda verb: verb.name)}
-
-
-def verbs_in(text: str) -> list[Verb]:
-    """The verbs that a task's file says, at its top or in a class."""
-    if " = Verb(" not in text:
-        return []
-    tree = ast.parse(text)
-    imported = {
-        alias.asname or alias.name: f"{_absolute(node)}:{alias.name}"
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-
-    def value(node: ast.expr) -> Any:
-        return imported[node.id] if isinstance(node, ast.Name) else ast.literal_eval(node)
-
-    calls = [node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)]
-    return [
-        Verb(*map(value, call.args), **{item.arg: value(item.value) for item in call.keywords if item.arg})
-        for call in calls
-        if isinstance(call.func, ast.Name) and call.func.id == "Verb"
-    ]
-
-
-def _absolute(node: ast.ImportFrom) -> str:
-    """The module that `from ..a import b` names in a file of this package."""
-    parts = PACKAGE.split(".")
-    above = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
-    return ".".join(part for part in (above, node.module) if part)

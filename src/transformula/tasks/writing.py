@@ -1,16 +1,17 @@
-"""Writing a target for a source: what a model that was trained on pairs needs to be used.
+"""What models do that write: they go on with texts, or write a target for a source.
 
     encoder and decoder   source ids and their end -> `source`;   the text begins with that same end -> `tokens`
     decoder alone         tokens = source, end, target, end
     pictures              (channels, height, width) from 0 to 255 -> `image`, from -1 to 1
 
-`pairs.json` in a model's folder says which; the tokenizers lie beside it.
+`pairs.json` in a model's folder says which of these; the tokenizers lie beside it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,14 +24,17 @@ from ..data.lines import shown
 from ..data.pictures import PictureFile, with_channels
 from ..data.record import Value
 from ..data.spelling import PLAIN, Spelling
-from ..errors import CheckpointError, InputError
-from ..generation.beam import Hypothesis, search
-from ..generation.settings import SearchSettings
+from ..errors import CheckpointError, InputError, UnknownName, setting
+from ..generation import StoppingStream, generate
+from ..generation.beam import search
+from ..generation.settings import SamplingSettings, SearchSettings
 from ..structured import load_json
+from ..tokenizers.base import FILE as TOKENIZER
 from ..tokenizers.base import Tokenizer, load
-from .predictor import Answer, Predictor, Progress, predictor
+from .base import tasks
+from .predictor import FILE, Answer, Predictor, Progress, predictor, predictors
 
-FILE = "pairs.json"
+PAIRS = "pairs.json"
 SOURCE = "source"
 """The folder of the source's own tokenizer, where it has one."""
 
@@ -39,23 +43,82 @@ AT_ONCE = 512
 
 
 @dataclass(frozen=True)
+class TextGenerator(Predictor):
+    """Goes on with texts. Its folder is known by the tokenizer alone."""
+
+    tokenizer: Tokenizer
+    settings = SamplingSettings
+    method = "generate"
+
+    @property
+    def continues(self) -> bool:
+        return True
+
+    @property
+    def verb(self) -> str:
+        return "sample"
+
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
+    ) -> list[list[Answer]]:
+        return [[Answer(text)] for text in self.generate(models[0], inputs, settings)]
+
+    def generate(
+        self,
+        module: nn.Module,
+        prompts: Sequence[str],
+        settings: SamplingSettings,
+        on_text: Callable[[int, str], None] | None = None,
+    ) -> list[str]:
+        """What follows each prompt, without it. `on_text` is called with (row, piece of text) as it is written."""
+        tokenizer = self.tokenizer
+        end = tokenizer.end_of_document
+        streams = [StoppingStream(tokenizer.stream(), stop=settings.stop, end=end) for _ in prompts]
+
+        def show(row: int, piece: str) -> None:
+            if piece and on_text is not None:
+                on_text(row, piece)
+
+        decoder: Any = module
+        generate(
+            decoder,
+            [self.begin(text) for text in prompts],
+            settings,
+            finished=lambda row, _: streams[row].finished,
+            on_token=lambda row, token: show(row, streams[row].push(token)),
+        )
+        for row, stream in enumerate(streams):
+            show(row, stream.close())
+        return [stream.text for stream in streams]
+
+    def begin(self, prompt: str) -> list[int]:
+        """The tokens of a prompt. An empty one begins as documents do: after the end of another, or a new line."""
+        if not prompt and self.tokenizer.end_of_document is not None:
+            return [self.tokenizer.end_of_document]
+        try:
+            return self.tokenizer.encode(prompt or "\n")
+        except InputError:
+            if prompt:
+                raise
+            raise InputError(
+                "the prompt is empty, and the model's tokenizer has neither an end of documents nor a new line to begin"
+                " after: give a prompt"
+            ) from None
+
+    def save(self, folder: Path) -> None:
+        self.tokenizer.save(folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        return cls(load(folder))
+
+
+@dataclass(frozen=True)
 class Written(Answer):
     """A text that was written, with its score (see SearchSettings), its log probability, and its number of tokens."""
 
     log_probability: float = 0.0
     tokens: int = 0
-
-    @classmethod
-    def of(cls, hypothesis: Hypothesis, tokenizer: Tokenizer, spelling: Spelling, prefix: str = "") -> Written:
-        """The text of what a search found, that began with a prefix. A model may know more tokens than its tokenizer:
-        they stand for nothing."""
-        text = tokenizer.decode(token for token in hypothesis.tokens if token < tokenizer.vocab)
-        text = spelling.written(text, prefix)
-        return cls(text, hypothesis.score, hypothesis.log_probability, len(hypothesis.tokens))
-
-
-NOTHING = Written("")
-"""What is written for a source without a word."""
 
 
 @predictor("writing")
@@ -95,35 +158,120 @@ class Writing(Predictor):
 
     @property
     def verb(self) -> str:
-        from .base import tasks
-
         verb = tasks.get(self.task).verb if self.task in tasks else None  # the task may be of a package not here
         return verb.name if verb else "caption" if self.input == "image" else "translate"
+
+    @property
+    def end(self) -> int:
+        """The token that begins and ends a target."""
+        return end_of(self.target)
+
+    @property
+    def usual(self) -> int:
+        """Tokens that are written at most where nothing is said: twice those of the longest target of training."""
+        return 2 * self.longest
 
     def predict(
         self,
         models: Sequence[Any],
         inputs: Sequence[Any],
-        settings: Any,
+        settings: SearchSettings | None = None,
         *,
         progress: Progress | None = None,
         prefixes: Sequence[str] | None = None,
     ) -> list[list[Written]]:
-        return self.write(models, inputs, settings, prefixes=prefixes, progress=progress)
+        """The best targets of each source, best first: at most `settings.n_best`.
+
+        models    an ensemble
+        inputs    texts, or pictures as tensors
+        prefixes  texts that the targets begin with, one for each source
+
+        For a source of white space alone nothing is written. Raises InputError.
+        """
+        learned = [model.positions_of(self.input) for model in models if hasattr(model, "positions_of")]
+        room = min((count for count in learned if count is not None), default=math.inf)
+        written = [[Written("")] for _ in inputs]
+        nonempty = [row for row, source in enumerate(inputs) if not isinstance(source, str) or source.strip()]
+        for first in range(0, len(nonempty), AT_ONCE):
+            rows = nonempty[first : first + AT_ONCE]
+            prompts, sources = self.prompts([inputs[row] for row in rows])
+            for row, ids in zip(rows, sources.get("source", ()), strict=False):
+                if len(ids) > room:
+                    raise InputError(
+                        f"source {row + 1} has {len(ids)} tokens, its end included, and the model has learned {room}"
+                        f" positions: shorten it ({shown(str(inputs[row]))})"
+                    )
+            begin = ["" if prefixes is None else prefixes[row] or "" for row in rows]
+            begun = None if prefixes is None else [self.target.encode(self.spelling.target(text)) for text in begin]
+            best = search(
+                list(models), prompts, settings or SearchSettings(), end=self.end, inputs=sources, prefixes=begun,
+                usual=self.usual,
+            )  # fmt: skip
+            for row, hypotheses, prefix in zip(rows, best, begin, strict=True):
+                written[row] = []
+                for h in hypotheses:
+                    # a model may know more tokens than its tokenizer: they stand for nothing
+                    text = self.target.decode(token for token in h.tokens if token < self.target.vocab)
+                    text = self.spelling.written(text, prefix)
+                    written[row].append(Written(text, h.score, h.log_probability, len(h.tokens)))
+            if progress is not None:
+                progress(rows[-1] + 1, len(inputs))
+        return written
+
+    def prompts(self, sources: Sequence[Value]) -> tuple[list[list[int]], dict[str, list[Any]]]:
+        """Prompts and inputs of a search. Raises InputError for what the model does not read."""
+        if self.input == "image":
+            return [[self.end]] * len(sources), {"image": self.pictures(sources)}
+        each = [ids.tolist() for ids in self.ids(sources)]
+        return (each, {}) if self.input == "tokens" else ([[self.end]] * len(sources), {"source": each})
+
+    def ids(self, sources: Sequence[Value]) -> list[np.ndarray]:
+        """Token ids of texts, the end at the end. Raises InputError for a text that the tokenizer does not know."""
+        assert self.source is not None
+        end = end_of(self.source)
+        rows = self.source.encode_many([self.spelling.source(str(text)) for text in sources])
+        room = None if self.most is None else self.most - 1
+        return [np.append(ids[:room], end) for ids in rows]
+
+    def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
+        """Numbers from -1 to 1, with as many channels as in training: (channels, height, width) float32 each.
+
+        Raises InputError for a picture of another size than those of training, and for what is none."""
+        numbers = []
+        for place, picture in enumerate(sources, 1):
+            if not isinstance(picture, Tensor):
+                raise InputError("expected a picture, not a text")
+            if self.picture is not None:
+                picture = with_channels(picture, self.picture[0])
+                if tuple(picture.shape) != self.picture:
+                    expected, actual = (" x ".join(map(str, size)) for size in (self.picture, picture.shape))
+                    raise InputError(
+                        f"picture {place}: this model reads pictures of {expected} (channels, height, width), and this"
+                        f" one has {actual}: make it of that size first"
+                    )
+            if picture.dtype != torch.uint8 or picture.dim() != 3:
+                raise InputError(
+                    "a picture is a tensor (channels, height, width) of whole numbers from 0 to 255 (torch.uint8); this"
+                    f" one is {str(picture.dtype).removeprefix('torch.')} of the shape {tuple(picture.shape)}"
+                )
+            numbers.append(picture.float() / 127.5 - 1)
+        return numbers
 
     def opened(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """Texts as they are, pictures from their files. Raises InputError for what the model does not read."""
-        return [self._picture(source) for source in inputs] if self.input == "image" else super().opened(inputs)
-
-    def _picture(self, source: Any) -> Value:
-        if isinstance(source, Tensor):
-            return source
-        if not isinstance(source, (str, Path)):
-            raise InputError(f"this model reads pictures: give the name of a file, or a tensor; this is {source!r:.40}")
-        if not str(source).strip():
-            return ""
-        channels = None if self.picture is None else self.picture[0]
-        return PictureFile(Path(source).expanduser(), "what was given", channels).load()
+        if self.input != "image":
+            return super().opened(inputs)
+        opened: list[Value] = []
+        for source in inputs:
+            if not isinstance(source, (Tensor, str, Path)):
+                raise InputError(
+                    f"this model reads pictures: give the name of a file, or a tensor; this is {source!r:.40}"
+                )
+            if not isinstance(source, Tensor) and str(source).strip():
+                channels = None if self.picture is None else self.picture[0]
+                source = PictureFile(Path(source).expanduser(), "what was given", channels).load()
+            opened.append(source if isinstance(source, Tensor) else "")
+        return opened
 
     def check_alike(self, other: Predictor, named: str) -> None:
         if not isinstance(other, Writing):
@@ -142,100 +290,15 @@ class Writing(Predictor):
         if self.input != other.input:
             raise InputError(f"{named} is given `{other.input}`, and the first model `{self.input}`")
 
-    @property
-    def end(self) -> int:
-        """The token that begins and ends a target."""
-        return end_of(self.target)
-
-    def ids(self, sources: Sequence[Value]) -> list[np.ndarray]:
-        """Token ids of texts, the end at the end. Raises InputError for a text that the tokenizer does not know."""
-        assert self.source is not None
-        end = end_of(self.source)
-        found = self.source.encode_many([self.spelling.source(str(text)) for text in sources])
-        room = None if self.most is None else self.most - 1
-        return [np.append(one[:room], end) for one in found]
-
-    def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
-        """Numbers from -1 to 1, with as many channels as in training. Raises InputError for a picture of another size
-        than those of training."""
-        if self.picture is not None:
-            sources = [with_channels(one, self.picture[0]) if isinstance(one, Tensor) else one for one in sources]
-        for place, picture in enumerate(sources, 1):
-            shape = tuple(picture.shape) if isinstance(picture, Tensor) else None
-            if shape is not None and self.picture is not None and shape != self.picture:
-                expected, actual = (" x ".join(map(str, size)) for size in (self.picture, shape))
-                raise InputError(
-                    f"picture {place}: this model reads pictures of {expected} (channels, height, width), and this one"
-                    f" has {actual}: make it of that size first"
-                )
-        return [as_numbers(picture) for picture in sources]
-
-    def prompts(self, sources: Sequence[Value]) -> tuple[list[list[int]], dict[str, list[Any]]]:
-        """Prompts and inputs of a search."""
-        if self.input == "image":
-            return [[self.end]] * len(sources), {"image": self.pictures(sources)}
-        each = [one.tolist() for one in self.ids(sources)]
-        if self.input == "tokens":
-            return each, {}
-        return [[self.end]] * len(sources), {"source": each}
-
-    def write(
-        self,
-        models: Sequence[Any],
-        sources: Sequence[Value],
-        settings: SearchSettings | None = None,
-        *,
-        prefixes: Sequence[str] | None = None,
-        progress: Progress | None = None,
-    ) -> list[list[Written]]:
-        """The best targets of each source, best first: at most `settings.n_best`.
-
-        models    an ensemble
-        prefixes  texts that the targets begin with, one for each source
-
-        For a source of white space alone nothing is written. Raises InputError.
-        """
-        settings = settings or SearchSettings()
-        room = min((n for n in (positions_of(model, self.input) for model in models) if n is not None), default=None)
-        written = [[NOTHING] for _ in sources]
-        nonempty = [
-            place for place, source in enumerate(sources) if not (isinstance(source, str) and not source.strip())
-        ]
-        for first in range(0, len(nonempty), AT_ONCE):
-            places = nonempty[first : first + AT_ONCE]
-            prompts, inputs = self.prompts([sources[place] for place in places])
-            for place, ids in zip(places, inputs.get("source", ()), strict=False):
-                if room is not None and len(ids) > room:
-                    raise InputError(
-                        f"source {place + 1} has {len(ids)} tokens, its end included, and the model has learned {room}"
-                        f" positions: shorten it ({shown(str(sources[place]))})"
-                    )
-            first_words = ["" if prefixes is None else prefixes[place] or "" for place in places]
-            begun = None if prefixes is None else [self.target.encode(self.spelling.target(t)) for t in first_words]
-            found = search(
-                list(models), prompts, settings, end=self.end, inputs=inputs, prefixes=begun, usual=self.usual
-            )
-            for place, each, prefix in zip(places, found, first_words, strict=True):
-                written[place] = [Written.of(one, self.target, self.spelling, prefix) for one in each]
-            if progress is not None:
-                progress(places[-1] + 1, len(sources))
-        return written
-
-    @property
-    def usual(self) -> int:
-        """Tokens that are written at most where nothing is said: twice those of the longest target of training."""
-        return 2 * self.longest
-
     def save(self, folder: Path) -> None:
         """Write `pairs.json` and the tokenizers into a model's folder."""
         self.target.save(folder)
-        own = self.source is not None and self.source is not self.target
-        if own and self.source is not None:
-            self.source.save(folder / SOURCE)
+        own = None if self.source is self.target else self.source
+        if own is not None:
+            own.save(folder / SOURCE)
         about: dict[str, Any] = {"task": self.task, "input": self.input, "most": self.most, "longest": self.longest}
-        about |= {"joint": not own, "picture": None if self.picture is None else list(self.picture)}
-        about |= {"spelling": asdict(self.spelling)}
-        (folder / FILE).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        about |= {"joint": own is None, "picture": self.picture, "spelling": asdict(self.spelling)}
+        (folder / PAIRS).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, folder: Path) -> Self:
@@ -243,7 +306,7 @@ class Writing(Predictor):
 
         Raises CheckpointError where the model was not trained on pairs, or the file is damaged.
         """
-        path = folder / FILE
+        path = folder / PAIRS
         try:
             about: Mapping[str, Any] = load_json(path)
             target = load(folder)
@@ -272,24 +335,24 @@ def end_of(tokenizer: Tokenizer) -> int:
     return tokenizer.end_of_document
 
 
-def positions_of(model: Any, name: str) -> int | None:
-    """How many positions of an input a model has learned; None where nothing limits it."""
-    known = getattr(model, "positions_of", None)
-    return None if known is None or name == "image" else known(name)
+def load_predictor(folder: Path) -> Predictor | None:
+    """What the model in a folder does; None for a model that was never trained on a task.
 
-
-def as_numbers(picture: Value) -> Tensor:
-    """(channels, height, width) uint8 -> float32 from -1 to 1. Raises InputError for anything else."""
-    if not isinstance(picture, Tensor):
-        raise InputError("expected a picture, not a text")
-    if picture.dtype != torch.uint8 or picture.dim() != 3:
+    Raises CheckpointError for a damaged file, InputError for a predictor of a package that was not imported.
+    """
+    path = folder / FILE
+    if not path.is_file():  # the two oldest kinds are known by their own files
+        if (folder / PAIRS).is_file():
+            return Writing.load(folder)
+        return TextGenerator.load(folder) if (folder / TOKENIZER).is_file() else None
+    try:
+        about = load_json(path)
+        return predictors.get(str(about["predictor"])).load(folder)
+    except UnknownName:
+        package = str(about.get("package", ""))
         raise InputError(
-            "a picture is a tensor (channels, height, width) of whole numbers from 0 to 255 (torch.uint8); this one is"
-            f" {str(picture.dtype).removeprefix('torch.')} of the shape {tuple(picture.shape)}"
-        )
-    return picture.float() / 127.5 - 1
-
-
-def device_of(model: nn.Module) -> torch.device:
-    """Where a model's parameters are."""
-    return next((p.device for p in model.parameters()), torch.device("cpu"))
+            f"{folder}: what this model does is said by the package {package!r}, and a file that is loaded imports"
+            f" nothing: add {setting('use', package)}"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None

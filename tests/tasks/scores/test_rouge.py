@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from pydoc_data.topics import topics
+from typing import Any
 
 import pytest
 
 from tests.tasks.scores.fixture import PREDICTIONS, REFERENCES, SECOND, texts
+from transformula.tasks.scores.measured import Measured
 from transformula.tasks.scores.porter import stem
-from transformula.tasks.scores.rouge import common_subsequence, rouge, words
+from transformula.tasks.scores.rouge import common_subsequence, words
+from transformula.tasks.scores.rouge import rouge as measured_rouge
 
 KEYS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeL"}
+
+
+def rouge(*texts: Any, stem: bool = False) -> dict[str, Measured]:
+    return {measured.name: measured for measured in measured_rouge(*texts, stem=stem)}
 
 
 def test_by_hand() -> None:

@@ -12,8 +12,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from tests.tasks.scores.fixture import PREDICTIONS, REFERENCES, SECOND, texts
 from transformula.errors import MissingExtra
-from transformula.tasks.scores.bleu import bleu, bleu_of
-from transformula.tasks.scores.chrf import chrf
+from transformula.tasks.scores.bleu import bleu, bleu_of, chrf
 
 RANDOM = texts(60)
 

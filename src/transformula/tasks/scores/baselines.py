@@ -3,89 +3,81 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
+from ...data.record import Record
+from ...data.source_target import texts_of
 from ...data.spelling import words_of
-from ...errors import InputError
 from .rouge import f1, shared, words
 
-SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
-
-FUNCTION = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)", re.MULTILINE)
+Baseline = Callable[[Sequence[Record], Sequence[Record]], list[str] | None]
+"""Rows, and those of training (none where they are not known) -> what it writes for the former; None where it has
+nothing to go by."""
 
 LOOKED_AT = 200
 """Among so many texts the most typical one is looked for."""
 
 
-def copy(sources: Sequence[str]) -> list[str]:
+def texts_by(
+    baselines: Mapping[str, Baseline], records: Sequence[Record], learned: Sequence[Record]
+) -> dict[str, list[str]]:
+    """What each of some baselines writes, by name, without those that have nothing to go by."""
+    texts = {name: baseline(records, learned) for name, baseline in baselines.items()}
+    return {name: written for name, written in texts.items() if written is not None}
+
+
+def copied(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
     """The source as it is."""
-    return list(sources)
+    return texts_of(records, "source")
 
 
-def lead(sources: Sequence[str | Sequence[str]], sentences: int = 1) -> list[str]:
-    """The first sentence (lead-1), or the first `sentences`, of each source: a text, or a list of its sentences.
+def first_sentence(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
+    """The first sentence of each source (lead-1).
 
-    In a text a sentence ends at `.`, `!` or `?` before a space or a newline; nothing is known of abbreviations.
+    It ends at `.`, `!` or `?` before a space or a newline; nothing is known of abbreviations.
     """
-    return [
-        " ".join((SENTENCE_END.split(source.strip()) if isinstance(source, str) else list(source))[:sentences])
-        for source in sources
-    ]
+    return [re.split(r"(?<=[.!?])\s+", source.strip())[0] for source in texts_of(records, "source")]
 
 
-def constant(targets: Sequence[str], count: int) -> list[str]:
-    """One text for every example, `count` times: the most frequent of the training targets.
+def constant(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
+    """One text for every example: the most frequent of the training targets.
 
     Where none is frequent (a hundredth of them, and at least two) it is the most typical one, that with the highest
     mean F1 of words with the others, among those that are looked at (`LOOKED_AT`, evenly over the data).
-
-    Raises InputError: no targets.
     """
+    targets = texts_of(learned, "target")
     if not targets:
-        raise InputError("a constant prediction is taken from the training targets, and there are none")
+        return None
     text, often = Counter(targets).most_common(1)[0]
-    return [text if often > max(1, len(targets) // 100) else typical(targets)] * count
+    if often <= max(1, len(targets) // 100):
+        some = targets[:: -(-len(targets) // LOOKED_AT)]
+        parted = [words(target) for target in some]
+        sums = [sum(f1(shared(one, other), len(one), len(other)) for other in parted) for one in parted]
+        text = some[sums.index(max(sums))]
+    return [text] * len(records)
 
 
-def word_by_word(training_sources: Sequence[str], training_targets: Sequence[str], sources: Sequence[str]) -> list[str]:
+def word_by_word(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
     """Each word of a source as the word that stood most often in its place in training; a word never seen is copied.
 
     A word is what stands between spaces. Only pairs of equally many words teach, as only there places are the same.
-    Raises InputError where the training texts are not pairs.
     """
-    if len(training_sources) != len(training_targets):
-        raise InputError(
-            f"{len(training_sources):,} training sources and {len(training_targets):,} targets: give those of the same"
-            " pairs, in the same order"
-        )
-    counted: dict[str, Counter[str]] = {}
-    for source, target in zip(training_sources, training_targets, strict=True):
+    if not learned:
+        return None
+    beside: dict[str, Counter[str]] = defaultdict(Counter)
+    for source, target in zip(texts_of(learned, "source"), texts_of(learned, "target"), strict=True):
         ours, theirs = source.split(" "), target.split(" ")
         if len(ours) == len(theirs):
             for one, other in zip(ours, theirs, strict=True):
-                counted.setdefault(one, Counter())[other] += 1
-    table = {word: beside.most_common(1)[0][0] for word, beside in counted.items()}
-    return [" ".join(table.get(word, word) for word in source.split(" ")) for source in sources]
+                beside[one][other] += 1
+    most_often = {word: others.most_common(1)[0][0] for word, others in beside.items()}
+    return [" ".join(most_often.get(w, w) for w in source.split(" ")) for source in texts_of(records, "source")]
 
 
-def function_name(sources: Sequence[str]) -> list[str]:
+def function_name(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
     """The name of the first function that each source defines in Python, in words: read_all_lines -> "read all lines".
-
-    Raises InputError for a source without the line that begins with `def`.
-    """
-    found = []
-    for number, source in enumerate(sources, 1):
-        name = FUNCTION.search(source)
-        if name is None:
-            raise InputError(f"source {number:,} defines no function: its name in words needs the line with `def`")
-        found.append(" ".join(words_of(name[1])).lower())
-    return found
-
-
-def typical(texts: Sequence[str]) -> str:
-    """The text that shares most words with the others (mean F1)."""
-    some = list(texts[:: -(-len(texts) // LOOKED_AT)])
-    parted = [words(text) for text in some]
-    means = [sum(f1(shared(one, other), len(one), len(other)) for other in parted) for one in parted]
-    return some[means.index(max(means))]
+    None where a source has no line that begins with `def`."""
+    definition = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)", re.MULTILINE)
+    names = [definition.search(source) for source in texts_of(records, "source")]
+    return [" ".join(words_of(name[1])).lower() for name in names if name] if all(names) else None

@@ -1,7 +1,7 @@
-"""BLEU, by sacrebleu (Post 2018, "A call for clarity in reporting BLEU scores").
+"""BLEU and chrF, by sacrebleu (Post 2018, "A call for clarity in reporting BLEU scores").
 
-The tokenizer, the counts of n-grams and the signature are sacrebleu's; only the last step, from sums of counts to a
-score, is done here too, for many sums at once (a bootstrap has a thousand).
+Counts and signatures are sacrebleu's; only the last step, from sums of counts to a score, is done here too, for many
+sums at once (a bootstrap has a thousand).
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from ...extras import need
 from .measured import Measured, Numbers, References, checked
 
 ORDER = 4
-"""The longest n-grams that count."""
+"""The longest n-grams of words that BLEU counts."""
+
+BETA = 2
+"""In chrF, recall counts so many times as much as precision."""
 
 
 def bleu(
@@ -34,22 +37,12 @@ def bleu(
 
     Raises MissingExtra without sacrebleu, InputError.
     """
-    metrics = need("sacrebleu", "BLEU").metrics
-    lists = checked(predictions, references)
     # "force": a text that ends in " ." is no reason for a warning in the middle of a training run
-    metric = metrics.BLEU(lowercase=lowercase, tokenize=tokenize, effective_order=True, force=True)
-    rows = []
-    for prediction, each in zip(predictions, lists, strict=True):
-        found = metric.sentence_score(prediction, each)
-        rows.append([found.sys_len, found.ref_len, *found.counts, *found.totals])
-    statistics = np.asarray(rows, dtype=np.float64)
-    return Measured(
-        "BLEU lower-cased" if lowercase else "BLEU",
-        signature_of(metrics.BLEU(lowercase=lowercase, tokenize=tokenize, force=True), lists),
-        statistics,
-        bleu_of,
-        bleu_of(statistics, effective_order=True),
-    )
+    metric = need("sacrebleu", "BLEU").metrics.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+    statistics = statistics_of(metric, predictions, references)
+    name = "BLEU lower-cased" if lowercase else "BLEU"
+    alone = bleu_of(statistics, effective_order=True)
+    return Measured(name, str(metric.get_signature()), statistics, bleu_of, alone)
 
 
 def bleu_of(sums: Numbers, effective_order: bool = False) -> Numbers:
@@ -67,10 +60,34 @@ def bleu_of(sums: Numbers, effective_order: bool = False) -> Numbers:
         return np.where(matches.sum(axis=-1) > 0, 100 * penalty * np.exp(mean), 0.0)
 
 
-def signature_of(metric: Any, references: Sequence[Sequence[str]]) -> str:
-    """What sacrebleu says of a metric. It knows how many references there are once it has seen them, as columns."""
-    # one example of each number of references says as much as all of them
-    seen = list({len(each): each for each in references}.values())
-    columns = [[each[i] if i < len(each) else None for each in seen] for i in range(max(map(len, seen)))]
-    metric.corpus_score([""] * len(seen), columns)
-    return str(metric.get_signature())
+def chrf(predictions: Sequence[str], references: References) -> Measured:
+    """chrF2 (Popovic 2015): 100 (1 + b^2) P R / (b^2 P + R), with b = 2.
+
+    P and R are the means over n = 1 to 6 of the shares of n-grams of characters (spaces left out, case kept) of the
+    predictions that the references have, and the other way; an order that one side lacks is left out. Of several
+    references, each example takes the one with which it scores best.
+
+    Raises MissingExtra without sacrebleu, InputError.
+    """
+    metric = need("sacrebleu", "chrF").metrics.CHRF(beta=BETA)
+    statistics = statistics_of(metric, predictions, references)
+    return Measured(f"chrF{BETA}", str(metric.get_signature()), statistics, chrf_of, chrf_of(statistics))
+
+
+def chrf_of(sums: Numbers) -> Numbers:
+    """chrF from sums of, for each order, the n-grams of the predictions, of the references and of both: (..., 18)."""
+    predicted, reference, both = sums[..., 0::3], sums[..., 1::3], sums[..., 2::3]
+    counted = (predicted > 0) & (reference > 0)
+    orders = np.maximum(counted.sum(axis=-1), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.where(counted, both / predicted, 0.0).sum(axis=-1) / orders
+        recall = np.where(counted, both / reference, 0.0).sum(axis=-1) / orders
+        score = 100 * (1 + BETA**2) * precision * recall / (BETA**2 * precision + recall)
+    return np.where(precision + recall > 0, score, 0.0)
+
+
+def statistics_of(metric: Any, predictions: Sequence[str], references: References) -> Numbers:
+    """What each example adds to a metric of sacrebleu, which knows afterwards how many references there are."""
+    lists = checked(predictions, references)
+    columns = [[each[i] if i < len(each) else None for each in lists] for i in range(max(map(len, lists)))]
+    return np.asarray(metric._extract_corpus_statistics(predictions, columns), dtype=np.float64)

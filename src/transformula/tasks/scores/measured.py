@@ -53,6 +53,16 @@ def mean_of(name: str, signature: str, sentences: Sequence[float]) -> Measured:
     return Measured(name, signature, statistics, lambda sums: sums[..., 0] / sums[..., 1], each)
 
 
+def exact_match(predictions: Sequence[str], references: References) -> Measured:
+    """100 times the share of predictions that equal one of their references; spaces at both ends do not count.
+
+    Raises InputError.
+    """
+    lists = checked(predictions, references)
+    equal = [100.0 * (text.strip() in map(str.strip, each)) for text, each in zip(predictions, lists, strict=True)]
+    return mean_of("exact match", f"nrefs:{counted(lists)}|case:mixed", equal)
+
+
 def checked(predictions: Sequence[str], references: References) -> list[list[str]]:
     """The references as lists. Raises InputError where there are none, or not as many as predictions."""
     if isinstance(predictions, str) or isinstance(references, str):
@@ -65,9 +75,9 @@ def checked(predictions: Sequence[str], references: References) -> list[list[str
     if not predictions:
         raise InputError("no predictions to score: give at least one")
     lists = [[each] if isinstance(each, str) else list(each) for each in references]
-    for number, each in enumerate(lists, 1):
-        if not each:
-            raise InputError(f"example {number:,} has no reference: give at least one, or leave the example out")
+    if [] in lists:
+        number = lists.index([]) + 1
+        raise InputError(f"example {number:,} has no reference: give at least one, or leave the example out")
     return lists
 
 

@@ -1,40 +1,46 @@
-"""Scores with their intervals, the trivial baselines beside them, and how each was computed."""
+"""Scores with their intervals and the trivial baselines beside them, and the best and the worst predictions.
+
+Intervals are those of a bootstrap (Koehn 2004, "Statistical significance tests for machine translation"). A resample
+draws as many examples as there are, with replacement. Its score needs only how often each example was drawn:
+(resamples, examples) counts times (examples, numbers) statistics are the sums that a score is made of.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from .bleu import bleu
-from .bootstrap import Interval, interval
-from .chrf import chrf
-from .exact import exact_match
-from .measured import Measured, References
-from .rouge import rouge
+import numpy as np
+
+from ...errors import InputError
+from .measured import Measured, Numbers, References, checked
 
 Measure = Callable[..., Iterable[Measured]]
 """Predictions and references (and options by name) -> scores, the main one first."""
 
+LEVEL = 0.95
+"""In an interval lies the score of so large a part of the resamples, the middle ones."""
 
-def translation(predictions: Sequence[str], references: References) -> list[Measured]:
-    """BLEU, cased; the same lower-cased, as older papers print it; chrF."""
-    return [bleu(predictions, references), bleu(predictions, references, lowercase=True), chrf(predictions, references)]
+AT_ONCE = 1 << 22
+"""Counts of a bootstrap held at one time: 32 MiB."""
 
-
-def summarization(predictions: Sequence[str], references: References, stem: bool = False) -> list[Measured]:
-    """ROUGE-1, -2 and -L; see `rouge`."""
-    return list(rouge(predictions, references, stem=stem).values())
-
-
-def captioning(predictions: Sequence[str], references: References) -> list[Measured]:
-    """BLEU, cased, and exact match."""
-    return [bleu(predictions, references), exact_match(predictions, references)]
+SHOWN = 10
+"""The best examples, and the worst, of which so many are shown; each line has at most WIDTH columns."""
+WIDTH = 100
 
 
-def algorithmic(predictions: Sequence[str], references: References) -> list[Measured]:
-    """Exact match."""
-    return [exact_match(predictions, references)]
+def resampled(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbers:
+    """The scores of resamples, (resamples,). Which examples each draws follows from the seed and their number."""
+    examples = len(measured)
+    generator = np.random.default_rng(seed)
+    sums = []
+    for start in range(0, resamples, step := max(1, AT_ONCE // examples)):
+        drawn = generator.integers(examples, size=(min(step, resamples - start), examples))
+        counts = np.stack([np.bincount(row, minlength=examples) for row in drawn])
+        sums.append(counts.astype(np.float64) @ measured.statistics)
+    return measured.value(np.concatenate(sums))
 
 
 @dataclass(frozen=True)
@@ -43,34 +49,28 @@ class ScoreRow:
 
     name: str
     score: float
-    interval: Interval
+    interval: tuple[float, float]
     baselines: dict[str, float]
     signature: str
-
-    @property
-    def above(self) -> bool:
-        """Whether the score is above every baseline's."""
-        return all(self.score > value for value in self.baselines.values())
 
 
 @dataclass(frozen=True)
 class ScoreReport:
-    """What was found. Its `repr` is the table, `data` is for programs, `measured` for bootstraps and examples."""
+    """What was found. Its `repr` is the table, `data` is for programs, `measured` what the rows are made of."""
 
     rows: list[ScoreRow]
     measured: list[Measured]
-    examples: int
 
     @property
     def data(self) -> dict[str, Any]:
         """{"examples": 1000, "scores": {"BLEU": {"score": ..., "interval": [low, high], "baselines": {...}, ...}}}."""
         return {
-            "examples": self.examples,
+            "examples": len(self.measured[0]),
             "scores": {
                 row.name: {
                     "score": row.score,
-                    "interval": [row.interval.low, row.interval.high],
-                    "level": row.interval.level,
+                    "interval": list(row.interval),
+                    "level": LEVEL,
                     "baselines": dict(row.baselines),
                     "signature": row.signature,
                 }
@@ -79,49 +79,97 @@ class ScoreReport:
         }
 
     def __repr__(self) -> str:
-        level = self.rows[0].interval.level
         names = list(self.rows[0].baselines)
-        table = [["", "score", f"{100 * level:.0f} % interval", *names]]
-        table += [
-            [row.name, f"{row.score:.1f}", str(row.interval), *(f"{row.baselines[name]:.1f}" for name in names)]
-            for row in self.rows
-        ]
-        widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+        table = [["", "score", f"{100 * LEVEL:.0f} % interval", *names]]
+        for row in self.rows:
+            low, high = row.interval
+            beside = [f"{row.baselines[name]:.1f}" for name in names]
+            table.append([row.name, f"{row.score:.1f}", f"[{low:.1f}, {high:.1f}]", *beside])
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [
             "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
             for line in table
         ]
-        lines += [
-            f"{row.name} is not above {', '.join(n for n, v in row.baselines.items() if row.score <= v)}: no result"
-            for row in self.rows
-            if not row.above
-        ]
+        for row in self.rows:
+            if better := [name for name, value in row.baselines.items() if row.score <= value]:
+                lines.append(f"{row.name} is not above {', '.join(better)}: no result")
         lines += [f"{row.name}: {row.signature}" for row in self.rows]
-        return "\n".join([*lines, f"{self.examples:,} examples"])
+        return "\n".join([*lines, f"{len(self.measured[0]):,} examples"])
 
 
 def report(
-    measure: Measure,
-    predictions: Sequence[str],
-    references: References,
-    baselines: Mapping[str, Sequence[str]] | None = None,
-    *,
-    resamples: int = 1000,
-    seed: int = 1,
+    measure: Measure, predictions: Sequence[str], references: References, baselines: Mapping[str, Sequence[str]]
 ) -> ScoreReport:
     """Score predictions, and beside them what each baseline predicts: {"copy": [...], "constant": [...]}.
 
-    `measure` is one of `translation`, `summarization`, `captioning`, `algorithmic`, or a function like them.
-
     Raises InputError, MissingExtra.
     """
-    found = list(measure(predictions, references))
-    beside: dict[str, dict[str, float]] = {measured.name: {} for measured in found}
-    for name, texts in (baselines or {}).items():
-        for measured in measure(texts, references):
-            beside[measured.name][name] = measured.score
-    rows = [
-        ScoreRow(m.name, m.score, interval(m, resamples=resamples, seed=seed), beside[m.name], m.signature)
-        for m in found
-    ]
-    return ScoreReport(rows, found, len(predictions))
+    scores = list(measure(predictions, references))
+    beside = {name: [score.score for score in measure(texts, references)] for name, texts in baselines.items()}
+    rows = []
+    for place, measured in enumerate(scores):
+        low, high = np.quantile(resampled(measured), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        others = {name: values[place] for name, values in beside.items()}
+        rows.append(ScoreRow(measured.name, measured.score, (float(low), float(high)), others, measured.signature))
+    return ScoreReport(rows, scores)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One prediction beside its reference, and its source. `index` counts from 0."""
+
+    index: int
+    score: float
+    prediction: str
+    references: list[str]
+    source: str
+
+    def __str__(self) -> str:
+        """A few lines: number and score, then source, prediction and references, each under a name."""
+        rows = [("source", self.source)] if self.source else []
+        rows += [("prediction", self.prediction), *(("reference", text) for text in self.references)]
+        lines = [f"example {self.index + 1:,}: {self.score:.1f}"]
+        for name, text in rows:
+            head = f"  {name:10}  "
+            lines += textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)) or [head + "-"]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class BestAndWorst:
+    """The examples of the highest and of the lowest score, best and worst first. Its `repr` is the text to read."""
+
+    name: str
+    best: list[Example]
+    worst: list[Example]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Plain data: {"score": name, "best": [...], "worst": [...]}."""
+        return {"score": self.name, "best": list(map(asdict, self.best)), "worst": list(map(asdict, self.worst))}
+
+    def __repr__(self) -> str:
+        parts = []
+        for title, examples in (("best", self.best), ("worst", self.worst)):
+            parts += [f"{len(examples)} {title} by {self.name} of the single text\n", *map(str, examples)]
+        return "\n".join(parts)
+
+
+def best_and_worst(
+    measured: Measured, predictions: Sequence[str], references: References, sources: Sequence[str]
+) -> BestAndWorst:
+    """The `SHOWN` examples with the highest score and those with the lowest; equal ones in the order of the data.
+
+    No example is among both: with few examples, the lists are shorter. Raises InputError.
+    """
+    lists = checked(predictions, references)
+    for name, number in (("scores", len(measured)), ("sources", len(sources))):
+        if number != len(predictions):
+            raise InputError(f"{number:,} {name} for {len(predictions):,} predictions: give those of the same examples")
+    best = np.argsort(-measured.sentences, kind="stable")[: min(SHOWN, (len(lists) + 1) // 2)].tolist()
+    worst = [i for i in np.argsort(measured.sentences, kind="stable").tolist() if i not in best][:SHOWN]
+    best_examples, worst_examples = (
+        [Example(i, float(measured.sentences[i]), predictions[i], lists[i], sources[i]) for i in places]
+        for places in (best, worst)
+    )
+    return BestAndWorst(measured.name, best_examples, worst_examples)

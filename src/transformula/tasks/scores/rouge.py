@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
 from .measured import Measured, References, checked, counted, mean_of
 from .porter import stem as stem_of
 
-NOT_WORDS = re.compile("[^a-z0-9]+")
 
-
-def rouge(predictions: Sequence[str], references: References, *, stem: bool = False) -> dict[str, Measured]:
-    """{"ROUGE-1": ..., "ROUGE-2": ..., "ROUGE-L": ...}: means over the examples of 100 F1.
+def rouge(predictions: Sequence[str], references: References, *, stem: bool = False) -> list[Measured]:
+    """ROUGE-1, ROUGE-2 and ROUGE-L: means over the examples of 100 F1.
 
     F1 = 2 P R / (P + R) of n-grams shared (each as often as in the text that has fewer), for ROUGE-L of the longest
     common subsequence of the whole texts, newlines or not.
@@ -30,28 +29,27 @@ def rouge(predictions: Sequence[str], references: References, *, stem: bool = Fa
     Raises InputError.
     """
     lists = checked(predictions, references)
-    chosen: list[list[float]] = []
+    chosen = []
     for prediction, each in zip(predictions, lists, strict=True):
         predicted = words(prediction, stem)
-        scores = [three(predicted, words(reference, stem)) for reference in each]
-        chosen.append(max(scores, key=lambda three_of: three_of[0]))
+        chosen.append(max((three(predicted, words(reference, stem)) for reference in each), key=lambda f1s: f1s[0]))
     several = "" if counted(lists) == "1" else "|best:rouge1"
     signature = f"nrefs:{counted(lists)}{several}|f1|stem:{'porter' if stem else 'no'}"
-    return {
-        name: mean_of(name, signature, [100 * row[i] for row in chosen])
+    return [
+        mean_of(name, signature, [100 * f1s[i] for f1s in chosen])
         for i, name in enumerate(["ROUGE-1", "ROUGE-2", "ROUGE-L"])
-    }
+    ]
 
 
 def words(text: str, stem: bool = False) -> list[str]:
     """The words that ROUGE compares."""
-    found = NOT_WORDS.sub(" ", text.lower()).split()
+    found = re.findall("[a-z0-9]+", text.lower())
     return [stem_of(word) if len(word) > 3 else word for word in found] if stem else found
 
 
 def three(predicted: Sequence[str], reference: Sequence[str]) -> list[float]:
     """F1 of words, of pairs of words and of the longest common subsequence, each from 0 to 1."""
-    pairs = [list(zip(text, text[1:], strict=False)) for text in (predicted, reference)]
+    pairs = [list(pairwise(text)) for text in (predicted, reference)]
     return [
         f1(shared(predicted, reference), len(predicted), len(reference)),
         f1(shared(*pairs), len(pairs[0]), len(pairs[1])),
@@ -77,8 +75,7 @@ def common_subsequence(predicted: Sequence[str], reference: Sequence[str]) -> in
     places: dict[str, int] = {}
     for j, word in enumerate(predicted):
         places[word] = places.get(word, 0) | 1 << j
-    every = (1 << len(predicted)) - 1
-    row = every
+    row = every = (1 << len(predicted)) - 1
     for word in reference:
         meeting = row & places.get(word, 0)
         row = (row + meeting | row - meeting) & every

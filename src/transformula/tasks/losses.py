@@ -1,18 +1,20 @@
-"""Cross-entropy against smoothed targets (Szegedy et al. 2016; Vaswani et al. 2017 with e = 0.1).
-
-A function of its own because the logits of a long batch are the largest tensor of a training step: (tokens, vocab)
-numbers, which the usual composition holds up to four times, and goes through as often.
-"""
+"""Cross-entropy: what models are trained by, and what an evaluation sums."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from ..errors import InputError
+from ..generation.decoding import device_of
+from ..model.evaluating import evaluating
+from .base import Batch, Scores
 
 IGNORED = -100
 """Target of a position that does not count."""
@@ -21,8 +23,42 @@ AT_ONCE = {"cpu": 1 << 19, "": 1 << 24}
 """Numbers of the logits that are looked at together, by kind of device: on a CPU as many as its caches hold."""
 
 
+def target_nats(model: Callable[..., Tensor], batches: Iterable[Batch], device: torch.device) -> tuple[float, int]:
+    """-log P of all real targets of batches, summed, without smoothing; and how many there are."""
+    nats, tokens = 0.0, 0
+    with torch.no_grad():
+        for batch in batches:
+            on_device = batch.to(device)
+            logits = model(**on_device.given).flatten(0, 1).float()
+            targets = on_device.targets.flatten()
+            each = F.cross_entropy(logits, targets, reduction="none", ignore_index=IGNORED)
+            nats += float(each.double().sum())
+            tokens += int((targets != IGNORED).sum())
+    return nats, tokens
+
+
+def target_scores(model: nn.Module, batches: Iterable[Batch]) -> Scores:
+    """Of the targets of batches, without smoothing:
+
+    loss        nats per target token, each end included: the mean of -log P
+    perplexity  exp(loss)
+    tokens      how many there are
+    """
+    nats, tokens = target_nats(evaluating(model), batches, device_of(model))
+    return Scores(loss=nats / tokens, perplexity=perplexity(nats / tokens), tokens=tokens)
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), where that is a number."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:
     """Mean over the real positions of (1 - e) nll + e mean_v(-log p_v): a scalar, float32 at least, in nats.
+
+    Cross-entropy against smoothed targets (Szegedy et al. 2016; Vaswani et al. 2017 with e = 0.1), in a function of its
+    own because the logits of a long batch are the largest tensor of a training step: (tokens, vocab) numbers, which the
+    usual composition holds up to four times, and goes through as often.
 
     logits     (..., vocab), any floating type
     targets    (...) int64; -100 where there is none
@@ -51,23 +87,18 @@ def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0
     return loss
 
 
-def _rows(logits: Tensor) -> int:
-    return max(1, AT_ONCE.get(logits.device.type, AT_ONCE[""]) // max(1, logits.shape[-1]))
-
-
 class _Smoothed(torch.autograd.Function):
     """Of (tokens, vocab) logits and (tokens,) targets, some rows at a time, in float32 or better."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:
         dtype = torch.promote_types(logits.dtype, torch.float32)
         real = targets != IGNORED
         labels = targets.where(real, 0)[:, None]
         share = 1 / real.sum().clamp(min=1).to(dtype)
-        wanted = bool(ctx.needs_input_grad[0])
-        gradient = torch.empty_like(logits) if wanted else None
+        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None
         each = torch.empty(len(logits), dtype=dtype, device=logits.device)
-        step = _rows(logits)
+        step = max(1, AT_ONCE.get(logits.device.type, AT_ONCE[""]) // max(1, logits.shape[-1]))
         for first in range(0, len(logits), step):
             rows = slice(first, first + step)
             some = logits[rows].to(dtype)

@@ -10,8 +10,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from transformula.errors import InputError
-from transformula.tasks import label_smoothing
-from transformula.tasks.label_smoothing import smoothed_cross_entropy
+from transformula.tasks import losses
+from transformula.tasks.losses import smoothed_cross_entropy
 
 VOCAB = 11
 
@@ -36,7 +36,7 @@ def given(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
 def test_loss_and_gradients_are_those_of_the_dense_form(
     smoothing: float, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(label_smoothing.AT_ONCE, "cpu", at_once)
+    monkeypatch.setitem(losses.AT_ONCE, "cpu", at_once)
     logits, targets = given()
     expected = dense(logits, targets, smoothing)
     found = smoothed_cross_entropy(logits, targets, smoothing)
@@ -103,7 +103,7 @@ class Peak(TorchDispatchMode):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_gradient_is_the_only_tensor_beside_the_logits(smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(label_smoothing.AT_ONCE, "cpu", 4 * VOCAB)
+    monkeypatch.setitem(losses.AT_ONCE, "cpu", 4 * VOCAB)
     leaf, targets = given()
     with Peak(leaf.numel()) as held:
         smoothed_cross_entropy(leaf * 1.0, targets, smoothing).backward()
