@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..data.cache import ABOUT, cached_entry
-from ..data.prepare import TextData, prepare
-from ..data.preview import Preview
 from ..data.settings import DataSettings
 from ..data.windows import ContinuedWindows, Windows
 from ..errors import ConfigError, InputError, setting
@@ -25,16 +23,13 @@ from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
 from ..model.evaluating import evaluating
 from ..structured import load_json
-from .base import FORWARD, Batch, Progress, Scores, Task, task
+from .base import FORWARD, Batch, Progress, Scores, task
 from .carried_rows import CarriedRows
 from .evaluation import standing
 from .losses import IGNORED, perplexity, smoothed_cross_entropy, target_nats
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
+from .text_task import CONTEXT, TextTask
 from .verb import Verb
-from .writing import TextGenerator
-
-CONTEXT = 128
-"""Tokens of a window where the model's file does not say."""
 
 SAMPLE = Verb(
     "sample",
@@ -51,13 +46,8 @@ a text is begun. Filters act in the order in which they are listed here.""",
     live=True,
 )
 
-EVALUATED_TOKENS = 8192
-EVALUATED_LOGITS = 2**25
-"""An evaluation's batch holds at most so many tokens, and so many logits (128 MiB in float32)."""
 
-
-@dataclass(frozen=True)
-class ScoredWindow:
+class ScoredWindow(NamedTuple):
     """What one window of an evaluation scores: it begins at `start`, has `length` inputs, and counts its targets from
     number `first` on; those before were counted by the window before."""
 
@@ -72,14 +62,9 @@ def spans(tokens: int, context: int, stride: int = 0) -> list[ScoredWindow]:
     stride  how far a window is moved on; 0 is `context`: no overlap. With less, every token but the earliest has at
             least `context - stride` others before it.
     """
-    stride = stride or context
-    found, done = [], 0
-    while done < tokens - 1:
-        start = 0 if done == 0 else done + stride - context
-        length = min(context, tokens - 1 - start)
-        found.append(ScoredWindow(start, length, done - start))
-        done = start + length
-    return found
+    again, last = context - (stride or context), tokens - 1
+    starts = range(0, max(1, last - again), stride or context)
+    return [ScoredWindow(start, min(context, last - start), again if start else 0) for start in starts]
 
 
 @dataclass(frozen=True)
@@ -92,10 +77,9 @@ class Segments(Batch):
 
 
 @task("language-modeling", aliases=["language-modelling"])
-class LanguageModeling(Task):
+class LanguageModeling(TextTask):
     """Next-token prediction on a text.
 
-    data          text, made ready
     context       inputs in a window
     score_unit    the unit of the main score, of `baselines` and of `verdict`
     carry_length  what the model's text says: above 0 rows go on from step to step, with what their segments have left,
@@ -104,46 +88,29 @@ class LanguageModeling(Task):
 
     unit = "tokens"
     carries = True
-    row_name = "windows"
     settings = evaluation = DataSettings
     verb = SAMPLE
     measures = ("loss", "bits_per_byte", "perplexity", "tokens", "bytes")
 
-    def __init__(
-        self,
-        settings: DataSettings,
-        numbers: Mapping[str, Any],
-        *,
-        inputs: Sequence[str] = (),
-        batch: int | None = None,
-        accumulate: int = 1,
-        seed: int = 1,
-    ) -> None:
-        self.context, self.carry_length = int(numbers.get("context") or CONTEXT), int(numbers.get("carry", 0))
-        if settings.stride and self.carry_length:
+    def __init__(self, settings: DataSettings, numbers: Mapping[str, Any], **given: Any) -> None:
+        carry, context = int(numbers.get("carry", 0)), int(numbers.get("context") or CONTEXT)
+        if settings.stride and carry:
             raise ConfigError(
                 f"stride: {settings.stride} has no meaning for this model, which carries on through the whole"
                 " validation text; leave it out"
             )
-        if settings.stride > self.context:
+        if settings.stride > context:
             raise ConfigError(
-                f"stride: {settings.stride} is more than the context, {self.context}; tokens between would not be"
-                " counted"
+                f"stride: {settings.stride} is more than the context, {context}; tokens between would not be counted"
             )
-        self.data = data = prepare(settings, None if numbers.get("vocab") is None else int(numbers["vocab"]))
-        self.numbers = {"vocab": data.tokenizer.vocab, "context": self.context}
+        super().__init__(settings, numbers, given, cut=ContinuedWindows if carry else Windows)
+        self.context, self.carry_length, validation = context, carry, self.data.validation
         self.memory: CarriedRows = CarriedRows()
-        self.seed = seed
-        self.validation_spans = spans(len(data.validation), self.context, settings.stride)
+        self.validation_spans = spans(len(validation), context, settings.stride)
         # Nats per character and per byte agree where each token is a character of one byte.
-        same = data.tokenizer.kind == "characters" and len(data.validation) == data.validation.text_bytes
+        same = self.data.tokenizer.kind == "characters" and len(validation) == validation.text_bytes
         self.score, self.score_unit = ("loss", "nats per character") if same else ("bits_per_byte", "bits per byte")
-        self.cost = 1.0 if self.carry_length else FORWARD  # segments that go on come one by one
-        if not data.split.alone:
-            self.windows = (ContinuedWindows if self.carry_length else Windows)(
-                data.training.ids, self.context, batch or self.sequences or 1, accumulate, seed,
-                f"the training text of {data.corpus.name}",
-            )  # fmt: skip
+        self.cost = 1.0 if carry else FORWARD  # segments that go on come one by one
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -187,9 +154,6 @@ class LanguageModeling(Task):
     def units(self, batch: Batch) -> int:
         return batch.targets.numel()
 
-    def steps(self, epochs: float) -> int:
-        return self.windows.steps(epochs)
-
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the whole validation text, or on the windows of a sample.
 
@@ -209,7 +173,7 @@ class LanguageModeling(Task):
             return logits
 
         def batches() -> Iterator[Batch]:
-            done, most = 0, 1 if carry_on else at_once(self.numbers)
+            done, most = 0, 1 if carry_on else self.evaluated_at_once
             for (length, first), alike in groupby(self.validation_spans, key=lambda span: (span.length, span.first)):
                 starts = np.array([span.start for span in alike])[:, None]
                 for part in (starts[at : at + most] for at in range(0, len(starts), most)):
@@ -222,8 +186,7 @@ class LanguageModeling(Task):
                         progress(done, total)
 
         nats, _ = target_nats(onward if carry_on else view, batches(), device_of(model))
-        size = predicted_bytes(self.data, self.validation_spans if self.validated else None)
-        loss = nats / total
+        loss, size = nats / total, self.predicted_bytes()
         return Scores(
             loss=loss,
             bits_per_byte=nats / math.log(2) / max(size, 1),
@@ -231,6 +194,15 @@ class LanguageModeling(Task):
             tokens=total,
             bytes=size,
         )
+
+    def predicted_bytes(self) -> int:
+        """UTF-8 bytes of the text of the tokens that an evaluation predicts."""
+        validation, pieces = self.data.validation, self.data.tokenizer.pieces
+        if not self.validated:
+            # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
+            return validation.text_bytes - len(pieces[int(validation.ids[0])])
+        parts = [validation.ids[w.start + 1 + w.first : w.start + 1 + w.length] for w in self.validation_spans]
+        return sum(len(pieces[int(token)]) for part in parts for token in part)
 
     @property
     def validation_rows(self) -> int:
@@ -285,13 +257,6 @@ class LanguageModeling(Task):
         )
         return tokenizer.decode(written[0]).strip("\n")
 
-    def predictor(self) -> TextGenerator:
-        return TextGenerator(self.data.tokenizer)
-
-    def preview(self) -> Preview:
-        """What the data holds: printed before training."""
-        return self.data.preview()
-
     def describe(self) -> dict[str, Any]:
         return {
             "task": self.name,
@@ -314,18 +279,3 @@ def segment_of(model: nn.Module, carry: int) -> Callable[..., Any] | None:
         )
     segment: Callable[..., Any] | None = getattr(model, "segment", None) if says else None
     return segment
-
-
-def predicted_bytes(data: TextData, windows: Sequence[ScoredWindow] | None) -> int:
-    """UTF-8 bytes of the text of the tokens that some windows predict, or all."""
-    validation, pieces = data.validation, data.tokenizer.pieces
-    if windows is None:
-        # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
-        return validation.text_bytes - len(pieces[int(validation.ids[0])])
-    parts = [validation.ids[w.start + 1 + w.first : w.start + 1 + w.length] for w in windows]
-    return sum(len(pieces[int(token)]) for part in parts for token in part)
-
-
-def at_once(numbers: Mapping[str, int]) -> int:
-    """How many sequences of `context` tokens an evaluation looks at together."""
-    return max(1, min(EVALUATED_TOKENS, EVALUATED_LOGITS // numbers["vocab"]) // numbers["context"])

@@ -25,21 +25,18 @@ import numpy as np
 from numpy.random import Generator, default_rng
 from torch import Tensor, nn
 
-from ..data.prepare import prepare
-from ..data.preview import Preview
 from ..data.settings import TextSettings
-from ..data.windows import Windows
 from ..errors import DataError, InputError
 from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, Batch, Progress, Scores, Task, check_causal
+from .base import FORWARD, Batch, Progress, Scores, check_causal
 from .evaluation import Evaluation, Report, Trained, standing
-from .language_modeling import CONTEXT, at_once
 from .losses import IGNORED, smoothed_cross_entropy, target_scores
 from .seq2seq_data import padded_batch
-from .writing import TextGenerator, end_of
+from .text_task import CONTEXT, TextTask
+from .writing import end_of
 
 COUNTED = 2000
 """Windows of the training text whose targets the baseline counts."""
@@ -80,46 +77,27 @@ class Damage(ABC):
         """How the id number `number` above the tokenizer's is shown to people."""
 
 
-class Repairing(Task):
+class Repairing(TextTask):
     """A model learns to write what is missing in a text, or the whole again.
 
     kind      how a text is damaged
 
-    data      text, made ready
     windows   windows of the training text; one token of the context is the end's
     measured  the validation text, damaged: window after window, the same at each evaluation
     """
 
     unit = "target tokens"
     measures = ("loss", "perplexity", "tokens")
-    row_name = "windows"
     settings: ClassVar[type[TextSettings]]
     kind: ClassVar[type[Damage]]
 
-    def __init__(
-        self,
-        settings: Any,
-        numbers: Mapping[str, Any],
-        *,
-        inputs: Sequence[str] = (),
-        batch: int | None = None,
-        accumulate: int = 1,
-        seed: int = 1,
-    ) -> None:
-        vocab, extra = numbers.get("vocab"), self.kind.extra(settings)
-        context = int(numbers.get("context") or CONTEXT)
-        self.data = data = prepare(settings, None if vocab is None else int(vocab), extra)
-        self.chosen, self.seed = settings, seed
-        self.numbers = {"vocab": data.tokenizer.vocab + extra if vocab is None else int(vocab), "context": context}
-        self.end = end_of(data.tokenizer)
-        self.window = context - 1
+    def __init__(self, settings: Any, numbers: Mapping[str, Any], **given: Any) -> None:
+        self.window = int(numbers.get("context") or CONTEXT) - 1
         if self.window < 2:
-            raise InputError(f"context: {context} is too small; of a text, 2 tokens at least are read")
-        self.damage = self.kind(settings, data.tokenizer, self.window)
-        self.windows = Windows(
-            data.training.ids, self.window, batch or self.sequences or 1, accumulate, seed,
-            f"the training text of {data.corpus.name}",
-        )  # fmt: skip
+            raise InputError(f"context: {self.window + 1} is too small; of a text, 2 tokens at least are read")
+        super().__init__(settings, numbers, given, extra=self.kind.extra(settings), less=1)
+        self.chosen, self.end = settings, end_of(self.data.tokenizer)
+        self.damage = self.kind(settings, self.data.tokenizer, self.window)
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -140,21 +118,13 @@ class Repairing(Task):
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         ids, starts = self.windows.ids, enumerate(self.windows.starts(step, micro))
-        return self.batch_of([self.damaged(ids[a : a + self.window], self.seed, step, micro, row) for row, a in starts])
-
-    def batch_of(self, rows: Sequence[Damaged]) -> Batch:
-        """Damaged windows as tensors."""
-        tokens = [np.append(self.end, row.target[:-1]) for row in rows]
-        return padded_batch({"source": [row.source for row in rows], "tokens": tokens}, [row.target for row in rows])
+        return batch_of([self.damaged(ids[a : a + self.window], self.seed, step, micro, row) for row, a in starts])
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
 
     def units(self, batch: Batch) -> int:
         return int((batch.targets != IGNORED).sum())
-
-    def steps(self, epochs: float) -> int:
-        return self.windows.steps(epochs)
 
     # Evaluation.
 
@@ -171,9 +141,9 @@ class Repairing(Task):
         """Scores on the whole validation text, damaged always in the same way; see `target_scores`."""
 
         def batches() -> Iterator[Batch]:
-            rows, most = self.measured, at_once(self.numbers)
+            rows, most = self.measured, self.evaluated_at_once
             for first in range(0, len(rows), most):
-                yield self.batch_of(rows[first : first + most])
+                yield batch_of(rows[first : first + most])
                 if progress is not None:
                     progress(min(first + most, len(rows)), len(rows))
 
@@ -229,9 +199,6 @@ class Repairing(Task):
 
     # What people and folders are told.
 
-    def preview(self) -> Preview:
-        return self.data.preview()
-
     def describe(self) -> dict[str, Any]:
         told = {name for name in type(self.chosen).model_fields if name not in TextSettings.model_fields}
         return {
@@ -241,8 +208,11 @@ class Repairing(Task):
             **self.numbers,
         }
 
-    def predictor(self) -> TextGenerator:
-        return TextGenerator(self.data.tokenizer)
+
+def batch_of(rows: Sequence[Damaged]) -> Batch:
+    """Damaged windows as tensors."""
+    tokens = [np.append(row.target[-1], row.target[:-1]) for row in rows]  # it begins with its end
+    return padded_batch({"source": [row.source for row in rows], "tokens": tokens}, [row.target for row in rows])
 
 
 def shown(damage: Damage, ids: Sequence[int] | np.ndarray) -> str:
