@@ -30,7 +30,7 @@ from ..language.options import sizes_of
 from ..notebook import page
 from .lines import text_of
 from .receptive_field import back_of
-from .residual_path import line_of, own_place
+from .residual_path import line_of
 
 
 @dataclass
@@ -204,7 +204,7 @@ class Counter:
         kept = {i for i, (_, _, value) in enumerate(section.lines) if value}
         for value in section.values:
             # a value that stands in no line of its own (it was read from elsewhere) costs nothing
-            index = line_of(section, own_place(value))
+            index = line_of(section, value)
             if index is not None:
                 kept.add(index)
                 rows[index].costs.add(self.value(value, stack))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from ..language.depth import Steps, deep
@@ -15,6 +15,7 @@ from ..language.parser import parse
 from ..language.rewriting import rewritten, spell
 from ..language.source import Place, Source
 from ..language.syntax import CallNode, Name, Node
+from ..plain import plain
 from .initial_scale import Scales
 from .residual_path import is_sublayer, line_of, own_place, past_sublayers, walk
 from .vectors import ZERO, UnknownVector
@@ -38,63 +39,6 @@ def text_of(place: Place) -> str:
     rows[-1] = rows[-1][: place.end_column]
     rows[0] = rows[0][place.column :]
     return " ".join(" ".join(row.split("#")[0] for row in rows).split())
-
-
-class Speller:
-    """Writes values of a section as its formula does: names for what lines before have made."""
-
-    def __init__(self, section: Section) -> None:
-        self.source = section.lines[0][0].source if section.lines else None
-        self.names: dict[int, list[str]] = {}
-        self.given: set[str] = set()
-        self.line = ""
-        """The text of the line that is read: of several names of one value the one that stands in it is meant."""
-
-    def name(self, value: Value) -> str:
-        """The name that a line before has given to a value, "" if none has."""
-        names = self.names.get(id(value), [])
-        if value.op in ("name", "input") and not value.stack and value.name not in self.given:
-            names = [value.name, *names]
-        found = {n: m.start() for n in names if (m := re.search(rf"\b{n}\b", self.line.partition("=")[2]))}
-        return min(found, key=lambda n: found[n]) if found else names[0] if names else ""
-
-    def give(self, value: Value, name: str) -> None:
-        """From here on the value has this name, and no other value has."""
-        for names in self.names.values():
-            if name in names:
-                names.remove(name)
-        self.given.add(name)
-        self.names.setdefault(id(value), []).append(name)
-
-    def spell(self, value: Value, outer: int = 0) -> str:
-        """The value's text. `outer`: how tightly what it stands in binds."""
-        return str(deep(self.spelled(value, outer)))
-
-    def spelled(self, value: Value, outer: int) -> Steps:
-        name = self.name(value)
-        if name:
-            return name
-        if value.op in ("name", "input"):
-            return text_of(value.place) if value.stack and value.place is not None else value.name
-        if value.op == "number":
-            return f"{value.number:g}"
-        if value.op == "history":
-            return _history(value)
-        if value.op == "tap":
-            whole = yield self.spelled(value.args[0], 9)
-            return f"{whole.split('(')[0]}.{value.name}"
-        place = own_place(value)
-        if value.op == "call" or value.frames:
-            return text_of(place) if place is not None else value.name
-        binding = BINDING.get(value.op, 9)
-        if value.op == "neg":
-            text = f"-{yield self.spelled(value.args[0], binding)}"
-        else:
-            left, right = value.args
-            tighter = binding + (0 if value.op in ("add", "mul") else 1)
-            sign = OPERATIONS.get(value.op, value.op)
-            text = f"{yield self.spelled(left, binding)} {sign} {yield self.spelled(right, tighter)}"
-        return f"({text})" if binding < outer else text
 
 
 def brief(text: str) -> str:
@@ -129,33 +73,21 @@ class LineAnalysis:
     reads: tuple[str, ...]
     skips: tuple[str, ...]
     branches: tuple[str, ...]
+    mixed: tuple[str, ...]
+    added: tuple[str, ...]
     around: tuple[str, ...]
-    merged_by: str = ""
-    stream: bool = True
-    mixed: tuple[str, ...] = ()
-    added: tuple[str, ...] = ()
+    merged_by: str
+    stream: bool
 
     @property
     def data(self) -> dict[str, Any]:
-        return {
-            "line": self.number,
-            "text": self.text,
-            "sets": self.name,
-            "kind": self.kind,
-            "width": self.width,
-            "reads": list(self.reads),
-            "skips": list(self.skips),
-            "branches": list(self.branches),
-            "mixed": list(self.mixed),
-            "added": list(self.added),
-            "around": list(self.around),
-            "merged_by": self.merged_by,
-        }
+        keys = {"number": "line", "name": "sets"}
+        shown = {keys.get(key, key): value for key, value in vars(self).items() if key != "stream"}
+        return {key: plain(value) for key, value in shown.items()}
 
     def __str__(self) -> str:
-        parts = [f"reads {_listed(self.reads) or 'nothing'}"]
         what = {"stream": f" (width {self.width:,})", "number": " (a number)"}.get(self.kind, f" (a {self.kind})")
-        parts.append(f"sets {self.name}{what}")
+        parts = [f"reads {_listed(self.reads) or 'nothing'}", f"sets {self.name}{what}"]
         skips = f"{'skip' if len(self.skips) == 1 else 'skips'} {_listed(self.skips) or 'none'}"
         branches = f"{'branch' if len(self.branches) == 1 else 'branches'} {_listed(self.branches)}"
         if (self.branches and (self.skips or self.merged_by)) or self.mixed:
@@ -183,70 +115,144 @@ def _listed(names: tuple[str, ...]) -> str:
 def analyze_lines(section: Section, scales: Scales, streams: Collection[str] = ()) -> list[LineAnalysis]:
     """The lines of a section that `scales` has evaluated, those that are not built left out. `streams`: the names
     that are carried from layer to layer."""
-    speller = Speller(section)
-    found: list[LineAnalysis] = []
-    made: set[int] = set()
-    for index, (place, name, value) in enumerate(section.lines):
-        if value is None:
-            continue
-        fresh = id(value) not in made and line_of(section, own_place(value)) == index
+    reader = _Reader(section, scales, streams)
+    lines = enumerate(section.lines)
+    return [reader.read(n, place, name, value) for n, (place, name, value) in lines if value is not None]
+
+
+class _Reader:
+    """Reads the lines of a section in order, and writes its values as they do: names for what lines before have made.
+
+    line   the text of the line that is read: of several names of one value the one that stands in it is meant
+    named  the names that lines before have set -> their values
+    made   the values that lines before have made: they are read by their names, and not looked into
+    """
+
+    def __init__(self, section: Section, scales: Scales, streams: Collection[str]) -> None:
+        self.section, self.scales, self.streams = section, scales, streams
+        self.line = ""
+        self.named: dict[str, Value] = {}
+        self.made: set[Value] = set()
+
+    def read(self, index: int, place: Place, name: str, value: Value) -> LineAnalysis:
+        """A line, from 0."""
+        self.line = text_of(place)
         around: list[str] = []
-        merged_by = ""
         terms: list[tuple[str, Value]] = []
-        speller.line = text_of(place)
+        merged_by = ""
+        fresh = value not in self.made and line_of(self.section, value) == index
         if value.kind == "stream" and fresh and value.op != "name":
-            inner = _opened(value, around, made)
-            terms, merged_by = _terms(inner, made)
+            inner = self.opened(value, around)
+            terms, merged_by = self.terms(inner), inner.called.name if self.merged(inner) else ""
         kinds: dict[str, list[str]] = {"skip": [], "branch": [], "mixed": [], "added": []}
         for sign, term in terms:
-            kind = "skip" if speller.name(term) in streams else term_kind(term, scales, made)
-            kinds[kind].append(sign + brief(speller.spell(term, 2 if sign else 1)))
+            kind = "skip" if self.name(term) in self.streams else self.kind_of(term)
+            kinds[kind].append(sign + brief(str(deep(self.spelled(term, 2 if sign else 1)))))
         if len(terms) == 1 and not kinds["branch"]:
             kinds = dict.fromkeys(kinds, [])
-        found.append(
-            LineAnalysis(
-                index + 1,
-                text_of(place),
-                name,
-                value.kind,
-                value.width,
-                tuple(_reads(value, speller, made)) if value.op != "number" else (),
-                tuple(kinds["skip"]),
-                tuple(kinds["branch"]),
-                tuple(around),
-                merged_by,
-                name in streams,
-                tuple(kinds["mixed"]),
-                tuple(kinds["added"]),
-            )
-        )
+        skips, branches, mixed, added = (tuple(texts) for texts in kinds.values())
+        line = LineAnalysis(
+            index + 1, self.line, name, value.kind, value.width, tuple(self.reads(value)),
+            skips, branches, mixed, added, tuple(around), merged_by, name in self.streams,
+        )  # fmt: skip
         if value.op != "number":
-            speller.give(value, name)
-            made.add(id(value))
-    return found
+            self.named.pop(name, None)
+            self.named[name] = value
+            self.made.add(value)
+        return line
 
+    def name(self, value: Value) -> str:
+        """The name that a line before has given to a value, "" if none has."""
+        names = [name for name, named in self.named.items() if named is value]
+        if value.op in ("name", "input") and not value.stack and value.name not in self.named:
+            names = [value.name, *names]
+        places = {n: m.start() for n in names if (m := re.search(rf"\b{n}\b", self.line.partition("=")[2]))}
+        return min(places or names, key=lambda name: places.get(name, 0), default="")
 
-def term_kind(term: Value, scales: Scales, made: Collection[int]) -> str:
-    """What a term of a sum is: "branch", "skip", "mixed" (both in one), or "added": nothing of the stream is in it.
+    def spelled(self, value: Value, outer: int) -> Steps:
+        """The value's text. `outer`: how tightly what it stands in binds."""
+        name = self.name(value)
+        if name:
+            return name
+        match value.op:
+            case "name" | "input":
+                return text_of(value.place) if value.stack and value.place is not None else value.name
+            case "number":
+                return f"{value.number:g}"
+            case "history":
+                return _history(value)
+            case "tap":
+                whole = yield self.spelled(value.args[0], 9)
+                return f"{whole.split('(')[0]}.{value.name}"
+        place = own_place(value)
+        if value.op == "call" or value.frames:
+            return text_of(place) if place is not None else value.name
+        binding = BINDING.get(value.op, 9)
+        if value.op == "neg":
+            text = f"-{yield self.spelled(value.args[0], binding)}"
+        else:
+            left, right = value.args
+            tighter = binding + (0 if value.op in ("add", "mul") else 1)
+            sign = OPERATIONS.get(value.op, value.op)
+            text = f"{yield self.spelled(left, binding)} {sign} {yield self.spelled(right, tighter)}"
+        return f"({text})" if binding < outer else text
 
-    made  what lines before have made: it is read by its name, and not looked into
-    """
-    if is_branch(term, scales):
-        return "branch"
-    if not carries(term):
-        return "added"
-    return "mixed" if scales.has_sublayer(term) and _in_one(term, scales, made) else "skip"
+    def reads(self, value: Value) -> Iterable[str]:
+        """The names that a line reads, each once: of lines before, carried ones, history, inputs."""
+        names: dict[str, None] = {}
+        ahead = [] if value.op == "number" else [value]
+        seen = set(ahead)
+        for here in ahead:
+            name = self.name(here) if here in self.made else ""
+            if not name and here.op in ("name", "input", "history"):
+                name = _history(here) if here.op == "history" else here.stack or here.name
+            if name:
+                names[name] = None
+            else:
+                ahead += [a for a in dict.fromkeys(here.args) if a not in seen]
+                seen.update(here.args)
+        return names
 
+    def opened(self, value: Value, around: list[str]) -> Value:
+        """What stands inside a norm, a dropout, a function around the whole line; their names go into `around`."""
+        while not value.frames and value.word_kind in AROUND and len(value.called.streams) == 1:
+            inner = value.args[0]
+            if inner.op not in ("add", "sub", "call") or inner in self.made or inner.word_kind not in ("", *AROUND):
+                break
+            around.append(value.called.name)
+            value = inner
+        return value
 
-def _in_one(term: Value, scales: Scales, made: Collection[int]) -> bool:
-    """Whether a sum within a term has a branch beside what is none."""
+    def merged(self, value: Value) -> Sequence[Value]:
+        """The streams that a word merges in the place of a sum; none for other values."""
+        whole = value.frames or value in self.made or value.word_kind not in ("gate", "streams")
+        return () if whole or len(value.called.streams) < 2 else value.args[: len(value.called.streams)]
 
-    def into(value: Value) -> bool:
-        inside = id(value) not in made and value.op in (*BINDING, "call") and not is_sublayer(value)
-        return inside and (value is term or value.op != "call")
+    def terms(self, value: Value, sign: str = "") -> list[tuple[str, Value]]:
+        """The terms of a sum with their signs ("" or "-"), in written order; of a word that merges streams these."""
+        later: list[list[tuple[str, Value]]] = []
+        negated = "" if sign else "-"
+        while value.op in ("add", "sub") and not value.frames and value not in self.made:
+            later.append(self.terms(value.args[1], sign if value.op == "add" else negated))
+            value = value.args[0]
+        first = [(sign, term) for term in self.merged(value) or (value,)]
+        return [*first, *chain.from_iterable(reversed(later))]
 
-    sums = (v for v in walk(term, into) if v.op in ("add", "sub") and id(v) not in made)
-    return any(len({is_branch(a, scales) for a in v.args}) == 2 for v in sums)
+    def kind_of(self, term: Value) -> str:
+        """What a term of a sum is: "branch", "skip", "mixed" (both in one), or "added": nothing of the stream is in
+        it."""
+        if is_branch(term, self.scales):
+            return "branch"
+        if not carries(term):
+            return "added"
+
+        def into(value: Value) -> bool:
+            inside = value not in self.made and value.op in (*BINDING, "call") and not is_sublayer(value)
+            return inside and (value is term or value.op != "call")
+
+        sums = (v for v in walk(term, into) if v.op in ("add", "sub") and v not in self.made)
+        both = any(len({is_branch(a, self.scales) for a in v.args}) == 2 for v in sums)
+        return "mixed" if both and self.scales.has_sublayer(term) else "skip"
 
 
 def carries(term: Value) -> bool:
@@ -266,59 +272,6 @@ def is_branch(term: Value, scales: Scales) -> bool:
         return False
     vector = scales.of(term)
     return vector == ZERO or (isinstance(vector, UnknownVector) and not any(past_sublayers(term)))
-
-
-def _opened(value: Value, around: list[str], made: set[int]) -> Value:
-    """What stands inside a norm, a dropout, a function around the whole line; their names go into `around`."""
-    here = value
-    while not here.frames and here.call is not None and here.word_kind in AROUND and len(here.call.streams) == 1:
-        inner = here.args[0]
-        if inner.op not in ("add", "sub", "call") or id(inner) in made or inner.word_kind not in ("", *AROUND):
-            break
-        around.append(here.call.name)
-        here = inner
-    return here
-
-
-def _terms(value: Value, made: set[int], sign: str = "") -> tuple[list[tuple[str, Value]], str]:
-    """The terms of a sum with their signs ("" or "-"), in written order; of a word that merges streams its streams, and
-    the word's name."""
-    after: list[list[tuple[str, Value]]] = []
-    while value.op in ("add", "sub") and not value.frames and id(value) not in made:
-        other = sign if value.op == "add" else "" if sign else "-"
-        after.append(_terms(value.args[1], made, other)[0])
-        value = value.args[0]
-    if after:
-        first, _ = _terms(value, made, sign)
-        return [*first, *(term for terms in reversed(after) for term in terms)], ""
-    if value.frames or id(value) in made:
-        return [(sign, value)], ""
-    call = value.call
-    if call is not None and call.word.kind in ("gate", "streams") and len(call.streams) > 1:
-        return [(sign, v) for v in value.args[: len(call.streams)]], call.name
-    return [(sign, value)], ""
-
-
-def _reads(value: Value, speller: Speller, made: set[int]) -> list[str]:
-    """The names that a line reads: of lines before, carried ones, history, inputs."""
-    if id(value) in made and speller.name(value):
-        return [speller.name(value)]  # another name for what a line before has made
-    names: list[str] = []
-    seen = {id(value)}
-    ahead = [value]
-    for here in ahead:
-        if here is not value and id(here) in made and speller.name(here):
-            names.append(speller.name(here))
-            continue
-        if here.op in ("name", "input"):
-            names.append(here.stack or here.name)
-        elif here.op == "history":
-            names.append(_history(here))
-        for argument in here.args:
-            if id(argument) not in seen:
-                seen.add(id(argument))
-                ahead.append(argument)
-    return list(dict.fromkeys(names))
 
 
 def _history(value: Value) -> str:

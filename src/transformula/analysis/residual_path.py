@@ -9,39 +9,35 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..language.graph import OPERATIONS, Section, Stack, Value
 from ..language.source import Place
 from .initial_scale import Scales
-from .vectors import KnownVector, Vector
-
-SUMS = ("add", "sub")
 
 
 def streams_of(stack: Stack) -> list[str]:
     """The names that layers both set and read: by name from the layer before, or from history."""
-    found: dict[str, None] = {}
+    streams: dict[str, None] = {}
     for section in stack.layers:
         past = {name for name, _ in section.history}
         for name, value in section.leaves.items():
-            if value.kind != "stream" or name in found:
-                continue
             by_name = any(v.name == name and v.op == "name" and not v.stack for v in section.reads.values())
-            if by_name or (name in past and any(not v.stack for v in past_sublayers(value))):
-                found[name] = None
-    return sorted(found, key=lambda name: name != "x")
+            by_history = name in past and any(not v.stack for v in past_sublayers(value))
+            if value.kind == "stream" and (by_name or by_history):
+                streams[name] = None
+    return sorted(streams, key=lambda name: name != "x")
 
 
 def walk(value: Value, into: Callable[[Value], bool] = lambda value: True) -> Iterator[Value]:
     """The value and all that makes it in its section, each once; not through values that `into` refuses."""
-    seen: set[int] = set()
+    seen: set[Value] = set()
     waiting = [value]
     while waiting:
         here = waiting.pop()
-        if id(here) not in seen:
-            seen.add(id(here))
+        if here not in seen:
+            seen.add(here)
             yield here
             if into(here):
                 waiting.extend(here.args)
@@ -58,8 +54,8 @@ def is_norm(value: Value) -> bool:
 
 def past_sublayers(value: Value) -> Iterator[Value]:
     """The streams, carried or of history, from which a way leads to the value past all sublayers."""
-    found = walk(value, into=lambda v: not is_sublayer(v))
-    return (v for v in found if v.op in ("name", "history") and v.kind == "stream")
+    ways = walk(value, into=lambda v: not is_sublayer(v))
+    return (v for v in ways if v.op in ("name", "history") and v.kind == "stream")
 
 
 @dataclass
@@ -93,80 +89,61 @@ class ResidualPath:
     @property
     def weighed(self) -> bool:
         """Whether something learned weighs the stream itself: a coefficient, a gate, a mixture over depth."""
-        on = {id(v) for v in self.values}
-        factors = (a for v in self.values if v.op in ("mul", "div") for a in v.args if id(a) not in on)
+        on = set(self.values)
+        factors = (a for v in self.values if v.op in ("mul", "div") for a in v.args if a not in on)
         return bool(self.of_kind("gate", "depth", "streams")) or any(a.op != "number" for a in factors)
 
 
 def residual_path(section: Section, scales: Scales, streams: Sequence[str]) -> ResidualPath:
     """The residual path of a section that `scales` has evaluated."""
-    forward: set[int] = set()
+    forward: set[Value] = set()
     for value in section.values:
-        if value.kind != "stream" or not varies(scales.of(value)):
-            continue
-        enters = value.op in ("name", "history") and not value.stack
-        if enters or (not is_sublayer(value) and any(id(a) in forward for a in value.args)):
-            forward.add(id(value))
+        if value.kind == "stream" and scales.of(value).constant is None:
+            enters = value.op in ("name", "history") and not value.stack
+            if enters or (not is_sublayer(value) and not forward.isdisjoint(value.args)):
+                forward.add(value)
     ends = {name: value for name, value in section.leaves.items() if name in streams}
-    ways = (walk(value, into=lambda v: id(v) in forward) for value in ends.values())
-    on = {id(v) for way in ways for v in way} & forward
-    path = ResidualPath(section, [v for v in section.values if id(v) in on])
-    plain: dict[int, bool] = {}
-    normed: dict[int, bool] = {}
+    on = forward & {v for value in ends.values() for v in walk(value, into=forward.__contains__)}
+    path = ResidualPath(section, [v for v in section.values if v in on])
+    plain: dict[Value, bool] = {}
+    normed: dict[Value, bool] = {}
     for value in path.values:
-        before = [a for a in value.args if id(a) in on]
-        plain[id(value)] = not is_norm(value) and (not before or any(plain[id(a)] for a in before))
-        normed[id(value)] = is_norm(value) or any(normed[id(a)] for a in before)
-    for name, value in ends.items():
-        path.plain[name] = plain.get(id(value), False)
-        path.normed[name] = normed.get(id(value), False)
+        before = [a for a in value.args if a in on]
+        plain[value] = not is_norm(value) and (not before or any(plain[a] for a in before))
+        normed[value] = is_norm(value) or any(normed[a] for a in before)
+    path.plain = {name: plain.get(value, False) for name, value in ends.items()}
+    path.normed = {name: normed.get(value, False) for name, value in ends.items()}
     return path
 
 
-def varies(vector: Vector) -> bool:
-    """Whether a value carries something of the stream: it is not the same number in every channel."""
-    return not (isinstance(vector, KnownVector) and vector.constant is not None)
-
-
-def fewest_norms(stack: Stack) -> dict[str, int]:
-    """Stream -> on how many norms the way with the fewest comes, from what enters the first layer to what leaves the
-    last; through history too, and past no sublayer. Streams without such a way are left out."""
-    return fewest(stack.layers, norm=1, sublayer=math.inf)
-
-
-def fewest_sublayers(section: Section) -> dict[str, int]:
-    """Stream -> how many sublayers of one layer no way through it avoids."""
-    return fewest([section], norm=0, sublayer=1)
-
-
 def fewest(sections: Sequence[Section], norm: float, sublayer: float) -> dict[str, int]:
-    """Name -> the toll of the cheapest way to it through some layers, where norms and sublayers cost so much."""
+    """Stream -> the toll of the cheapest way to it through these layers, history included, where norms and sublayers
+    cost so much. Streams without a way of a finite toll are left out."""
+
+    def toll(value: Value) -> float:
+        """What it costs to pass; what weighs a stream (a gate, a coefficient) is no way for it."""
+        if is_sublayer(value):
+            return sublayer
+        weighs = value.word_kind == "gate" and len(value.called.streams) < 2
+        if weighs or value.word_kind == "coefficient":
+            return math.inf
+        return norm if is_norm(value) else 0
+
     state: dict[str, float] = {}
     past: dict[tuple[str, int], float] = {}
     for section in sections:
-        here: dict[int, float] = {}
+        paid: dict[Value, float] = {}
         for value in section.values:
             if value.op in ("name", "history"):
+                enters = value.kind == "stream" and not value.stack
                 key = (value.name, int(value.number))
-                paid = state.get(value.name, 0) if value.op == "name" else past.get(key, 0)
-                here[id(value)] = math.inf if value.stack or value.kind != "stream" else paid
-                continue
-            ways = (here.get(id(a), math.inf) for a in value.args if a.op != "number")
-            here[id(value)] = min(ways, default=math.inf) + _toll(value, norm, sublayer)
-        for name, value in section.leaves.items():
-            state[name] = here.get(id(value), math.inf)
-        past |= {(name, section.number): toll for name, toll in state.items()}
-    return {name: int(toll) for name, toll in state.items() if math.isfinite(toll)}
-
-
-def _toll(value: Value, norm: float, sublayer: float) -> float:
-    """What it costs to pass a value; what weighs a stream (a gate, a coefficient) is no way for it."""
-    call = value.call
-    if is_sublayer(value):
-        return sublayer
-    if call is not None and (call.word.kind == "coefficient" or (call.word.kind == "gate" and len(call.streams) < 2)):
-        return math.inf
-    return norm if is_norm(value) else 0
+                known = state.get(value.name, 0) if value.op == "name" else past.get(key, 0)
+                paid[value] = known if enters else math.inf
+            else:
+                paid[value] = min((paid.get(a, math.inf) for a in value.args), default=math.inf) + toll(value)
+        state |= {name: paid.get(value, math.inf) for name, value in section.leaves.items()}
+        past |= {(name, section.number): cost for name, cost in state.items()}
+    return {name: int(cost) for name, cost in state.items() if math.isfinite(cost)}
 
 
 @dataclass(frozen=True)
@@ -177,10 +154,10 @@ class NormPlacement:
     words: str
 
 
-def norm_placement(path: ResidualPath, place_of: Mapping[int, int], streams: Sequence[str]) -> NormPlacement:
+def norm_placement(path: ResidualPath, streams: Sequence[str]) -> NormPlacement:
     """post-norm: a norm on the residual path; pre-norm: none there, and every sublayer reads one; else neither.
 
-    `place_of`: value -> its line, for the words. What is no stream (values kept from layer 1, constants) needs no norm.
+    What is no stream (values kept from layer 1, constants) needs no norm.
     """
     bare = [name for name in path.plain if path.plain[name]]
     if path.only_normed:
@@ -196,22 +173,17 @@ def norm_placement(path: ResidualPath, place_of: Mapping[int, int], streams: Seq
         own = [a for a in value.args[: len(value.called.streams)] if not a.stack and a.op != "number"]
         if is_sublayer(value) and not _are_normed(own, streams):
             name = value.frames[0].name if value.frames else value.called.name
-            line = place_of.get(id(value))
-            where = f" (line {line})" if line else ""
+            line = line_of(path.section, value)
+            where = "" if line is None else f" (line {line + 1})"
             words = f"no norm on the residual path, and {name}{where} reads no norm"
-            if _adds_norms(path):
+            on = set(path.values)
+            added = [a for v in path.values if v.op in ("add", "sub") for a in v.args if a not in on]
+            if added and all(_ends_in_norm(a) and any(map(is_sublayer, walk(a))) for a in added):
                 words += "; what branches add is normed instead (res-post)"
             return NormPlacement("neither", words)
     if not bare:
         return NormPlacement("neither", "no stream passes from layer to layer")
     return NormPlacement("pre-norm", "no norm on the residual path, and every sublayer reads one")
-
-
-def _adds_norms(path: ResidualPath) -> bool:
-    """Whether everything that is added to the residual path is a norm of a sublayer's result."""
-    on = {id(v) for v in path.values}
-    terms = [a for v in path.values if v.op in SUMS for a in v.args if id(a) not in on]
-    return bool(terms) and all(_ends_in_norm(a) and any(map(is_sublayer, walk(a))) for a in terms)
 
 
 def _ends_in_norm(value: Value) -> bool:
@@ -225,12 +197,12 @@ def _ends_in_norm(value: Value) -> bool:
     return True
 
 
-def _are_normed(values: Iterable[Value], streams: Sequence[str]) -> bool:
+def _are_normed(values: Sequence[Value], streams: Sequence[str]) -> bool:
     """Whether all values are norms, or other sublayers' results, looked at through what has no weights."""
     ahead, seen = list(values), set()
     for here in ahead:
-        if id(here) not in seen and not is_norm(here) and not is_sublayer(here):
-            seen.add(id(here))
+        if here not in seen and not is_norm(here) and not is_sublayer(here):
+            seen.add(here)
             inner = _looked_through(here, streams)
             if inner is None:
                 return False
@@ -251,8 +223,9 @@ def _looked_through(value: Value, streams: Sequence[str]) -> Sequence[Value] | N
     return [] if elsewhere or (value.op in ("name", "history") and value.name not in streams) else None
 
 
-def line_of(section: Section, place: Place | None) -> int | None:
-    """Which line of the section's formula, from 0, a place lies in; None if in none."""
+def line_of(section: Section, value: Value) -> int | None:
+    """Which line of the section's formula, from 0, a value stands in; None if in none."""
+    place = own_place(value)
     if place is None:
         return None
     here = place.line, place.column
@@ -266,9 +239,3 @@ def line_of(section: Section, place: Place | None) -> int | None:
 def own_place(value: Value) -> Place | None:
     """Where a value stands in its section's formula: for one inside a definition, the definition's call."""
     return value.frames[0].place if value.frames else value.place
-
-
-def lines_of(section: Section) -> dict[int, int]:
-    """Value -> the line of the formula, counted from 1 whether by lines or by `;`, in which it is made."""
-    lines = ((value, line_of(section, own_place(value))) for value in section.values)
-    return {id(value): index + 1 for value, index in lines if index is not None}

@@ -14,7 +14,7 @@ from .equal_layers import first_of_kind
 from .initial_scale import Scales, StreamScale, copies_in, stream_scales
 from .lines import LineAnalysis, analyze_lines, spans
 from .receptive_field import PositionalEncoding, ReceptiveField, positional_encodings, receptive_field
-from .residual_path import NormPlacement, ResidualPath, lines_of, norm_placement, residual_path, streams_of
+from .residual_path import NormPlacement, ResidualPath, norm_placement, residual_path, streams_of
 
 
 @dataclass
@@ -171,7 +171,7 @@ def layer_groups(stack: Stack, streams: Sequence[str], budget: Budget) -> list[L
         scales.section(section)
         lines = analyze_lines(section, scales, streams)
         path = residual_path(section, scales, streams)
-        norms = norm_placement(path, lines_of(section), streams)
+        norms = norm_placement(path, streams)
         here = section_rows(section, stack)
         group = next((g for g in groups if (g.formula, g.lines, g.norms) == (section.formula, lines, norms)), None)
         if group is None:

@@ -1,29 +1,53 @@
 """Vectors known by their parts: what a value is while every sublayer yields zero, without a tensor.
 
-A vector is a sum of *parts*, a number times a direction. Directions are numbered: the vector of ones (what is equal in
-every channel), what enters a layer, what a norm or a rotation has made of another, copies of one side by side. The
-parts give the size, the root mean square over channels; where they do not, the vector is an `UnknownVector` and says
-why.
+A vector is a sum of *parts*, a number times a direction: the vector of ones (what is equal in every channel), what
+enters a layer, what a norm or a rotation has made of another, copies of one side by side. The parts give the size, the
+root mean square over channels; where they do not, the vector is an `UnknownVector` and says why.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-ONES = 0
-"""The direction of what is equal in every channel."""
+from dataclasses import dataclass
+from typing import ClassVar
 
 TINY = 1e-12
 """Parts smaller than this, against the others of a sum, are rounding."""
 
 
+@dataclass(eq=False)
+class Direction:
+    """One direction, of root mean square 1.
+
+    centered  its mean is 0
+    made_by   the norm that leaves it as it is
+    up        some of its channels are surely positive
+    root      directions of one root may be equal, though made differently; by default itself
+    times     it is so many copies of `single`, side by side; 0: of none
+    """
+
+    centered: bool = False
+    made_by: object = None
+    up: bool = False
+    root: Direction | None = None
+    times: int = 0
+    single: Direction | None = None
+
+    def __post_init__(self) -> None:
+        self.up, self.root = self.up or self.centered, self.root or self
+
+
+ONES = Direction()
+"""The direction of what is equal in every channel."""
+
+
 @dataclass(frozen=True)
 class KnownVector:
-    """A sum of parts: direction -> number. No parts: zero."""
+    """A sum of parts. No parts: zero."""
 
-    parts: Mapping[int, float]
+    parts: Mapping[Direction, float]
+    wild: ClassVar[bool] = False
 
     @property
     def constant(self) -> float | None:
@@ -31,6 +55,19 @@ class KnownVector:
         if not self.parts:
             return 0.0
         return self.parts.get(ONES) if len(self.parts) == 1 else None
+
+    @property
+    def size(self) -> float | None:
+        """The root mean square over channels; None if it is not known."""
+        if len(self.parts) <= 1:
+            return sum(map(abs, self.parts.values()))
+        known = len(self.parts) == 2 and ONES in self.parts and any(d.centered for d in self.parts)
+        return math.hypot(*self.parts.values()) if known else None
+
+    @property
+    def independent(self) -> bool:
+        """Whether no two parts can be equal, so that they do not cancel."""
+        return len({direction.root for direction in self.parts}) == len(self.parts)
 
 
 @dataclass(frozen=True)
@@ -46,119 +83,92 @@ class UnknownVector:
     solid: bool = False
     up: bool = False
     wild: bool = False
+    constant: ClassVar[None] = None
+    size: ClassVar[None] = None
 
 
 Vector = KnownVector | UnknownVector
-ZERO = KnownVector({})
+ZERO: Vector = KnownVector({})
 
 
-def constant(number: float) -> KnownVector:
+def constant(number: float) -> Vector:
     """The same number in every channel."""
     return KnownVector({ONES: float(number)}) if number else ZERO
 
 
 def scaled(value: Vector, factor: float) -> Vector:
     """`factor` times a value."""
-    if isinstance(value, UnknownVector):
-        if factor == 0 and not value.wild:
-            return ZERO
-        return value if factor == 1 else UnknownVector(value.why, wild=value.wild)
-    return KnownVector({d: c * factor for d, c in value.parts.items()}) if factor else ZERO
+    if isinstance(value, KnownVector):
+        return KnownVector({d: c * factor for d, c in value.parts.items()}) if factor else ZERO
+    if factor == 0 and not value.wild:
+        return ZERO
+    return value if factor == 1 else UnknownVector(value.why, wild=value.wild)
 
 
 def added(left: Vector, right: Vector) -> Vector:
     """The sum of two values; what cancels is gone."""
-    unknown = [v for v in (left, right) if isinstance(v, UnknownVector)]
-    if unknown:
-        if ZERO in (left, right):
-            return unknown[0]
-        return UnknownVector(unknown[0].why, wild=any(v.wild for v in unknown))
-    assert isinstance(left, KnownVector) and isinstance(right, KnownVector)
+    if not isinstance(left, KnownVector):
+        return left if right == ZERO else UnknownVector(left.why, wild=left.wild or right.wild)
+    if not isinstance(right, KnownVector):
+        return right if left == ZERO else UnknownVector(right.why, wild=right.wild)
     parts = dict(left.parts)
     for direction, number in right.parts.items():
-        total = parts.get(direction, 0.0) + number
+        parts[direction] = total = parts.get(direction, 0.0) + number
         if total == 0 or abs(total) < TINY * abs(number):
-            parts.pop(direction, None)
-        else:
-            parts[direction] = total
+            del parts[direction]
     return KnownVector(parts)
 
 
-@dataclass
-class Direction:
-    """One direction, of root mean square 1.
+def operation(op: str, left: Vector, right: Vector = ZERO) -> Vector:
+    """Arithmetic. Zero times what is not known is zero."""
+    match op:
+        case "neg":
+            return scaled(left, -1)
+        case "add":
+            return added(left, right)
+        case "sub":
+            return added(left, scaled(right, -1))
+        case "div":
+            number = right.constant
+            return scaled(left, 1 / number) if number else UnknownVector("a quotient of two streams", wild=True)
+        case "pow":
+            return power(left.constant, right.constant)
+    if ZERO in (left, right):
+        return added(scaled(left, 0), scaled(right, 0))
+    for value, factor in ((left, right.constant), (right, left.constant)):
+        if factor is not None:
+            return scaled(value, factor)
+    return UnknownVector("a product of two streams", wild=left.wild or right.wild)
 
-    centered  its mean is 0
-    made_by  the norm that leaves it as it is
-    up       some of its channels are surely positive
-    root     directions of one root may be equal, though made differently
-    """
 
-    centered: bool
-    made_by: object = None
-    up: bool = False
-    root: int = ONES
+def power(base: float | None, exponent: float | None) -> Vector:
+    """The power of two numbers; None stands for what is none."""
+    try:
+        if base is not None and exponent is not None and math.isfinite(base):
+            result = base**exponent
+            if not isinstance(result, complex):
+                return constant(result)
+    except OverflowError:
+        return UnknownVector("a power too large for a number")
+    except ZeroDivisionError:
+        pass
+    return UnknownVector("a power of a stream", wild=exponent is None or exponent < 1)
 
 
-@dataclass
-class Directions:
-    """The directions of one run, numbered; what is made alike is one direction."""
+def inner_product(left: Vector, right: Vector, width: int) -> Vector:
+    """The sum over channels of a product, of one direction with itself or of what is 0."""
+    if ZERO in (left, right):
+        return ZERO
+    if isinstance(left, KnownVector) and isinstance(right, KnownVector) and len(left.parts) == 1:
+        if left.parts.keys() == right.parts.keys():
+            return constant(sum(number * right.parts[d] for d, number in left.parts.items()) * width)
+    return UnknownVector("an inner product of two streams")
 
-    all: list[Direction] = field(default_factory=lambda: [Direction(False)])
-    known: dict[object, int] = field(default_factory=dict)
-    copies: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Directions that are copies of another, side by side -> how many, and of which."""
 
-    def of(
-        self, key: object, centered: bool = False, made_by: object = None, up: bool = False, root: int | None = None
-    ) -> int:
-        """The number of the direction with this key, new if none has it."""
-        if key not in self.known:
-            number = self.known[key] = len(self.all)
-            self.all.append(Direction(centered, made_by, up or centered, number if root is None else root))
-        return self.known[key]
-
-    def copied(self, value: Vector, times: int) -> Vector:
-        """So many copies of a value side by side: each part's size stays."""
-        if isinstance(value, UnknownVector) or times == 1:
-            return value
-        parts: dict[int, float] = {}
-        for direction, number in value.parts.items():
-            if direction != ONES:
-                of = self.all[direction]
-                direction, copied = self.of(("copies", times, direction), of.centered, None, of.up, of.root), direction
-                self.copies[direction] = times, copied
-            parts[direction] = number
-        return KnownVector(parts)
-
-    def single(self, value: Vector, times: int) -> Vector | None:
-        """One of so many copies side by side; None if they may differ."""
-        if times == 1:
-            return value
-        if isinstance(value, UnknownVector):
-            return None
-        parts: dict[int, float] = {}
-        for direction, number in value.parts.items():
-            if direction != ONES:
-                count, direction = self.copies.get(direction, (0, ONES))
-                if count != times:
-                    return None
-            parts[direction] = number
-        return KnownVector(parts)
-
-    def solid(self, value: KnownVector) -> bool:
-        """Whether a sum of several parts is surely not zero: no two of them can be equal."""
-        roots = [self.all[d].root for d in value.parts]
-        return len(set(roots)) == len(roots)
-
-    def size(self, value: Vector) -> float | None:
-        """The root mean square over channels; None if it is not known."""
-        if isinstance(value, UnknownVector):
-            return None
-        if len(value.parts) <= 1:
-            return sum(abs(c) for c in value.parts.values())
-        if len(value.parts) == 2 and ONES in value.parts:
-            other = next(d for d in value.parts if d != ONES)
-            if self.all[other].centered:
-                return math.hypot(*value.parts.values())
+def single(value: Vector, times: int) -> Vector | None:
+    """One of so many copies side by side; None if they may differ."""
+    if times == 1:
+        return value
+    if isinstance(value, UnknownVector) or any(d.times != times for d in value.parts if d is not ONES):
         return None
+    return KnownVector({d.single or ONES: number for d, number in value.parts.items()})

@@ -6,6 +6,7 @@ gallery's entry alone is named.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from .budget import Budget
 from .initial_scale import Scales, StreamScale, number
 from .lines import is_branch
 from .remedies import Adviser, final_norm, settled, steady, with_layer
-from .residual_path import fewest_norms, fewest_sublayers, is_norm, is_sublayer, line_of, own_place
+from .residual_path import fewest, is_norm, is_sublayer, line_of
 from .stack_analysis import LayerGroup, StackAnalysis
 from .vectors import KnownVector
 from .warning_table import Remedy, Warning
@@ -73,7 +74,7 @@ def first_growth(adviser: Adviser, scale: StreamScale) -> tuple[LayerGroup, int 
         if before and size and abs(size / before - 1) > 1e-6:
             group = next(g for g in adviser.analysis.layers if section.number in g.numbers)
             for index, (_, _, value) in enumerate(section.lines):
-                here = adviser.analysis.scales.size(value) if value is not None else None
+                here = adviser.analysis.scales.of(value).size if value is not None else None
                 if here and abs(here / before - 1) > 1e-6:
                     return group, index, before, here
             return group, None, before, size
@@ -122,7 +123,7 @@ def skipless(adviser: Adviser) -> Iterator[Warning]:
             if not remedies:
                 new = rewrites.added_skips(formula, stream, lines)
                 remedies = adviser.in_layer("no-skip", group, new, holds, "a skip around each branch")
-        least = fewest_sublayers(section).get(stream, 0)
+        least = fewest([section], norm=0, sublayer=1).get(stream, 0)
         sublayers = sum(map(is_sublayer, section.calls()))
         note = 0 < 2 * least <= sublayers
         more = f"Here a way passes only {least} of the {sublayers} sublayers of a layer." if note else ""
@@ -140,11 +141,11 @@ def normed(adviser: Adviser) -> Iterator[Warning]:
     for group, on, where in adviser.faulty(blocked):
         section, formula = adviser.section(group), adviser.formula(group)
         norms = group.path.of_kind("norm")
-        index = next((i for n in norms if (i := line_of(section, own_place(n))) is not None), None)
+        index = next((i for n in norms if (i := line_of(section, n)) is not None), None)
         scale = adviser.analysis.scale_of(on[0])
         size = scale.size if scale is not None and scale.kind == "normed" else None
         what = f"a norm stands on the residual path of {' and '.join(on)}{where}"
-        passed = fewest_norms(adviser.stack).get(on[0])
+        passed = fewest(adviser.stack.layers, norm=1, sublayer=math.inf).get(on[0])
         layers = sum(len(g.numbers) for g in adviser.analysis.layers if g.formula == group.formula)
         around = passed is not None and passed < layers
         if passed and not around:
@@ -202,10 +203,11 @@ def weights(norms: Sequence[Value], section: Section, scales: Scales) -> Iterato
     sum with a branch."""
     for norm in norms:
         inner = norm.args[0]
-        if inner.op not in ("add", "sub") or line_of(section, inner.place) != line_of(section, norm.place):
+        lines = {None if v.frames else line_of(section, v) for v in (inner, norm)}
+        if inner.op not in ("add", "sub") or len(lines) > 1:
             continue
-        size = scales.size(inner)
-        entering = [scales.size(v) for v in section.reads.values() if v.kind == "stream"]
+        size = scales.of(inner).size
+        entering = [scales.of(v).size for v in section.reads.values() if v.kind == "stream"]
         largest = max((e for e in entering if e), default=None)
         branch = max(factors(inner, 1.0, scales), default=1.0)
         if size and largest and branch:
@@ -236,7 +238,7 @@ def on_residual_path(kind: str, code: str) -> Callable[[Adviser], Iterator[Warni
     def find(adviser: Adviser) -> Iterator[Warning]:
         for group, calls, _ in adviser.faulty(calls_on):
             names = " and ".join(dict.fromkeys(v.called.name for v in calls))
-            index = line_of(adviser.section(group), own_place(calls[0]))
+            index = line_of(adviser.section(group), calls[0])
             what = f"{names} stands on the residual path"
             if kind == "chance":
                 least = min(float(v.called.options.get("p", 0)) for v in calls)
