@@ -9,7 +9,7 @@ import pytest
 from tests.analysis.test_analysis import PRE, analyzed
 from transformula import gallery
 from transformula.analysis.analysis import analyze
-from transformula.analysis.remedies import with_layer, with_part
+from transformula.analysis.rewrites import with_layer, with_part
 from transformula.analysis.warning_table import TABLE, Warning
 from transformula.language.check import check
 from transformula.language.model_file import from_formula, read_text

@@ -18,9 +18,9 @@ from ..language.graph import Architecture
 from ..language.vocabulary import Vocabulary
 from .budget import Budget
 from .lines import spans
+from .remedies import warnings_of
 from .stack_analysis import LayerGroup, StackAnalysis, analyze_stack, history_words
 from .warning_table import Remedy, Warning
-from .warnings import warnings_of
 
 WIDTH = 100
 
@@ -57,7 +57,7 @@ def analyze(architecture: Architecture, vocabulary: Vocabulary | None = None, bu
     """
     budget = budget or Budget()
     stacks = [analyze_stack(stack, architecture, budget) for stack in architecture.stacks]
-    return Analysis(architecture.name, stacks, warnings_of(stacks, architecture, vocabulary, budget))
+    return Analysis(architecture.name, stacks, warnings_of(stacks, vocabulary, budget))
 
 
 def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:

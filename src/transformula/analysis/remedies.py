@@ -6,128 +6,80 @@ that it answers is gone. Warnings that stay are named; where only the final norm
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ..language.check import check
-from ..language.graph import Architecture, Section
 from ..language.messages import FormulaError
 from ..language.model_file import ModelText
-from ..language.parser import parse
-from ..language.source import Source
 from ..language.vocabulary import Vocabulary
 from .budget import Budget
 from .canonical import WIRING_DEPTH, check_for_wiring, wiring_key
-from .initial_scale import StreamScale
-from .lines import spans, text_of
-from .rewrites import LayerFormula, formula_of
-from .stack_analysis import LayerGroup, StackAnalysis, analyze_stack
-from .warning_table import Remedy, Warning
+from .rewrites import with_final_norm
+from .stack_analysis import StackAnalysis, analyze_stack
+from .warning_table import Change, Remedy, Warning
+from .warnings import codes_of, find_all
 
 LEFT_OUT = "some remedies of what is warned of: the model is too large to check its changed texts"
 
-Codes = Callable[[StackAnalysis, Architecture, Vocabulary], Sequence[str]]
-"""The codes of the warnings (no notes) of a stack."""
-
-Holds = Callable[[StackAnalysis], bool]
-"""Whether a changed stack is what its text was changed for."""
-
-T = TypeVar("T")
-
-
-def with_layer(text: ModelText, stack: int, formula: str, new: str) -> ModelText:
-    """The model with another text for one formula of a stack."""
-    return _with(text, stack, layers={**text.stacks[stack].layers, formula: Source(formula, new)})
-
-
-def with_part(text: ModelText, stack: int, key: str, new: str) -> ModelText:
-    """The model with another `before` or `after` of a stack."""
-    return _with(text, stack, **{key: Source(key, new)})
-
-
-def final_norm(text: ModelText, stack: int) -> str:
-    """A stack's `after` with a norm at its end."""
-    source = text.stacks[stack].after
-    return "x = norm(x)" if source is None else f"{source.text.rstrip()}\nx = norm(x)"
-
-
-def _with(text: ModelText, stack: int, **changes: Any) -> ModelText:
-    stacks = list(text.stacks)
-    stacks[stack] = dataclasses.replace(stacks[stack], **changes)
-    return dataclasses.replace(text, stacks=tuple(stacks))
-
 
 class Adviser:
-    """One stack of a model, for the finders of warnings. `codes`: those of a stack; None: no remedies are wanted."""
+    """Gives the warnings of one stack their remedies."""
 
-    def __init__(
-        self,
-        analysis: StackAnalysis,
-        architecture: Architecture,
-        vocabulary: Vocabulary,
-        codes: Codes | None,
-        budget: Budget,
-    ) -> None:
-        self.budget, self.size = budget, sum(len(section.values) for section in architecture.sections())
-        layers = [section for stack in architecture.stacks for section in stack.layers]
-        self.wired = WIRING_DEPTH * max(len(section.values) for section in layers)
-        self.analysis, self.architecture, self.vocabulary, self.codes = analysis, architecture, vocabulary, codes
-        self.text: ModelText = architecture.text
-        self.stack = analysis.stack
-        self.index = architecture.stacks.index(analysis.stack)
-        self.prefix = f"{analysis.title}, " if analysis.title else ""
+    def __init__(self, analysis: StackAnalysis, vocabulary: Vocabulary, budget: Budget) -> None:
+        self.analysis, self.vocabulary, self.budget = analysis, vocabulary, budget
+        architecture = analysis.architecture
+        self.size = sum(len(section.values) for section in architecture.sections())
+        self.wired = WIRING_DEPTH * max(len(layer.values) for stack in architecture.stacks for layer in stack.layers)
 
-    def section(self, group: LayerGroup) -> Section:
-        """The first of some layers that read alike."""
-        return self.stack.layers[group.numbers[0] - 1]
+    def warnings(self) -> list[Warning]:
+        """The warnings and notes; where several warnings stay whatever one mends, with the text that mends all."""
+        warnings = self.advised()
+        strong = [w for w in warnings if not w.note]
+        if len({w.code for w in strong}) > 1 and all(r.left for w in strong for r in w.remedies):
+            n = warnings.index(strong[0])
+            warnings[n] = replace(warnings[n], remedies=(*warnings[n].remedies, *self.mended(warnings)))
+        return warnings
 
-    def formula(self, group: LayerGroup) -> LayerFormula:
-        section = self.section(group)
-        return formula_of(section, parse(section.lines[0][0].source))
+    def advised(self) -> list[Warning]:
+        """The warnings, each with its own remedies."""
+        return [self.with_remedies(warning) for warning in find_all(self.analysis)]
 
-    def faulty(self, fault: Callable[[LayerGroup], list[T]]) -> Iterator[tuple[LayerGroup, list[T], str]]:
-        """The first layers of each formula that have a fault, what the fault is, and ' in layers 1-3', those of the
-        formula that have it; '' if these are all layers."""
-        done: set[str] = set()
-        for group in self.analysis.layers:
-            faults = fault(group)
-            if faults and group.formula not in done:
-                done.add(group.formula)
-                alike = [g for g in self.analysis.layers if g.formula == group.formula and fault(g)]
-                numbers = sorted(n for g in alike for n in g.numbers)
-                where = f" in layer{'s' if len(numbers) > 1 else ''} {spans(numbers)}"
-                yield group, faults, "" if len(numbers) == self.stack.depth else where
+    def with_remedies(self, warning: Warning) -> Warning:
+        remedies: dict[str, Remedy] = {}
+        for change in warning.changes:
+            remedy = self.remedy(warning.code, change) if change.words not in remedies else None
+            if remedy is not None:
+                remedies[change.words] = remedy
+        entries = tuple(name for name in warning.entries if name != self.analysis.architecture.name)
+        more = warning.more or (self.grown(warning.look_alike) if warning.look_alike is not None else "")
+        return replace(warning, remedies=tuple(remedies.values()), entries=entries, more=more)
 
-    def where(self, group: LayerGroup, line: int | None) -> tuple[str, str]:
-        """A person's name of a line (from 0) of a group of layers, and its text."""
-        section = self.section(group)
-        if group.formula != "layer":
-            name = group.formula
-        else:
-            same = all(layers.formula == group.formula for layers in self.analysis.layers)
-            name = "layer" if same else group.title
-        if line is None or line >= len(section.lines):
-            return f"{self.prefix}{name}", ""
-        return f"{self.prefix}{name}, line {line + 1}", text_of(section.lines[line][0])
+    def grown(self, look_alike: Change) -> str:
+        """What becomes of skip-2 if it is tidied up to pre-norm: another model, whose stream grows."""
+        again, parts = self.analyzed(look_alike.text), self.changed(look_alike.text)
+        scales = again.stream_scales if again is not None else []
+        grown = next((s for s in scales if s.growth is not None and s.growth >= 2), None)
+        if grown is None or not parts:
+            return ""
+        layer = "; ".join(next(iter(parts.values())).splitlines())
+        said = f"is not: there the scale of {grown.stream} is {grown}."
+        return f"In size it is sound. Its pre-norm look-alike, {layer}, {said}"
 
-    def warning(
-        self,
-        code: str,
-        what: str,
-        where: tuple[str, str],
-        remedies: Sequence[Remedy] = (),
-        entries: Sequence[str] = (),
-        more: str = "",
-        note: bool = False,
-    ) -> Warning:
-        """A warning. `entries` are names of the gallery, of which the model's own is left out."""
-        others = tuple(name for name in entries if name != self.architecture.name)
-        return Warning(code, what, *where, tuple(remedies), others, more, note)
+    def mended(self, warnings: Sequence[Warning]) -> list[Remedy]:
+        """Where there are several warnings: the text without any, one remedy after the other."""
+        for _ in range(len(warnings) + 2):
+            remedy = next((r for w in warnings if not w.note for r in w.remedies), None)
+            again = self.analyzed(remedy.made) if remedy is not None else None
+            if remedy is None or again is None:
+                break
+            warnings = Adviser(again, self.vocabulary, self.budget).advised()
+            if all(w.note for w in warnings):
+                whole = self.remedy("", Change(remedy.made, "all of it mended"))
+                return [whole] if whole is not None else []
+        return []
 
-    # Remedies.
-
-    def analyzed(self, text: ModelText) -> tuple[StackAnalysis, Architecture] | None:
+    def analyzed(self, text: ModelText) -> StackAnalysis | None:
         """A changed text, checked and analyzed; None if it is no formula any more, or the model is too large."""
         if not self.budget.spend("advised", self.size, LEFT_OUT):
             return None
@@ -135,61 +87,53 @@ class Adviser:
             changed = check(text, self.vocabulary)
         except FormulaError:
             return None
-        return analyze_stack(changed.stacks[self.index], changed, Budget()), changed
+        return analyze_stack(changed.stacks[self.analysis.index], changed, Budget())
 
-    def in_layer(self, code: str, group: LayerGroup, new: str, holds: Holds, words: str) -> list[Remedy]:
-        """The remedy with another text for the layers of a group."""
-        return self.remedy(code, with_layer(self.text, self.index, group.formula, new), holds, words)
-
-    def in_part(self, code: str, key: str, new: str, holds: Holds, words: str = "") -> list[Remedy]:
-        """The remedy with another `before` or `after`."""
-        return self.remedy(code, with_part(self.text, self.index, key, new), holds, words)
-
-    def remedy(self, code: str, text: ModelText, holds: Holds, words: str) -> list[Remedy]:
+    def remedy(self, code: str, change: Change) -> Remedy | None:
         """The remedy with this text, if it checks, what should hold does, and the warning is gone."""
-        left = self.left(text, holds)
+        text, left = change.text, self.left(change)
         if left is not None and "no-final-norm" in left and code != "no-final-norm":
-            ended = with_part(text, self.index, "after", final_norm(text, self.index))
-            left_then = self.left(ended, holds)
+            ended = replace(change, text=with_final_norm(text, self.analysis.index))
+            left_then = self.left(ended)
             if left_then is not None and len(left_then) < len(left):
-                text, left = ended, left_then
-        changed = self.changed(text)
-        if left is None or code in left or not changed:  # a text is no remedy of itself
-            return []
-        checked = self.budget.spend("advised", self.wired, LEFT_OUT)
-        key = wiring_key(check_for_wiring(text, self.vocabulary)) if checked else ""
-        return [Remedy(changed, words, left, text, key)]
-
-    def left(self, text: ModelText, holds: Holds) -> tuple[str, ...] | None:
-        """The warnings of a changed text; None if it does not check, or what should hold does not."""
-        again = self.analyzed(text) if self.codes is not None else None
-        if again is None or self.codes is None or not holds(again[0]):
+                text, left = ended.text, left_then
+        parts = self.changed(text)
+        if left is None or code in left or not parts:  # a text is no remedy of itself
             return None
-        return tuple(dict.fromkeys(self.codes(*again, self.vocabulary)))
+        checked = self.budget.spend("advised", self.wired, LEFT_OUT)
+        wiring = wiring_key(check_for_wiring(text, self.vocabulary)) if checked else ""
+        return Remedy(parts, change.words, left, text, wiring)
+
+    def left(self, change: Change) -> tuple[str, ...] | None:
+        """The codes of the warnings of a changed text; None if it does not check, or what should hold does not."""
+        again = self.analyzed(change.text)
+        return None if again is None or not change.holds(again) else codes_of(again)
 
     def changed(self, text: ModelText) -> dict[str, str]:
         """The parts of this stack that differ from the user's text."""
-        mine, other = self.text.stacks[self.index], text.stacks[self.index]
+        mine, other = (whole.stacks[self.analysis.index] for whole in (self.analysis.text, text))
         pairs = [("before", mine.before, other.before)]
         for name, source in other.layers.items():
             pairs.append((name if len(other.layers) > 1 else "layer", mine.layers.get(name), source))
         pairs.append(("after", mine.after, other.after))
         return {
-            f"{self.prefix}{key}": new.text for key, old, new in pairs if new and (old is None or old.text != new.text)
+            f"{self.analysis.prefix}{key}": new.text
+            for key, old, new in pairs
+            if new and (old is None or old.text != new.text)
         }
 
 
-def steady(scale: StreamScale) -> bool:
-    """Whether a stream keeps its size, more or less."""
-    return scale.growth is not None and 0.5 < scale.growth < 2
+def warnings_of(
+    analyses: Sequence[StackAnalysis], vocabulary: Vocabulary | None = None, budget: Budget | None = None
+) -> list[Warning]:
+    """The warnings of a model, then the notes.
 
-
-def settled(stream: str, kind: str = "", formula: str = "") -> Holds:
-    """Whether, analyzed again, the stream keeps its size and, if said, the layers of a formula are of that kind."""
-
-    def holds(again: StackAnalysis) -> bool:
-        scale = again.scale_of(stream)
-        kinds = {g.norms.kind for g in again.layers if g.formula == formula}
-        return scale is not None and steady(scale) and (not kind or kinds == {kind})
-
-    return holds
+    vocabulary  to check the texts that are offered; by default the words that the model uses: enough for most changes
+    budget      how much is checked again for texts that are offered
+    """
+    if vocabulary is None:
+        calls = [v.called for s in analyses[0].architecture.sections() for v in s.calls()]
+        inner = [v.call for c in calls for template in c.inner.values() for v in template.values if v.call is not None]
+        vocabulary = Vocabulary({call.word.name: call.word for call in (*calls, *inner)}.values())
+    warnings = [w for a in analyses for w in Adviser(a, vocabulary, budget or Budget()).warnings()]
+    return sorted(warnings, key=lambda warning: warning.note)

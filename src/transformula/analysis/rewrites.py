@@ -7,22 +7,41 @@ business: `remedies.py` checks the text and analyzes it again before it is shown
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ..language.graph import Section, Value
+from ..language.model_file import ModelText, StackText
+from ..language.parser import parse
 from ..language.rewriting import rewritten, spell, sum_of, terms
-from ..language.source import Place
+from ..language.source import Place, Source
 from ..language.syntax import Binary, CallNode, Line, Name, Node, Number, walk
 from .residual_path import own_place
 
-Spot = tuple[int, int, int, int]
+Places = Collection[Place | None]
 
 
-def spot(place: Place | None) -> Spot:
-    """A place as numbers, to find nodes of the tree by."""
-    return (place.line, place.column, place.end_line, place.end_column) if place is not None else (0, 0, 0, 0)
+def with_layer(text: ModelText, stack: int, formula: str, new: str) -> ModelText:
+    """The model with another text for one formula of a stack."""
+    layers = {**text.stacks[stack].layers, formula: Source(formula, new)}
+    return _with_stack(text, stack, replace(text.stacks[stack], layers=layers))
+
+
+def with_part(text: ModelText, stack: int, key: str, new: str) -> ModelText:
+    """The model with another `before` or `after` of a stack."""
+    old, source = text.stacks[stack], Source(key, new)
+    changed = replace(old, before=source) if key == "before" else replace(old, after=source)
+    return _with_stack(text, stack, changed)
+
+
+def with_final_norm(text: ModelText, stack: int) -> ModelText:
+    """The model with a norm at the end of a stack's `after`."""
+    source = text.stacks[stack].after
+    return with_part(text, stack, "after", "x = norm(x)" if source is None else f"{source.text.rstrip()}\nx = norm(x)")
+
+
+def _with_stack(text: ModelText, index: int, stack: StackText) -> ModelText:
+    return replace(text, stacks=(*text.stacks[:index], stack, *text.stacks[index + 1 :]))
 
 
 @dataclass(frozen=True)
@@ -34,43 +53,47 @@ class LayerFormula:
     """
 
     lines: Sequence[Line]
-    sublayers: frozenset[Spot]
-    norms: frozenset[Spot]
+    sublayers: Places
+    norms: Places
+
+    @classmethod
+    def of(cls, section: Section) -> LayerFormula:
+        """The formula of a section."""
+        sublayers = places_of(v for v in section.calls() if v.called.word.sublayer)
+        norms = places_of(v for v in section.calls() if v.word_kind == "norm" and not v.frames)
+        return cls(parse(section.lines[0][0].source), sublayers, norms)
 
     def norm_call(self, node: Node) -> CallNode | None:
-        """The node if it is a norm of one stream."""
-        return node if isinstance(node, CallNode) and spot(node.place) in self.norms and len(node.items) == 1 else None
+        """The node if it is a norm of one stream; without its label: written elsewhere it is a module of its own."""
+        if isinstance(node, CallNode) and node.place in self.norms and len(node.items) == 1:
+            return replace(node, label="")
+        return None
+
+    def has_sublayer(self, node: Node) -> bool:
+        return any(call.place in self.sublayers for call in calls_in(node))
 
     def in_sublayers(self, node: Node, changed: Callable[[Node], Node]) -> Node:
         """The node with changed arguments of the sublayers in it."""
 
         def into(call: Node) -> Node | None:
-            if isinstance(call, CallNode) and spot(call.place) in self.sublayers:
-                return dataclasses.replace(call, items=tuple(map(changed, call.items)))
+            if isinstance(call, CallNode) and call.place in self.sublayers:
+                return replace(call, items=tuple(map(changed, call.items)))
             return None
 
         return rewritten(node, into)
 
-    def with_lines(self, lines: Sequence[tuple[str, Node]]) -> str:
-        """The text of changed lines."""
-        return "\n".join(f"{name} = {spell(value)}" for name, value in lines)
+
+def places_of(values: Iterable[Value]) -> Places:
+    """Where these values stand in their formula."""
+    return frozenset(map(own_place, values))
 
 
-def formula_of(section: Section, lines: Sequence[Line]) -> LayerFormula:
-    """The formula of a section with what its graph knows."""
-    sublayers: set[Spot] = set()
-    norms: set[Spot] = set()
-    for value in section.calls():
-        if value.called.word.sublayer:
-            sublayers.add(spot(own_place(value)))
-        elif value.word_kind == "norm" and not value.frames:
-            norms.add(spot(value.place))
-    return LayerFormula(lines, frozenset(sublayers), frozenset(norms))
+def calls_in(node: Node) -> list[CallNode]:
+    return [n for n in walk(node) if isinstance(n, CallNode)]
 
 
-def _without_label(call: CallNode) -> CallNode:
-    """A norm that is written again elsewhere is a module of its own."""
-    return dataclasses.replace(call, label="")
+def text_of_lines(lines: Iterable[tuple[str, Node]]) -> str:
+    return "\n".join(f"{name} = {spell(value)}" for name, value in lines)
 
 
 def norms_into_branches(formula: LayerFormula) -> str:
@@ -78,107 +101,86 @@ def norms_into_branches(formula: LayerFormula) -> str:
     normed: dict[str, CallNode] = {}
     result: list[tuple[str, Node]] = []
     own = {line.name for line in formula.lines}
-    template = next((n for line in formula.lines for n in _calls(line.value) if formula.norm_call(n)), None)
+    norms = (formula.norm_call(call) for line in formula.lines for call in calls_in(line.value))
+    template = next(filter(None, norms), None)
     for line in formula.lines:
-        value = line.value
-        norm = formula.norm_call(value)
+        value, norm = line.value, formula.norm_call(line.value)
+        around = norm if norm is not None and not isinstance(norm.items[0], Name) else None
         if norm is not None and isinstance(norm.items[0], Name) and norm.items[0].name == line.name:
-            normed[line.name] = _without_label(norm)
+            normed[line.name] = norm
             continue
-        whole = norm is not None and not isinstance(norm.items[0], Name)
-        if norm is not None and whole:
-            value = norm.items[0]
+        if around is not None:
+            value = around.items[0]
 
-        def with_norm(item: Node, whole: bool = whole) -> Node:
-            inner = normed.get(item.name) if isinstance(item, Name) else None
-            if inner is None and whole and isinstance(item, Name) and item.name in own and template is not None:
-                inner = _without_label(template)
-            return dataclasses.replace(inner, items=(item,)) if inner is not None else item
+        def with_norm(item: Node, others: CallNode | None = template if around is not None else None) -> Node:
+            if not isinstance(item, Name):
+                return item
+            norm = normed.get(item.name) or (others if item.name in own else None)
+            return replace(norm, items=(item,)) if norm is not None else item
 
         result.append((line.name, formula.in_sublayers(value, with_norm)))
         normed.pop(line.name, None)
-        if whole and norm is not None:
-            normed[line.name] = _without_label(norm)
-    return formula.with_lines(result)
+        if around is not None:
+            normed[line.name] = around
+    return text_of_lines(result)
 
 
 def norms_after_sums(formula: LayerFormula, norm: str = "norm") -> str:
     """Every line with a branch becomes `norm(...)`, and branches read the stream as it is: post-norm, B2T."""
     result: list[tuple[str, Node]] = []
     for line in formula.lines:
-        value = line.value
-        own = formula.norm_call(value)
+        own = formula.norm_call(line.value)
         if own is not None and isinstance(own.items[0], Name) and own.items[0].name == line.name:
             continue
-        value = formula.in_sublayers(value, lambda i: n.items[0] if (n := formula.norm_call(i)) is not None else i)
-        if own is None and any(spot(c.place) in formula.sublayers for c in _calls(value)):
+        value = formula.in_sublayers(line.value, lambda i: call.items[0] if (call := formula.norm_call(i)) else i)
+        if own is None and formula.has_sublayer(value):
             value = CallNode(value.place, norm, "", (value,), (), value.place)
         result.append((line.name, value))
-    return formula.with_lines(result)
+    return text_of_lines(result)
 
 
-def weighted_skips(formula: LayerFormula, line: int, skips: Sequence[Spot], factor: float) -> str:
+def weighted_skips(formula: LayerFormula, line: int, skips: Places, factor: float) -> str:
     """The skips of one line (from 0) in brackets, times `factor`."""
-    result = [(here.name, here.value) for here in formula.lines]
-    name, value = result[line]
-    kept = [(sign, node) for sign, node in terms(value) if spot(node.place) in skips]
-    others = [(sign, node) for sign, node in terms(value) if spot(node.place) not in skips]
+    values = [here.value for here in formula.lines]
+    place, parts = formula.lines[line].place, terms(values[line])
+    kept = [(sign, node) for sign, node in parts if node.place in skips]
     if kept:
-        place = formula.lines[line].place
         product = Binary(place, "*", Number(place, factor), sum_of(kept))
-        result[line] = (name, sum_of([("+", product), *others]))
-    return formula.with_lines(result)
+        values[line] = sum_of([("+", product), *(part for part in parts if part[1].place not in skips)])
+    return text_of_lines((here.name, value) for here, value in zip(formula.lines, values, strict=True))
 
 
 def added_skips(formula: LayerFormula, stream: str, lines: Container[int]) -> str:
     """`x + ` before each of these lines (from 0): each adds to what the one before has made."""
-    before = stream
     result: list[tuple[str, Node]] = []
     for index, line in enumerate(formula.lines):
         value = line.value
         if index in lines:
-            value = Binary(line.place, "+", Name(line.place, before), value)
-            before = line.name
+            value, stream = Binary(line.place, "+", Name(line.place, stream), value), line.name
         result.append((line.name, value))
-    return formula.with_lines(result)
+    return text_of_lines(result)
 
 
-def without_calls(formula: LayerFormula, calls: Iterable[Spot]) -> str:
+def without_calls(formula: LayerFormula, calls: Places) -> str:
     """Each of these calls replaced by its first argument."""
-    gone = set(calls)
 
     def bare(node: Node) -> Node | None:
-        if isinstance(node, CallNode) and spot(node.place) in gone and node.items:
+        if isinstance(node, CallNode) and node.place in calls and node.items:
             return rewritten(node.items[0], bare)
         return None
 
-    return formula.with_lines([(line.name, rewritten(line.value, bare)) for line in formula.lines])
+    return text_of_lines((line.name, rewritten(line.value, bare)) for line in formula.lines)
 
 
-def without_terms(lines: Sequence[Line], gone: Iterable[Spot]) -> str | None:
+def without_terms(lines: Sequence[Line], gone: Places) -> str | None:
     """The lines with these terms taken out of their sums; None if a sum would be empty."""
-    places = set(gone)
-    result: list[str] = []
 
     def less(node: Node) -> Node | None:
-        if isinstance(node, Binary) and node.operator in "+-":
-            kept = [(sign, term) for sign, term in terms(node) if spot(term.place) not in places]
-            if kept and len(kept) < len(terms(node)):
-                return sum_of([(sign, rewritten(term, less)) for sign, term in kept])
+        kept = [(sign, term) for sign, term in terms(node) if term.place not in gone]
+        if isinstance(node, Binary) and node.operator in "+-" and 0 < len(kept) < len(terms(node)):
+            return sum_of([(sign, rewritten(term, less)) for sign, term in kept])
         return None
 
-    for line in lines:
-        value = rewritten(line.value, less)
-        if any(spot(c.place) in places for c in _calls(value)):
-            return None
-        result.append(f"{line.name} = {spell(value)}")
-    return "\n".join(result)
-
-
-def _calls(node: Node) -> list[CallNode]:
-    return [n for n in walk(node) if isinstance(n, CallNode)]
-
-
-def places_of(values: Iterable[Value]) -> frozenset[Spot]:
-    """Where these values stand in their formula."""
-    return frozenset(spot(own_place(v)) for v in values)
+    result = [(line.name, rewritten(line.value, less)) for line in lines]
+    left = any(call.place in gone for _, value in result for call in calls_in(value))
+    return None if left else text_of_lines(result)

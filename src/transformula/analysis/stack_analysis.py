@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from ..language.graph import Architecture, Section, Stack, Value
+from ..language.model_file import ModelText
 from .budget import Budget
 from .canonical import section_rows
 from .equal_layers import first_of_kind
@@ -32,6 +33,11 @@ class LayerGroup:
     path: ResidualPath
     scales: Scales = field(repr=False)
     equal: bool = True
+
+    @property
+    def section(self) -> Section:
+        """The first of them."""
+        return self.path.section
 
     @property
     def title(self) -> str:
@@ -67,6 +73,7 @@ class StackAnalysis:
     """
 
     stack: Stack
+    architecture: Architecture = field(repr=False)
     layers: list[LayerGroup]
     streams: list[str]
     carried: dict[str, tuple[str, int]]
@@ -84,6 +91,22 @@ class StackAnalysis:
     def title(self) -> str:
         """'' where the file has one stack only."""
         return self.stack.name
+
+    @property
+    def prefix(self) -> str:
+        """'encoder, ': what stands before the names of its parts."""
+        return f"{self.title}, " if self.title else ""
+
+    @property
+    def text(self) -> ModelText:
+        """The text of the model."""
+        text: ModelText = self.architecture.text
+        return text
+
+    @property
+    def index(self) -> int:
+        """Which of the model's stacks it is."""
+        return self.architecture.stacks.index(self.stack)
 
     @property
     def width(self) -> int:
@@ -140,6 +163,7 @@ def analyze_stack(stack: Stack, architecture: Architecture, budget: Budget) -> S
     names = sorted(read.keys() & setters.keys(), key=lambda name: (name != "x", name))
     return StackAnalysis(
         stack,
+        architecture,
         layer_groups(stack, streams, budget),
         streams,
         carried={name: (read[name].kind, read[name].width) for name in names},

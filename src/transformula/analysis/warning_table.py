@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..language.model_file import ModelText
+from .stack_analysis import StackAnalysis
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,20 @@ TABLE: dict[str, WarningKind] = {
 """Code -> the warning."""
 
 
+Holds = Callable[[StackAnalysis], bool]
+"""Whether a changed stack, analyzed again, is what its text was changed for."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A text made from the user's, not yet checked, and what was done, in words. Of several with the same words the
+    first that holds is a remedy."""
+
+    text: ModelText
+    words: str
+    holds: Holds = lambda again: True
+
+
 @dataclass(frozen=True)
 class Remedy:
     """A text made from the user's, checked and analyzed again, without the fault.
@@ -92,10 +107,10 @@ class Remedy:
     """
 
     parts: Mapping[str, str]
-    words: str = ""
-    left: tuple[str, ...] = ()
-    made: ModelText | None = field(default=None, repr=False, compare=False)
-    wiring: str = ""
+    words: str
+    left: tuple[str, ...]
+    made: ModelText = field(repr=False, compare=False)
+    wiring: str
     names: tuple[str, ...] = ()
 
     @property
@@ -124,17 +139,21 @@ class Remedy:
 class Warning:
     """One warning. `where` is a person's name of the place, `line` its text ("" where it is no line's).
 
-    remedies  texts made from the user's own; entries: names of the gallery
+    remedies    texts made from the user's own; entries: names of the gallery
+    changes     what may become remedies
+    look_alike  another layer that a reader may take for this one; `more` says so if its stream grows
     """
 
     code: str
     what: str
     where: str
     line: str
-    remedies: tuple[Remedy, ...] = ()
     entries: tuple[str, ...] = ()
     more: str = ""
     note: bool = False
+    changes: tuple[Change, ...] = field(default=(), repr=False, compare=False)
+    look_alike: Change | None = field(default=None, repr=False, compare=False)
+    remedies: tuple[Remedy, ...] = ()
 
     @property
     def why(self) -> str:
