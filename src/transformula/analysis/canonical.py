@@ -7,6 +7,7 @@ and definitions' names kept (as the paths of modules), operands in written order
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -24,14 +25,19 @@ WIRING_DEPTH = 12
 MOST_TERMS = 500
 """A chain of sums or products is one in the wiring key up to so many terms; `x = x + x`, ten times, has 1,024."""
 
-
-def number_text(number: Any) -> str:
-    """A number as it stands in the canonical form: 12 digits."""
-    return str(number) if isinstance(number, int) else f"{number:.12g}"
+Pieces = Sequence[Value | str]
+"""A text in pieces, with values where their texts stand."""
 
 
-def listed(items: Sequence[Sequence[Value | str]]) -> list[Value | str]:
-    """Items, each in pieces, with commas between them."""
+def option_text(value: Any) -> str:
+    """A number has 12 digits; of a formula over scores the numbers are folded in."""
+    if isinstance(value, (bool, str)) or value is None:
+        return repr(value)
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def listed(items: Sequence[Pieces]) -> list[Value | str]:
+    """Items with commas between them."""
     return [piece for n, item in enumerate(items) for piece in ([", "] if n else []) + list(item)]
 
 
@@ -40,24 +46,17 @@ class Printer:
 
     def __init__(self, values: Sequence[Value], leaves: Mapping[str, Value], prefix: str) -> None:
         self.prefix = prefix
-        self.uses: dict[int, int] = {}
-        for value in [*(a for v in values for a in v.args), *leaves.values()]:
-            self.count(value)
+        uses = Counter([*(a for v in values for a in v.args), *leaves.values()])
+        uses.update([entry for value in uses if value.op == "list" for entry in value.args])
         self.rows: list[str] = []
-        self.names: dict[int, str] = {}
+        self.names: dict[Value, str] = {}
         for value in values:
             inline = value.op in ("name", "input", "number", "history", "list", "argument")
-            if self.uses.get(id(value), 0) > 1 and not inline:
+            if uses[value] > 1 and not inline:
                 text = self.text(value)
-                self.names[id(value)] = f"%{len(self.names) + 1}"
-                self.rows.append(f"{self.names[id(value)]} = {text}")
+                self.names[value] = f"%{len(self.names) + 1}"
+                self.rows.append(f"{self.names[value]} = {text}")
         self.rows += [f"{name} = {self.text(value)}" for name, value in sorted(leaves.items())]
-
-    def count(self, value: Value) -> None:
-        self.uses[id(value)] = self.uses.get(id(value), 0) + 1
-        if value.op == "list" and self.uses[id(value)] == 1:
-            for entry in value.args:
-                self.count(entry)
 
     def text(self, value: Value) -> str:
         """The value's text, its arguments in place: written from left to right, however deep they stand."""
@@ -67,17 +66,17 @@ class Printer:
             here = waiting.pop()
             if isinstance(here, str):
                 written.append(here)
-            elif id(here) in self.names:
-                written.append(self.names[id(here)])
+            elif here in self.names:
+                written.append(self.names[here])
             else:
                 waiting.extend(reversed(self.parts(here)))
         return "".join(written)
 
-    def parts(self, value: Value) -> list[Value | str]:
-        """A value's text as its pieces and, where their texts stand, its arguments."""
+    def parts(self, value: Value) -> Pieces:
+        """A value's text, but for its arguments'."""
         match value.op:
             case "number":
-                return [number_text(value.number)]
+                return [option_text(value.number)]
             case "input" | "name":
                 return [f"{value.stack}.{value.name}" if value.stack else value.name]
             case "argument":
@@ -91,48 +90,28 @@ class Printer:
             case "tap":
                 return [value.args[0], f".{value.name}"]
             case "call":
-                return self.call(value)
+                return self.call(value.called, value.args)
         return ["(", value.args[0], f" {OPERATIONS[value.op]} ", value.args[1], ")"]
 
-    def call(self, value: Value) -> list[Value | str]:
-        call = value.called
-        arguments: list[list[Value | str]] = [[a] for a in value.args[: len(call.streams)]]
-        ports = zip(call.ports, value.args[len(call.streams) :], strict=True)
-        arguments += [[f"{port}=", argument] for port, argument in ports]
-        arguments += [[f"{name}={self.option(call, name)}"] for name in sorted(call.options)]
+    def call(self, call: Call, values: Sequence[Value]) -> Pieces:
+        streams = len(call.streams)
+        arguments: list[Pieces] = [[value] for value in values[:streams]]
+        arguments += [[f"{port}=", value] for port, value in zip(call.ports, values[streams:], strict=True)]
+        arguments += [[f"{name}={option_text(option)}"] for name, option in sorted(call.options.items())]
         for role, template in call.inner.items():
             inner = Printer(template.values, {"": template.result}, "")
             arguments.append([f"{role}={{{'; '.join(inner.rows)}}}"])
         version = f":{call.word.version}" if call.word.version != 1 else ""
-        path = call.path.removeprefix(self.prefix)
-        return [f"{call.word.name}{version}@{path}(", *listed(arguments), ")"]
-
-    @staticmethod
-    def option(call: Call, name: str) -> str:
-        value = call.options[name]
-        if isinstance(value, bool) or value is None or isinstance(value, str):
-            return repr(value)
-        if isinstance(value, (int, float)):
-            return number_text(value)
-        return str(value)  # a formula over scores, its numbers folded in
+        return [f"{call.word.name}{version}@{call.path.removeprefix(self.prefix)}(", *listed(arguments), ")"]
 
 
 def section_rows(section: Section, stack: Stack | None) -> list[str]:
     """The canonical lines of a section. A layer's own number stands nowhere in them."""
-    number = section.number
-    if stack is not None and stack.share is not None and section.where == "layer":
-        number = stack.share[section.number - 1]
     prefix = f"{section.stack}." if section.stack else ""
     if section.where == "layer":
-        prefix += f"layers.{number}."
+        share = stack.share if stack is not None else None
+        prefix += f"layers.{share[section.number - 1] if share is not None else section.number}."
     return Printer(section.values, {**section.leaves, **section.asked}, prefix).rows
-
-
-def runs(stack: Stack) -> list[tuple[int, int, list[str]]]:
-    """Runs of equal layers: (first, last, canonical lines)."""
-    alike = groupby(stack.layers, key=lambda section: section_rows(section, stack))
-    groups = [(rows, [section.number for section in layers]) for rows, layers in alike]
-    return [(numbers[0], numbers[-1], rows) for rows, numbers in groups]
 
 
 def canonical(architecture: Architecture, *, output: bool = True) -> str:
@@ -143,8 +122,10 @@ def canonical(architecture: Architecture, *, output: bool = True) -> str:
         if stack.share is not None:
             lines.append(f"share: {', '.join(map(str, stack.share))}")
         parts = [("before", section_rows(stack.before, stack))]
-        for first, last, rows in runs(stack):
-            parts.append((f"layer {first}" if first == last else f"layers {first}-{last}", rows))
+        for rows, layers in groupby(stack.layers, key=lambda layer: section_rows(layer, stack)):  # noqa: B023
+            numbers = [layer.number for layer in layers]
+            title = f"layer {numbers[0]}" if len(numbers) == 1 else f"layers {numbers[0]}-{numbers[-1]}"
+            parts.append((title, rows))
         parts.append(("after", section_rows(stack.after, stack)))
         for title, rows in parts:
             if rows:
@@ -162,42 +143,14 @@ def formula_hash(architecture: Architecture) -> str:
     return hashlib.sha256(canonical(architecture, output=False).encode()).hexdigest()[:16]
 
 
-class Operands:
-    """The operands of chains of sums or products: what they are the sum or the product of, brackets apart."""
-
-    def __init__(self) -> None:
-        self.known: dict[tuple[int, str], list[tuple[Value, bool]]] = {}
-
-    def of(self, value: Value, op: str) -> Steps:
-        """The operands of a value, "add" or "mul", in written order, and whether each is subtracted. A chain is taken
-        apart as far as it has MOST_TERMS; beyond, what is added together stays together."""
-        if op == "add" and value.op == "sub":
-            left, right = value.args
-            return [*(yield self.inner(left, op)), (right, True)]
-        found: list[tuple[Value, bool]] = []
-        for argument in value.args:
-            found += yield self.inner(argument, op)
-        return found
-
-    def inner(self, value: Value, op: str) -> Steps:
-        """The operands that one argument of a sum or a product stands for."""
-        if value.op == op or (op == "add" and value.op == "sub"):
-            key = id(value), op
-            if key not in self.known:
-                self.known[key] = yield self.of(value, op)
-            if len(self.known[key]) <= MOST_TERMS:
-                return self.known[key]
-        return [(value, False)]
-
-
 class Wiring:
     """Digests of a section's values for the wiring key: definitions opened, sums and products sorted, kinds of norm
     merged, factors that are numbers kept; no labels, options, sizes, dropout; carried names by order of appearance."""
 
     def __init__(self, section: Section, names: dict[str, str]) -> None:
         self.names = names
-        self.known: dict[int, str] = {}
-        self.operands = Operands()
+        self.known: dict[Value, str] = {}
+        self.chains: dict[tuple[Value, str], list[tuple[Value, bool]]] = {}
         for value in section.values:
             if value.op in ("name", "history"):
                 self.name(value.name)
@@ -209,33 +162,51 @@ class Wiring:
     def name(self, name: str) -> str:
         return self.names.setdefault(name, f"s{len(self.names)}")
 
+    def operands(self, value: Value, op: str) -> Steps:
+        """What a value is the sum ("add") or the product ("mul") of, brackets apart, in written order, and whether it
+        is subtracted. A chain is taken apart as far as it has MOST_TERMS; beyond, what is added together stays so."""
+        if (value, op) not in self.chains:
+            operands: list[tuple[Value, bool]] = []
+            for n, argument in enumerate(value.args):
+                minus = value.op == "sub" and n == 1
+                chain = not minus and (argument.op == op or (op == "add" and argument.op == "sub"))
+                inner = (yield self.operands(argument, op)) if chain else []
+                operands += inner if 0 < len(inner) <= MOST_TERMS else [(argument, minus)]
+            self.chains[value, op] = operands
+        return self.chains[value, op]
+
+    def leaf(self, value: Value) -> tuple[str, ...]:
+        """What a number, a name or a piece of history is known by; () for other values."""
+        match value.op:
+            case "number":
+                return "number", f"{value.number:.6g}"
+            case "input" | "name":
+                return "name", value.stack, self.name(value.name)
+            case "history":
+                return "history", value.stack, self.name(value.name), f"{value.number:g}"
+        return ()
+
     def of(self, value: Value) -> str:
         return str(deep(self.steps(value)))
 
     def steps(self, value: Value) -> Steps:
-        if id(value) not in self.known:
-            self.known[id(value)] = yield self.make(value)
-        return self.known[id(value)]
+        if value not in self.known:
+            self.known[value] = yield self.make(value)
+        return self.known[value]
 
     def make(self, value: Value) -> Steps:
-        match value.op:
-            case "number":
-                return self.digest("number", f"{value.number:.6g}")
-            case "input" | "name":
-                return self.digest("name", value.stack, self.name(value.name))
-            case "history":
-                return self.digest("history", value.stack, self.name(value.name), f"{value.number:g}")
-            case "add" | "sub" | "mul":
-                op = "mul" if value.op == "mul" else "add"
-                digests: list[str] = []
-                for operand, minus in (yield self.operands.of(value, op)):
-                    digest = yield self.steps(operand)
-                    digests.append(self.digest("neg", digest) if minus else digest)
-                return self.digest("product" if op == "mul" else "sum", *sorted(digests))
-        call = value.call
+        leaf, call = self.leaf(value), value.call
+        if leaf:
+            return self.digest(*leaf)
         if value.word_kind == "chance":
             return (yield self.steps(value.args[0]))
-        parts = []
+        parts: list[str] = []
+        if value.op in ("add", "sub", "mul"):
+            product = value.op == "mul"
+            for operand, minus in (yield self.operands(value, "mul" if product else "add")):
+                digest = yield self.steps(operand)
+                parts.append(self.digest("neg", digest) if minus else digest)
+            return self.digest("product" if product else "sum", *sorted(parts))
         for argument in value.args:
             parts.append((yield self.steps(argument)))
         if call is None:
@@ -256,9 +227,8 @@ def wiring_key(architecture: Architecture) -> str:
     keys: list[str] = []
     for stack in architecture.stacks:
         names: dict[str, str] = {}
-        keys.append("stack")
         wirings = [layer_wiring(section, names) for section in stack.layers]
-        keys += [key for key, _ in groupby(wirings)]
+        keys += ["stack", *(key for key, _ in groupby(wirings))]
     return Wiring.digest(*keys)[:16]
 
 

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, product
+from itertools import accumulate, groupby, product
 from typing import Any
 
 from ..language.depth import Steps, deep
@@ -74,7 +74,7 @@ class WiringShape:
     @property
     def size(self) -> float:
         """What all nodes of a layer cost, on the average, of all stacks together: the distance from nothing."""
-        return sum(_price(runs) for runs in self.stacks)
+        return sum(map(_price, self.stacks))
 
     @classmethod
     def read(cls, key: str, data: Sequence[Sequence[Sequence[Any]]]) -> WiringShape:
@@ -126,8 +126,8 @@ class _Nodes:
         self.wiring = Wiring(section, names)
         self.rows: list[str] = []
         self.numbers: dict[object, int] = {}
-        self.sublayers: dict[int, str] = {}
-        self.known: dict[int, int] = {}
+        self.sublayers: dict[Value, str] = {}
+        self.known: dict[Value, int] = {}
 
     def put(self, key: object, label: str, inputs: Sequence[int] = ()) -> int:
         """The number of a node, new if none has the key."""
@@ -142,21 +142,17 @@ class _Nodes:
 
     def sublayer(self, value: Value) -> Steps:
         """The first sublayer on the way to a value: what an operand is known by, however it is normed or weighed."""
-        if id(value) not in self.sublayers:
-            call = value.call
-            names = []
-            if call is not None and call.word.sublayer:
-                names.append(call.word.name)
-            else:
-                for argument in value.args:
-                    names.append((yield self.sublayer(argument)))
-            self.sublayers[id(value)] = min(filter(None, names), default="")
-        return self.sublayers[id(value)]
+        if value not in self.sublayers:
+            names = [value.called.word.name] if value.call is not None and value.called.word.sublayer else []
+            for argument in () if names else value.args:
+                names.append((yield self.sublayer(argument)))
+            self.sublayers[value] = min(filter(None, names), default="")
+        return self.sublayers[value]
 
     def many(self, value: Value, op: str, label: str) -> Steps:
         """A sum or a product."""
         parts: list[tuple[Any, ...]] = []
-        for operand, minus in (yield self.wiring.operands.of(value, op)):
+        for operand, minus in (yield self.wiring.operands(value, op)):
             first = yield self.sublayer(operand)
             parts.append((bool(first), first, operand.op, minus, self.wiring.of(operand), len(parts), operand))
         inputs = []
@@ -167,36 +163,32 @@ class _Nodes:
 
     def read(self, values: Sequence[Value]) -> Steps:
         """Arguments; of a list its history as one, however long."""
-        found: list[int] = []
+        inputs: list[int] = []
         for value in values:
             entries: Sequence[Value] = [value]
             if value.op == "list":
                 past = {f"past:{a.stack}:{self.wiring.name(a.name)}": None for a in value.args if a.op == "history"}
-                found += [self.alike(label) for label in past]
+                inputs += map(self.alike, past)
                 entries = [a for a in value.args if a.op != "history"]
             for entry in entries:
-                found.append((yield self.of(entry)))
-        return found
+                inputs.append((yield self.of(entry)))
+        return inputs
 
     def of(self, value: Value) -> Steps:
-        match value.op:
-            case "number":
-                return self.alike(f"number:{value.number:.6g}")
-            case "input" | "name":
-                return self.alike(f"name:{value.stack}:{self.wiring.name(value.name)}")
-            case "history":
-                return self.alike(f"history:{value.stack}:{self.wiring.name(value.name)}:{value.number:g}")
-        if id(value) not in self.known:
-            self.known[id(value)] = yield self.make(value)
-        return self.known[id(value)]
+        leaf = self.wiring.leaf(value)
+        if leaf:
+            return self.alike(":".join(leaf))
+        if value not in self.known:
+            self.known[value] = yield self.make(value)
+        return self.known[value]
 
     def make(self, value: Value) -> Steps:
         call = value.call
+        if value.word_kind == "chance":
+            return (yield self.of(value.args[0]))
         if call is not None:
-            if call.word.kind == "chance":
-                return (yield self.of(value.args[0]))
             label = "norm:" if call.word.kind == "norm" else f"{call.word.kind}:{call.word.name}"
-            return self.put(id(value), "+".join([label, *call.ports]), (yield self.read(value.args)))
+            return self.put(value, "+".join([label, *call.ports]), (yield self.read(value.args)))
         if value.op in ("add", "sub"):
             return (yield self.many(value, "add", "sum"))
         if value.op == "mul":
@@ -213,34 +205,24 @@ def layer_graph(section: Section, names: dict[str, str]) -> str:
     return ";".join(nodes.rows)
 
 
-@dataclass(frozen=True)
 class _Graph:
     """A layer's graph, read. For each node its label, its kind, its arguments, its price and its neighbours' kinds."""
 
-    labels: tuple[str, ...]
-    kinds: tuple[str, ...]
-    inputs: tuple[tuple[int, ...], ...]
-    prices: tuple[float, ...]
-    around: tuple[frozenset[tuple[str, int]], ...]
+    def __init__(self, text: str) -> None:
+        rows = [row.split(" ") for row in text.split(";")] if text else []
+        self.labels = [row[0] for row in rows]
+        self.kinds = [label.partition(":")[0] for label in self.labels]
+        self.inputs = [list(map(int, row[1:])) for row in rows]
+        self.prices = [NODE if arguments else LEAF for arguments in self.inputs]
+        around: list[Counter[str]] = [Counter() for _ in rows]
+        for n, arguments in enumerate(self.inputs):
+            for a in arguments:
+                around[n][f"reads {self.labels[a]}"] += 1
+                around[a][f"for {self.labels[n]}"] += 1
+        self.around = [frozenset(kinds.items()) for kinds in around]
 
-    @property
-    def price(self) -> float:
-        return sum(self.prices)
 
-
-@lru_cache(4096)
-def _graph(text: str) -> _Graph:
-    rows = [row.split(" ") for row in text.split(";")] if text else []
-    labels = tuple(row[0] for row in rows)
-    inputs = tuple(tuple(map(int, row[1:])) for row in rows)
-    around: list[Counter[str]] = [Counter() for _ in rows]
-    for n, arguments in enumerate(inputs):
-        for a in arguments:
-            around[n][f"reads {labels[a]}"] += 1
-            around[a][f"for {labels[n]}"] += 1
-    kinds = tuple(label.partition(":")[0] for label in labels)
-    prices = tuple(NODE if arguments else LEAF for arguments in inputs)
-    return _Graph(labels, kinds, inputs, prices, tuple(frozenset(c.items()) for c in around))
+_graph = lru_cache(4096)(_Graph)
 
 
 def _renaming(a: _Graph, i: int, b: _Graph, j: int) -> float | None:
@@ -255,48 +237,51 @@ def _renaming(a: _Graph, i: int, b: _Graph, j: int) -> float | None:
     return OTHER_WORD if {one, other} <= {"name", "history", "past"} else None
 
 
+def _edits(a: Sequence[float], b: Sequence[float], pairing: Sequence[Sequence[float | None]]) -> list[list[float]]:
+    """What it costs at least to make the first i items of one line the first j of another, in order, for all i and j.
+
+    a, b     what it costs to take out an item of the first line, and to put in one of the second
+    pairing  what it costs that two items are paired; None if they cannot be
+    """
+    best = [list(accumulate(b, initial=0.0))]
+    for gone, row in zip(a, pairing, strict=True):
+        above, here = best[-1], [best[-1][0] + gone]
+        for j, (new, cost) in enumerate(zip(b, row, strict=True)):
+            least = min(above[j + 1] + gone, here[j] + new)
+            here.append(least if cost is None else min(least, above[j] + cost))
+        best.append(here)
+    return best
+
+
 def _paired(a: _Graph, b: _Graph) -> dict[int, int]:
     """The cheapest pairing of two lines of nodes that keeps their order."""
     n, m = len(a.labels), len(b.labels)
-    best = [[0.0] * (m + 1) for _ in range(n + 1)]
-    for j in range(m):
-        best[0][j + 1] = best[0][j] + b.prices[j]
-    pairs: list[list[float | None]] = []
-    for i in range(n):
-        above, here = best[i], best[i + 1]
-        here[0] = above[0] + a.prices[i]
-        row: list[float | None] = []
-        for j in range(m):
-            cost = _renaming(a, i, b, j)
-            if cost is not None:
-                cost += CONTEXT * min(10, len(a.around[i] ^ b.around[j]))
-            row.append(cost)
-            least = min(above[j + 1] + a.prices[i], here[j] + b.prices[j])
-            here[j + 1] = least if cost is None else min(least, above[j] + cost)
-        pairs.append(row)
-    found: dict[int, int] = {}
-    i, j = n, m
-    while i and j:
-        cost = pairs[i - 1][j - 1]
-        if cost is not None and best[i][j] == best[i - 1][j - 1] + cost:
-            i, j = i - 1, j - 1
-            found[i] = j
-        elif best[i][j] == best[i - 1][j] + a.prices[i - 1]:
-            i -= 1
+    pairing = [[_renaming(a, i, b, j) for j in range(m)] for i in range(n)]
+    for row, around in zip(pairing, a.around, strict=True):
+        for j, cost in enumerate(row):
+            row[j] = None if cost is None else cost + CONTEXT * min(10, len(around ^ b.around[j]))
+    best = _edits(a.prices, b.prices, pairing)
+    pairs: dict[int, int] = {}
+    while n and m:
+        cost = pairing[n - 1][m - 1]
+        if cost is not None and best[n][m] == best[n - 1][m - 1] + cost:
+            n, m = n - 1, m - 1
+            pairs[n] = m
+        elif best[n][m] == best[n - 1][m] + a.prices[n - 1]:
+            n -= 1
         else:
-            j -= 1
-    return found
+            m -= 1
+    return pairs
 
 
 def _reads(graph: _Graph, names: Mapping[int, int]) -> list[list[int]]:
     """What each node reads of paired ones, by `names`: through nodes without a partner, what those read."""
-    found: list[list[int]] = []
+    reads: list[list[int]] = []
     for arguments in graph.inputs:
-        reads = [name for a in arguments for name in ([names[a]] if a in names else found[a])]
-        if len(reads) > MOST_READS:  # of nodes that read each other twice there would be twice as many, each time
-            reads = list(dict.fromkeys(reads))
-        found.append(reads)
-    return found
+        here = [name for a in arguments for name in ([names[a]] if a in names else reads[a])]
+        # of nodes that read each other twice there would be twice as many, each time
+        reads.append(here if len(here) <= MOST_READS else list(dict.fromkeys(here)))
+    return reads
 
 
 @lru_cache(65536)
@@ -304,7 +289,7 @@ def _apart(one: str, other: str) -> float:
     """The edit distance of two layers' graphs, `one` the smaller text."""
     a, b = _graph(one), _graph(other)
     pairs = _paired(a, b)
-    cost = a.price + b.price
+    cost = sum(a.prices) + sum(b.prices)
     first, second = _reads(a, {i: i for i in pairs}), _reads(b, {j: i for i, j in pairs.items()})
     for i, j in pairs.items():
         cost += (_renaming(a, i, b, j) or 0.0) - a.prices[i] - b.prices[j]
@@ -341,19 +326,14 @@ def _stacks_apart(a: Runs, b: Runs) -> float:
 
 
 def _price(runs: Runs) -> float:
-    return sum(count * _graph(graph).price for count, graph in runs) / max(1, sum(count for count, _ in runs))
+    """What the nodes of a layer cost, on the average."""
+    return sum(count * sum(_graph(graph).prices) for count, graph in runs) / max(1, sum(count for count, _ in runs))
 
 
 def distance(a: WiringShape, b: WiringShape) -> float:
     """How many edits a layer two wirings are apart: 0 if, and only if, their wiring keys are equal; symmetric."""
     if a.key == b.key:
         return 0.0
-    best = [0.0]
-    for runs in b.stacks:
-        best.append(best[-1] + _price(runs))
-    for mine in a.stacks:
-        above, best = best, [best[0] + _price(mine)]
-        for j, other in enumerate(b.stacks):
-            alone = min(above[j + 1] + _price(mine), best[j] + _price(other))
-            best.append(min(alone, above[j] + _stacks_apart(mine, other)))
-    return max(LEAST, round(best[-1], 3))
+    pairing = [[_stacks_apart(mine, other) for other in b.stacks] for mine in a.stacks]
+    edits = _edits([_price(runs) for runs in a.stacks], [_price(runs) for runs in b.stacks], pairing)
+    return max(LEAST, round(edits[-1][-1], 3))
