@@ -18,13 +18,13 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 from ..errors import InputError
-from ..language.graph import Architecture, Section, Stack, Value
+from ..language.graph import Architecture, Section, Value
 from ..language.numbers import evaluate_text
 from ..language.options import sizes_of
 from ..notebook import page
@@ -61,16 +61,33 @@ class Costs:
         """As plain data, whole numbers as such."""
         return {name: int(value) if value == int(value) else value for name, value in vars(self).items()}
 
+    @property
+    def cells(self) -> list[str]:
+        """As columns of a table."""
+        return [
+            f"{self.parameters:,}" if self.parameters else "",
+            f"{self.active_parameters:,}" if self.parameters else "",
+            in_units(self.flops_forward, AMOUNTS),
+            in_units(self.flops_backward, AMOUNTS),
+            bytes_in_words(self.activation_bytes),
+            bytes_in_words(self.cache_bytes),
+        ]
+
 
 @dataclass
 class CostRow:
-    """One line of a formula; `sections` are the equal ones that it stands for ("layers 1-12")."""
+    """One line of a formula; `section` names the equal ones that it stands for ("layers 1-12"), `count` says how many
+    these are."""
 
-    section: str
     line: str
     shape: str
-    count: int
     costs: Costs
+    section: str = ""
+    count: int = 1
+
+    @property
+    def cells(self) -> list[str]:
+        return [f"  {self.line if len(self.line) <= 60 else self.line[:57] + '...'}", self.shape, *self.costs.cells]
 
 
 @dataclass
@@ -109,16 +126,11 @@ class Summary:
         }
 
     def __repr__(self) -> str:
-        head = ["", "result", "parameters", "active", "FLOPs/token", "backward", "activations", "cache/position"]
-        table = [head]
-        section = ""
-        for row in self.rows:
-            if row.section != section:
-                section = row.section
-                title = section + (f" (each, {row.count} times)" if row.count > 1 else "")
-                table.append([title, *[""] * (len(head) - 1)])
-            table.append([f"  {_shortened(row.line)}", row.shape, *_cells(row.costs)])
-        table.append(["whole model", "", *_cells(self.totals)])
+        table = [["", "result", "parameters", "active", "FLOPs/token", "backward", "activations", "cache/position"]]
+        for (section, count), rows in groupby(self.rows, key=lambda row: (row.section, row.count)):
+            table.append([section + (f" (each, {count} times)" if count > 1 else ""), *[""] * 7])
+            table += [row.cells for row in rows]
+        table.append(["whole model", "", *self.totals.cells])
         if self.totals.active_parameters == self.totals.parameters:
             table = [[*cells[:3], *cells[4:]] for cells in table]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -131,8 +143,8 @@ class Summary:
             lines.append("  ".join(padded).rstrip())
         totals = self.data["totals"]
         last = (
-            f"{parameters_in_words(totals)}; {_amount(totals['flops_per_token'])} FLOPs a token, forward and backward; "
-            f"cache of a whole row {bytes_in_words(totals['cache_bytes_row'])}"
+            f"{parameters_in_words(totals)}; {in_units(totals['flops_per_token'], AMOUNTS)} FLOPs a token, forward and "
+            f"backward; cache of a whole row {bytes_in_words(totals['cache_bytes_row'])}"
         )
         if totals["memory_bytes"]:
             last += (
@@ -146,10 +158,10 @@ class Summary:
 
 def parameters_in_words(totals: Mapping[str, Any]) -> str:
     """How many parameters there are: all, those that a position uses where it is not all, those without tables."""
-    said = f"{totals['parameters']:,} parameters, "
-    if totals["active_parameters"] != totals["parameters"]:
-        said += f"{totals['active_parameters']:,} active, "
-    return f"{said}{totals['parameters_without_embeddings']:,} without embeddings"
+    active = totals["active_parameters"]
+    some = f" {active:,} active," if active != totals["parameters"] else ""
+    without = totals["parameters_without_embeddings"]
+    return f"{totals['parameters']:,} parameters,{some} {without:,} without embeddings"
 
 
 def summary(architecture: Architecture, length: int | None = None, batch: int = 1, number_bytes: int = 4) -> Summary:
@@ -166,17 +178,17 @@ def summary(architecture: Architecture, length: int | None = None, batch: int = 
         if value < 1:
             raise InputError(f"{what} must be at least 1; given: {value}")
     counter = Counter(architecture, length, batch, number_bytes)
+    sections = [(section, stack.causal) for stack in architecture.stacks for section in stack.sections()]
+    sections.append((architecture.output, architecture.main.causal))
     rows: list[CostRow] = []
+    for (_, _, first), run in groupby(sections, key=lambda pair: (pair[0].stack, pair[0].where, counter.rows(*pair))):
+        alike = [section for section, _ in run]
+        title = alike[0].title
+        if len(alike) > 1:
+            before, _, number = title.rpartition("layer ")
+            title = f"{before}layers {number}-{alike[-1].number}"
+        rows += [replace(row, section=title, count=len(alike)) for row in first]
     totals = Costs()
-    for stack in architecture.stacks:
-        rows += counter.rows(stack.before, stack)
-        for made, layers in groupby(stack.layers, key=lambda layer: counter.rows(layer, stack)):  # noqa: B023
-            numbers = [layer.number for layer in layers]
-            title = f"layer {numbers[0]}" if len(numbers) == 1 else f"layers {numbers[0]}-{numbers[-1]}"
-            title = f"{stack.name}, {title}" if stack.name else title
-            rows += [CostRow(title, r.line, r.shape, len(numbers), r.costs) for r in made]
-        rows += counter.rows(stack.after, stack)
-    rows += counter.rows(architecture.output, architecture.main)
     for row in rows:
         totals.add(row.costs, row.count)
     return Summary(architecture.name, rows, totals, length, batch, number_bytes, counter.modules)
@@ -187,40 +199,40 @@ class Counter:
 
     def __init__(self, architecture: Architecture, length: int, batch: int, number_bytes: int) -> None:
         self.length, self.batch, self.number_bytes = length, batch, number_bytes
-        self.sizes = module_sizes(architecture)
-        calls = [v.called for s in architecture.sections() for v in s.calls()]
+        calls = (v.called for s in architecture.sections() for v in s.calls())
         self.inputs = {call.path for call in calls if call.word.kind == "input"}
-        self.modules = {path: sum(sizes.values()) for path, sizes in self.sizes.items()}
+        self.modules = {path: sum(sizes.values()) for path, sizes in module_sizes(architecture).items()}
         self.active = {path: sum(sizes.values()) for path, sizes in module_sizes(architecture, active=True).items()}
         self.seen: set[str] = set()
         self.kept: set[Value] = set()
 
-    def rows(self, section: Section, stack: Stack) -> list[CostRow]:
+    def rows(self, section: Section, causal: bool) -> list[CostRow]:
         """A row for each line of the section that is built, or of which a tap is."""
-        title = "layer" if section.where == "layer" else section.title
-        places = [place for place, _, _ in section.lines]
-        shapes = [shape(value) if value else "" for _, _, value in section.lines]
-        rows = [CostRow(title, text_of(p), s, 1, Costs()) for p, s in zip(places, shapes, strict=True)]
-        kept = {i for i, (_, _, value) in enumerate(section.lines) if value}
+        costs = {n: Costs() for n, (_, _, value) in enumerate(section.lines) if value}
         for value in section.values:
             # a value that stands in no line of its own (it was read from elsewhere) costs nothing
             index = line_of(section, value)
             if index is not None:
-                kept.add(index)
-                rows[index].costs.add(self.value(value, stack))
-        return [row for i, row in enumerate(rows) if i in kept]
+                costs.setdefault(index, Costs()).add(self.value(value, causal))
+        return [
+            CostRow(text_of(place), shape(value) if value else "", costs[n])
+            for n, (place, _, value) in enumerate(section.lines)
+            if n in costs
+        ]
 
-    def value(self, value: Value, stack: Stack) -> Costs:
-        costs = Costs()
+    def value(self, value: Value, causal: bool) -> Costs:
+        costs, call = Costs(), value.call
+        factors: list[Value] = []
         if value.op in ("mul", "div") and all(a.op != "number" for a in value.args):
-            costs.activation_bytes = sum(self.bytes_of(a) for a in value.args if a.kind == "stream" and self.once(a))
-        if value.op == "pow" and self.once(value.args[0]):
-            costs.activation_bytes = self.bytes_of(value.args[0])
-        call = value.call
+            factors = [a for a in value.args if a.kind == "stream"]
+        elif value.op == "pow":
+            factors = [value.args[0]]
+        width = sum(a.width for a in factors if self.once(a))
+        costs.activation_bytes = width * self.batch * self.length * self.number_bytes
         if call is None:
             return costs
         # an option of a word may be called length (a convolution's): the sequence's is `positions` too
-        names = {**call.numbers, "length": self.length, "span": self.span(value, stack), **call.options}
+        names = {**call.numbers, "length": self.length, "span": self.span(value, causal), **call.options}
         names["positions"] = self.length
         costs.flops_forward = evaluate_text(call.word.flops, names)
         costs.flops_backward = 2 * costs.flops_forward
@@ -229,7 +241,7 @@ class Counter:
         inputs = sum(port not in call.word.ports for port in call.ports)
         if value.reads_across:
             costs.memory_bytes = evaluate_text(call.word.state, names) * self.number_bytes
-        elif stack.causal:
+        elif causal:
             costs.cache_bytes = (evaluate_text(call.word.state, names) + inputs) * self.number_bytes
         self.count(call.path, costs)
         costs.embeddings = costs.parameters if call.path in self.inputs else 0
@@ -265,14 +277,11 @@ class Counter:
         self.kept.add(value)
         return new
 
-    def bytes_of(self, value: Value) -> float:
-        return value.width * self.batch * self.length * self.number_bytes
-
-    def span(self, value: Value, stack: Stack) -> float:
+    def span(self, value: Value, causal: bool) -> float:
         """The mean number of keys that a query sees: of another sequence, all."""
         call, length = value.called, self.length
         window = back_of(call) + 1
-        if call.word.reach != "past" or value.reads_across or (not stack.causal and math.isinf(window)):
+        if call.word.reach != "past" or value.reads_across or (not causal and math.isinf(window)):
             return length
         if window >= length:
             return (length + 1) / 2
@@ -320,32 +329,16 @@ def shape(value: Value) -> str:
     return f"(batch, length, {value.width:,})"
 
 
-def _shortened(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
+AMOUNTS = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1}
+BYTES = {"EiB": 2**60, "PiB": 2**50, "TiB": 2**40, "GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1}
 
 
-def _cells(costs: Costs) -> list[str]:
-    return [
-        f"{costs.parameters:,}" if costs.parameters else "",
-        f"{costs.active_parameters:,}" if costs.parameters else "",
-        _amount(costs.flops_forward),
-        _amount(costs.flops_backward),
-        bytes_in_words(costs.activation_bytes),
-        bytes_in_words(costs.cache_bytes),
-    ]
-
-
-def _amount(number: float) -> str:
-    """A number with three digits and the unit's prefix."""
-    for limit, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= limit:
-            return f"{number / limit:.3g} {unit}"
-    return f"{number:.3g}" if number else ""
+def in_units(number: float, units: Mapping[str, float]) -> str:
+    """A number with three digits and the first unit that it is not less than, else the last; "" for none."""
+    unit, size = next(((unit, size) for unit, size in units.items() if number >= size or size == 1))
+    return f"{number / size:.3g} {unit}".rstrip() if number else ""
 
 
 def bytes_in_words(number: float) -> str:
     """A number of bytes with three digits and its unit; "" for none."""
-    for limit, unit in ((2**60, "EiB"), (2**50, "PiB"), (2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if number >= limit:
-            return f"{number / limit:.3g} {unit}"
-    return f"{number:.3g} B" if number else ""
+    return in_units(number, BYTES)

@@ -17,7 +17,7 @@ from .budget import Budget
 from .canonical import WIRING_DEPTH, check_for_wiring, wiring_key
 from .rewrites import with_final_norm
 from .stack_analysis import StackAnalysis, analyze_stack
-from .warning_table import Change, Remedy, Warning
+from .warning_table import Proposal, Remedy, Warning
 from .warnings import codes_of, find_all
 
 LEFT_OUT = "some remedies of what is warned of: the model is too large to check its changed texts"
@@ -47,15 +47,15 @@ class Adviser:
 
     def with_remedies(self, warning: Warning) -> Warning:
         remedies: dict[str, Remedy] = {}
-        for change in warning.changes:
-            remedy = self.remedy(warning.code, change) if change.words not in remedies else None
+        for proposal in warning.proposals:
+            remedy = self.remedy(warning.code, proposal) if proposal.words not in remedies else None
             if remedy is not None:
-                remedies[change.words] = remedy
+                remedies[proposal.words] = remedy
         entries = tuple(name for name in warning.entries if name != self.analysis.architecture.name)
         more = warning.more or (self.grown(warning.look_alike) if warning.look_alike is not None else "")
         return replace(warning, remedies=tuple(remedies.values()), entries=entries, more=more)
 
-    def grown(self, look_alike: Change) -> str:
+    def grown(self, look_alike: Proposal) -> str:
         """What becomes of skip-2 if it is tidied up to pre-norm: another model, whose stream grows."""
         again, parts = self.analyzed(look_alike.text), self.changed(look_alike.text)
         scales = again.stream_scales if again is not None else []
@@ -75,7 +75,7 @@ class Adviser:
                 break
             warnings = Adviser(again, self.vocabulary, self.budget).advised()
             if all(w.note for w in warnings):
-                whole = self.remedy("", Change(remedy.made, "all of it mended"))
+                whole = self.remedy("", Proposal(remedy.made, "all of it mended"))
                 return [whole] if whole is not None else []
         return []
 
@@ -89,11 +89,11 @@ class Adviser:
             return None
         return analyze_stack(changed.stacks[self.analysis.index], changed, Budget())
 
-    def remedy(self, code: str, change: Change) -> Remedy | None:
+    def remedy(self, code: str, proposal: Proposal) -> Remedy | None:
         """The remedy with this text, if it checks, what should hold does, and the warning is gone."""
-        text, left = change.text, self.left(change)
+        text, left = proposal.text, self.left(proposal)
         if left is not None and "no-final-norm" in left and code != "no-final-norm":
-            ended = replace(change, text=with_final_norm(text, self.analysis.index))
+            ended = replace(proposal, text=with_final_norm(text, self.analysis.index))
             left_then = self.left(ended)
             if left_then is not None and len(left_then) < len(left):
                 text, left = ended.text, left_then
@@ -102,12 +102,12 @@ class Adviser:
             return None
         checked = self.budget.spend("advised", self.wired, LEFT_OUT)
         wiring = wiring_key(check_for_wiring(text, self.vocabulary)) if checked else ""
-        return Remedy(parts, change.words, left, text, wiring)
+        return Remedy(parts, proposal.words, left, text, wiring)
 
-    def left(self, change: Change) -> tuple[str, ...] | None:
+    def left(self, proposal: Proposal) -> tuple[str, ...] | None:
         """The codes of the warnings of a changed text; None if it does not check, or what should hold does not."""
-        again = self.analyzed(change.text)
-        return None if again is None or not change.holds(again) else codes_of(again)
+        again = self.analyzed(proposal.text)
+        return None if again is None or not proposal.holds(again) else codes_of(again)
 
     def changed(self, text: ModelText) -> dict[str, str]:
         """The parts of this stack that differ from the user's text."""

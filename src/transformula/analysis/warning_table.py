@@ -85,7 +85,7 @@ Holds = Callable[[StackAnalysis], bool]
 
 
 @dataclass(frozen=True)
-class Change:
+class Proposal:
     """A text made from the user's, not yet checked, and what was done, in words. Of several with the same words the
     first that holds is a remedy."""
 
@@ -140,7 +140,7 @@ class Warning:
     """One warning. `where` is a person's name of the place, `line` its text ("" where it is no line's).
 
     remedies    texts made from the user's own; entries: names of the gallery
-    changes     what may become remedies
+    proposals   what may become remedies
     look_alike  another layer that a reader may take for this one; `more` says so if its stream grows
     """
 
@@ -151,8 +151,8 @@ class Warning:
     entries: tuple[str, ...] = ()
     more: str = ""
     note: bool = False
-    changes: tuple[Change, ...] = field(default=(), repr=False, compare=False)
-    look_alike: Change | None = field(default=None, repr=False, compare=False)
+    proposals: tuple[Proposal, ...] = field(default=(), repr=False, compare=False)
+    look_alike: Proposal | None = field(default=None, repr=False, compare=False)
     remedies: tuple[Remedy, ...] = ()
 
     @property

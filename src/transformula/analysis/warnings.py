@@ -20,7 +20,7 @@ from .lines import is_branch, spans, text_of
 from .residual_path import fewest, is_norm, is_sublayer, line_of
 from .rewrites import LayerFormula, places_of, with_final_norm, with_layer, with_part
 from .stack_analysis import LayerGroup, StackAnalysis
-from .warning_table import Change, Holds, Warning
+from .warning_table import Holds, Proposal, Warning
 
 WEIGHTED = 1 + 1e-9
 """From this weight on a skip under a norm counts as weighted."""
@@ -54,9 +54,9 @@ def place(analysis: StackAnalysis, group: LayerGroup, line: int | None) -> tuple
     return f"{analysis.prefix}{name}, line {line + 1}", text_of(group.section.lines[line][0])
 
 
-def in_layer(analysis: StackAnalysis, group: LayerGroup, new: str, words: str, holds: Holds) -> Change:
+def in_layer(analysis: StackAnalysis, group: LayerGroup, new: str, words: str, holds: Holds) -> Proposal:
     """The model with another text for the formula of a group of layers."""
-    return Change(with_layer(analysis.text, analysis.index, group.formula, new), words, holds)
+    return Proposal(with_layer(analysis.text, analysis.index, group.formula, new), words, holds)
 
 
 def settled(stream: str, kind: str = "", formula: str = "") -> Holds:
@@ -80,26 +80,26 @@ def growing(analysis: StackAnalysis) -> Iterator[Warning]:
         group, index, before, after = first_growth(analysis, scale)
         what = f"while sublayers yield zero, {scale.stream} {'grows' if growth > 1 else 'shrinks'}: {scale}"
         entries: tuple[str, ...] = ("pre-norm",)
-        changes: list[Change] = []
+        proposals: list[Proposal] = []
         more = ""
         if growth > 1 and index is not None and before and after:
             formula, holds = LayerFormula.of(group.section), settled(scale.stream)
             skips = [node.place for node in skips_of(formula, group, index)]
             new = rewrites.weighted_skips(formula, index, skips, float(f"{before / after:.6g}"))
             words = "the skips weighted, so that their sum is one"
-            changes.append(in_layer(analysis, group, new, words, holds))
+            proposals.append(in_layer(analysis, group, new, words, holds))
             if len(skips) > 1:
                 entries = ("skip-2-half", "b2t")
                 new = rewrites.norms_after_sums(formula)
                 words = "or B2T, with the norms after the sums"
-                changes.append(in_layer(analysis, group, new, words, holds))
+                proposals.append(in_layer(analysis, group, new, words, holds))
                 if group.norms.kind == "pre-norm":
                     more = (
                         "Its look-alike skip-2 norms the stream itself (x = norm(x) before each sublayer), and there "
                         "nothing compounds: the two differ by more than the place of a norm."
                     )
         where = place(analysis, group, index)
-        yield Warning("scale-compounds", what, *where, entries, more, changes=tuple(changes))
+        yield Warning("scale-compounds", what, *where, entries, more, proposals=tuple(proposals))
 
 
 def first_growth(
@@ -154,13 +154,13 @@ def skipless(analysis: StackAnalysis) -> Iterator[Warning]:
         ]
         last = [line.number - 1 for line in group.lines if line.name == stream][-1:]
         texts = [rewrites.added_skips(formula, stream, lines) for lines in (bare, bare[:1], last)]
-        changes = (in_layer(analysis, group, new, "a skip around each branch", holds) for new in texts)
+        proposals = (in_layer(analysis, group, new, "a skip around each branch", holds) for new in texts)
         least = fewest([section], norm=0, sublayer=1).get(stream, 0)
         sublayers = sum(map(is_sublayer, section.calls()))
         more = f"Here a way passes only {least} of the {sublayers} sublayers of a layer."
         note = 0 < 2 * least <= sublayers
         what, where = f"{stream} passes only through sublayers{layers}", place(analysis, group, index)
-        yield Warning("no-skip", what, *where, ("pre-norm",), more if note else "", note, tuple(changes))
+        yield Warning("no-skip", what, *where, ("pre-norm",), more if note else "", note, tuple(proposals))
 
 
 def normed(analysis: StackAnalysis) -> Iterator[Warning]:
@@ -192,10 +192,10 @@ def normed(analysis: StackAnalysis) -> Iterator[Warning]:
             new = rewrites.norms_after_sums(formula, norms[0].called.name if norms else "norm")
             words, holds = "B2T: the same, the norms after the sums", settled(on[0], "post-norm", group.formula)
             post_norm = in_layer(analysis, group, new, words, holds)
-            yield Warning(code, what, *spot, ("b2t",), note=bool(more), changes=(post_norm,), look_alike=pre_norm)
+            yield Warning(code, what, *spot, ("b2t",), note=bool(more), proposals=(post_norm,), look_alike=pre_norm)
         else:
-            entries, changes = ("pre-norm", "b2t", "deepnorm"), () if more else (pre_norm,)
-            yield Warning(code, what, *spot, entries, more, bool(more), changes)
+            entries, proposals = ("pre-norm", "b2t", "deepnorm"), () if more else (pre_norm,)
+            yield Warning(code, what, *spot, entries, more, bool(more), proposals)
 
 
 def spared(analysis: StackAnalysis, passed: int | None, weight: float) -> str:
@@ -263,9 +263,9 @@ def chance_or_function(analysis: StackAnalysis) -> Iterator[Warning]:
             def holds(again: StackAnalysis, kind: str = kind, formula: str = group.formula) -> bool:
                 return not any(g.path.of_kind(kind) for g in again.layers if g.formula == formula)
 
-            change = in_layer(analysis, group, new, f"without {names} on the residual path", holds)
+            proposal = in_layer(analysis, group, new, f"without {names} on the residual path", holds)
             where = place(analysis, group, line_of(group.section, calls[0]))
-            yield Warning(code, what, *where, ("pre-norm",), changes=(change,))
+            yield Warning(code, what, *where, ("pre-norm",), proposals=(proposal,))
 
 
 def unnormed_end(analysis: StackAnalysis) -> Iterator[Warning]:
@@ -273,9 +273,9 @@ def unnormed_end(analysis: StackAnalysis) -> Iterator[Warning]:
     if analysis.layers[-1].norms.kind == "pre-norm" and reaches_output_bare(analysis):
         source = analysis.text.stacks[analysis.index].after
         where = f"{analysis.prefix}after", "" if source is None else source.text.strip().splitlines()[-1]
-        change = Change(with_final_norm(analysis.text, analysis.index), "")
+        proposal = Proposal(with_final_norm(analysis.text, analysis.index), "")
         what = "the stream is read by the output as the last layer leaves it"
-        yield Warning("no-final-norm", what, *where, ("pre-norm",), changes=(change,))
+        yield Warning("no-final-norm", what, *where, ("pre-norm",), proposals=(proposal,))
 
 
 def reaches_output_bare(analysis: StackAnalysis) -> bool:
@@ -310,27 +310,27 @@ def positions(analysis: StackAnalysis) -> Iterator[Warning]:
     inside = [e for e in encodings if e.kind in ("rotary", "scores")]
     source = before.lines[0][0].source if before.lines else None
     where = f"{analysis.prefix}before", ""
-    changes: tuple[Change, ...] = ()
+    proposals: tuple[Proposal, ...] = ()
 
-    def changed(new: str, words: str, holds: Holds) -> tuple[Change, ...]:
-        return (Change(with_part(analysis.text, analysis.index, "before", new), words, holds),)
+    def changed(new: str, words: str, holds: Holds) -> tuple[Proposal, ...]:
+        return (Proposal(with_part(analysis.text, analysis.index, "before", new), words, holds),)
 
     if (absolute and inside) or len({e.kind for e in absolute}) > 1:
         tables = [v for v in before.calls() if v.word_kind == "input" and v.called.word.order]
         new = rewrites.without_terms(parse(source), places_of(tables)) if source and inside else None
         if new is not None:
-            changes = changed(
+            proposals = changed(
                 new, "encoded once, inside", lambda again: not any(e.absolute for e in again.positional_encodings)
             )
         what = f"positions are encoded twice: {' and '.join(map(str, [*absolute, *inside]))}"
-        yield Warning("positions-twice", what, *where, ("llama", "gpt2"), changes=changes)
+        yield Warning("positions-twice", what, *where, ("llama", "gpt2"), proposals=proposals)
     elif not encodings and not any(v.stack for v in before.values):
         what = "nothing tells positions apart" + (" but the causal mask" if analysis.stack.causal else "")
         inputs = [v.name for v in before.values if v.op == "input"]
         if source and len(before.lines) == 1 and inputs:
             new = f"{source.text.strip()} + positions({inputs[0]})"
-            changes = changed(new, "learned positions", lambda again: bool(again.positional_encodings))
-        yield Warning("no-positions", what, *where, ("gpt2", "llama"), note=True, changes=changes)
+            proposals = changed(new, "learned positions", lambda again: bool(again.positional_encodings))
+        yield Warning("no-positions", what, *where, ("gpt2", "llama"), note=True, proposals=proposals)
 
 
 def no_norm(analysis: StackAnalysis) -> Iterator[Warning]:
