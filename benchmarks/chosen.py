@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from transformula.training.choices import choose_precision, choose_threads, step_like
 from transformula.training.loop import flops_per_unit
 from transformula.training.machine import capability
-from transformula.training.precision import choose, step_like
-from transformula.training.threads import choose_threads
 
 CPU = torch.device("cpu")
 
@@ -19,7 +18,7 @@ CPU = torch.device("cpu")
 def chosen_by_train(model: nn.Module, task: Any, batch: Any) -> tuple[str, int]:
     """Precision and threads, as the first lines of a run say them."""
     flops = int(task.units(batch)) * flops_per_unit(model)
-    precision, _ = choose("auto", model, task, CPU, batch, flops)
+    precision, _ = choose_precision("auto", model, task, CPU, batch, flops)
     threads, _ = choose_threads(None, CPU, lambda: step_like(model, task, CPU, batch, flops, precision))
     return precision, threads
 

@@ -38,8 +38,8 @@ from transformula.tasks.seq2seq import SequenceToSequence
 from transformula.tasks.translation import Translation
 from transformula.training.machine import DTYPES
 from transformula.training.optimizer import optimizers, parameters_of
-from transformula.training.precision import Weights
 from transformula.training.settings import TrainingSettings
+from transformula.training.weights import Weights
 
 WIDTH, HIDDEN, HEADS, LAYERS, DROPOUT, SMOOTHING = 256, 1024, 4, 3, 0.3, 0.1
 BUDGET, STEPS = 4096, 3

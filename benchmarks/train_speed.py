@@ -29,8 +29,8 @@ from transformula.language.check import check
 from transformula.language.model_file import from_formula
 from transformula.model import build
 from transformula.training.optimizer import optimizers, parameters_of
-from transformula.training.precision import Weights
 from transformula.training.settings import TrainingSettings
+from transformula.training.weights import Weights
 from transformula.words import vocabulary
 
 LAYERS, WIDTH, HEADS, CONTEXT, BATCH, VOCAB, DROPOUT = 6, 384, 6, 256, 16, 65, 0.2

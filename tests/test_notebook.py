@@ -98,8 +98,8 @@ def test_only_a_kernel_is_a_notebook(kernel):
 def test_progress_is_a_bar_in_one_line(kernel, capsys):
     with Progress("tokens") as progress:
         progress.say("a line that stays")
-        progress.step(5, 0.25, 2.0, 100.0, None, 3.0, 0.001)
-        progress.step(10, 0.5, 1.5, 100.0, None, 2.0, 0.001)
+        progress.step(5, 0.25, 2.0, 100.0, 0.5, 3.0, 0.001, {})
+        progress.step(10, 0.5, 1.5, 100.0, 0.5, 2.0, 0.001, {})
     values = [re.findall(r'value="([\d.]+)"', content["text/html"]) for content in kernel.contents]
     assert values == [["0.2500"], ["0.5000"], []]
     assert "step 10" in kernel.contents[1]["text/plain"] and kernel.contents[-1]["text/plain"] == ""
@@ -108,7 +108,7 @@ def test_progress_is_a_bar_in_one_line(kernel, capsys):
 
 def test_quiet_is_quiet_in_a_notebook_too(kernel, capsys):
     with Progress("tokens", quiet=True) as progress:
-        progress.step(5, 0.25, 2.0, 100.0, None, 3.0, 0.001)
+        progress.step(5, 0.25, 2.0, 100.0, 0.5, 3.0, 0.001, {})
     assert not kernel.contents and not capsys.readouterr().out
 
 

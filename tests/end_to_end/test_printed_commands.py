@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from transformula.cli import main
-from transformula.runs.commands import command, longer, resume_command, usage_command
+from transformula.runs.folder import RunFolder, command
+from transformula.training.report import longer
 
 FORMULA = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 SMALL = ["--depth", "1", "--width", "16", "--heads", "2", "--batch", "4", "--threads", "1", "--precision", "float32"]
@@ -170,9 +171,8 @@ def test_the_limit_that_ended_a_run() -> None:
     assert longer({"epochs": 1.5}, 7, 80, "all 7 steps made") == {"epochs": 3.0}
     assert longer(settings, 5, 80, "interrupted") == {}
     assert (
-        resume_command("runs/a", ["p q"], {"minutes": 7.0})
-        == "transformula train --resume runs/a --minutes 7 --use 'p q'"
+        RunFolder("runs/a b").resume_command({"minutes": 7.0}) == "transformula train --resume 'runs/a b' --minutes 7"
     )
-    assert usage_command("translate", "a b") == "transformula translate 'a b'"
-    assert usage_command("translate", "a", example="two words") == "transformula translate a 'two words'"
+    assert command("translate", "a b") == "transformula translate 'a b'"
+    assert command("translate", "a", "two words", use=["p q"]) == "transformula translate a 'two words' --use 'p q'"
     assert command("evaluate", "a") == "transformula evaluate a"

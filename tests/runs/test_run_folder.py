@@ -7,16 +7,18 @@ import torch
 
 from transformula.errors import CheckpointError
 from transformula.runs import random_state as streams
-from transformula.runs.curve import draw_curve, smoothed
+from transformula.runs.figure import draw_curve, smoothed
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import Log, read_log
-from transformula.runs.summary import RunPage, duration, fence
+from transformula.training import RunResult
+from transformula.training.progress import duration
+from transformula.training.report import fence, write_page
 
 CONFIG = {"model": "layer: |\n  x = x + mlp(x)\n", "lr": 0.001, "steps": 5, "name": "1e-3", "minutes": None}
 
 
 def test_a_configuration_comes_back(tmp_path: Path) -> None:
-    RunFolder.create(tmp_path / "run", CONFIG, {"a": 1}).unlock()
+    RunFolder(tmp_path / "run").create(CONFIG, {"a": 1}).unlock()
     run = RunFolder.open(tmp_path / "run")
     assert run.config() == CONFIG and run.manifest() == {"run": run.identity, "a": 1}
     assert "  layer: |\n    x = x + mlp(x)\n" in (tmp_path / "run/config.yaml").read_text()
@@ -26,14 +28,14 @@ def test_a_configuration_comes_back(tmp_path: Path) -> None:
 def test_a_taken_place_is_refused(tmp_path: Path, what: str) -> None:
     place = tmp_path / "place"
     if what == "run":
-        RunFolder.create(place, CONFIG, {}).unlock()
+        RunFolder(place).create(CONFIG, {}).unlock()
     elif what == "file":
         place.write_text("")
     else:
         place.mkdir()
         (place / "thesis.tex").write_text("")
     with pytest.raises(CheckpointError, match="--out"):
-        RunFolder.create(place, CONFIG, {})
+        RunFolder(place).create(CONFIG, {})
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
@@ -41,9 +43,7 @@ def test_what_is_no_run_is_said(tmp_path: Path) -> None:
         RunFolder.open(tmp_path / "nothing")
     with pytest.raises(CheckpointError, match="not a run's folder"):
         RunFolder.open(tmp_path)
-    run = RunFolder.create(tmp_path / "run", CONFIG, {})
-    with pytest.raises(CheckpointError, match="saved no model yet"):
-        run.model_folder()
+    run = RunFolder(tmp_path / "run").create(CONFIG, {})
     (tmp_path / "run/config.yaml").write_text("a: [")
     with pytest.raises(CheckpointError, match="config.yaml: damaged"):
         run.config()
@@ -95,11 +95,14 @@ def test_curve_and_page(tmp_path: Path) -> None:
     assert (tmp_path / "loss.svg").read_text().count("<svg") == 1
     assert (tmp_path / "loss.png").read_bytes()[:4] == b"\x89PNG"
     draw_curve(tmp_path, [], [], [], {})
-    page = RunPage(
-        title="t", text="layer: x = x", parameters=12, task="t", data={}, verdict="below the 4-gram",
-        scores={"loss": 1.0}, best_step=1, baselines={"4-gram": 2.0}, steps=2, units=20, unit="tokens", seconds=0.0,
-        stopped="all 2 steps made", machine="m", sample="```\nhello",
-    ).markdown()  # fmt: skip
+    result = RunResult(
+        folder=tmp_path, model=torch.nn.Identity(), scores={"loss": 1.0}, best_step=1, last={}, steps=2, units=20,
+        baselines={"4-gram": 2.0}, verdict="below the 4-gram", unit="tokens", seconds=0.0, stopped="all 2 steps made",
+        sample="```\nhello",
+    )  # fmt: skip
+    machine = dict.fromkeys(("processor", "threads", "device", "torch"), "m")
+    write_page(result, "t", "layer: x = x", "t", {"parameters": 12, "task": {}, "machine": machine}, [])
+    page = (tmp_path / "summary.md").read_text()
     assert "below the 4-gram" in page and "````\n```\nhello\n````" in page
 
 

@@ -13,7 +13,7 @@ from tests.training.toy import ToyModel, ToyTask
 from transformula.errors import CheckpointError, ConfigError
 from transformula.runs.checkpoint import load_checkpoint
 from transformula.runs.log import read_log
-from transformula.training.average import RunningAverage
+from transformula.training.weights import RunningAverage
 
 
 def test_the_average_is_that_of_its_equation() -> None:

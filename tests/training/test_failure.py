@@ -79,7 +79,7 @@ def test_an_error_at_the_close_loses_nothing(tmp_path: Path, monkeypatch: pytest
         if part == "picture":
             patched.setattr(report, "draw_curve", lambda *a: 1 / 0)
         elif part == "summary":
-            patched.setattr(report.RunPage, "write", lambda *a: 1 / 0)
+            patched.setattr(report, "write_page", lambda *a: 1 / 0)
         with pytest.raises(RunError, match=f"model is saved.*{part}: .*Error.*\nsaved: .*--resume"):
             run(tmp_path / "run", task=task, **GIVEN)
     assert (tmp_path / "run/best/weights.safetensors").is_file()

@@ -17,7 +17,7 @@ from transformula.language.model_file import from_formula
 from transformula.model import build
 from transformula.runs.log import read_log
 from transformula.training import RunResult, TrainingSettings, train
-from transformula.training.losses import by_kind, named_losses, whole_loss
+from transformula.training.loop import by_kind, named_losses, whole_loss
 from transformula.training.progress import Progress
 from transformula.words import vocabulary
 
@@ -120,8 +120,8 @@ def test_they_are_shown() -> None:
     stream = io.StringIO()
     with Progress("tokens", stream) as shown:
         shown._shown -= 1000
-        shown.step(2, 0.02, 2.0, 1000.0, None, None, 1e-3, {"balance": 0.0213})
-    assert stream.getvalue() == "step 2  2 %  loss 2.000  balance 0.0213  1,000 tokens/s  lr 0.001\n"
+        shown.step(2, 0.02, 2.0, 1000.0, 0.5, None, 1e-3, {"balance": 0.0213})
+    assert stream.getvalue() == "step 2  2 %  loss 2.000  balance 0.0213  1,000 tokens/s  50 % of peak  lr 0.001\n"
 
 
 # With a model of the language.

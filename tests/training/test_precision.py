@@ -1,8 +1,8 @@
 import torch
 
 from tests.training.toy import ToyModel, ToyTask
-from transformula.training import machine, precision
-from transformula.training.precision import Weights
+from transformula.training import choices, machine
+from transformula.training.weights import Weights
 
 CPU = torch.device("cpu")
 
@@ -56,20 +56,20 @@ def test_auto_measures_once_and_leaves_the_model_alone(monkeypatch) -> None:
     monkeypatch.setattr(
         machine, "describe", lambda d: {k: "here" for k in ("processor", "capability", "threads", "device", "torch")}
     )
-    found = [precision.choose("auto", model, task, CPU, task.batch(0, 0), 1e6) for _ in range(2)]
+    found = [choices.choose_precision("auto", model, task, CPU, task.batch(0, 0), 1e6) for _ in range(2)]
     assert found[0] == found[1] and found[0][0] == "bf16"
     assert "3.0 times" in found[0][1]
     assert all(torch.equal(v, model.state_dict()[k]) for k, v in before.items())
-    assert precision.choose("float32", model, task, CPU, task.batch(0, 0), 1e6)[0] == "float32"
+    assert choices.choose_precision("float32", model, task, CPU, task.batch(0, 0), 1e6)[0] == "float32"
 
 
 def test_a_gain_below_the_bar_is_left_out(monkeypatch) -> None:
     model, task = ToyModel(), ToyTask()
     monkeypatch.setattr(machine, "measured", lambda *a: 1.1)
-    assert precision.choose("auto", model, task, CPU, task.batch(0, 0), 1e6)[0] == "float32"
+    assert choices.choose_precision("auto", model, task, CPU, task.batch(0, 0), 1e6)[0] == "float32"
 
 
 def test_a_real_measurement_does_not_touch_buffers() -> None:
     model, task = ToyModel(), ToyTask()
-    precision.choose("auto", model, task, CPU, task.batch(0, 0), 1e6)
+    choices.choose_precision("auto", model, task, CPU, task.batch(0, 0), 1e6)
     assert model.seen.item() == 0

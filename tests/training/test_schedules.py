@@ -1,8 +1,8 @@
 import pytest
 
 from transformula.errors import UnknownName
-from transformula.training.limits import Limits
-from transformula.training.schedules import Phases, factor, noam_peak, schedules
+from transformula.training.position import Limits
+from transformula.training.schedules import Phases, factor, schedules
 
 NAMES = schedules.names()
 
@@ -26,11 +26,11 @@ def test_ends_at_the_final_share(name: str, warmup: float) -> None:
 
 
 def test_noam_is_the_papers_formula() -> None:
-    """d^-0.5 min(s^-0.5, s w^-1.5), of Vaswani et al. 2017: its curve, and its height by `noam_peak`."""
+    """d^-0.5 min(s^-0.5, s w^-1.5), of Vaswani et al. 2017: its curve, and its height."""
     width, warmup, steps = 512, 400, 3000
     for step in (1, 7, 399, 400, 401, 1000, 2999, 3000):
         expected = width**-0.5 * min(step**-0.5, step * warmup**-1.5)
-        found = noam_peak(width, warmup) * factor("noam", step / steps, Phases(warmup=warmup / steps))
+        found = (width * warmup) ** -0.5 * factor("noam", step / steps, Phases(warmup=warmup / steps))
         assert found == pytest.approx(expected, rel=1e-12)
         assert factor("inverse-square-root", step / steps, Phases(warmup=warmup / steps)) == factor(
             "noam", step / steps, Phases(warmup=warmup / steps)

@@ -7,8 +7,8 @@ import torch
 
 from tests.training.test_loop import run
 from transformula.runs.folder import RunFolder
-from transformula.training import threads
-from transformula.training.threads import choose_threads
+from transformula.training import choices
+from transformula.training.choices import choose_threads
 
 pytestmark = pytest.mark.usefixtures("no_picture")
 
@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "candidates", lambda: [1, 2])
+    monkeypatch.setattr(choices, "candidates", lambda: [1, 2])
 
 
 def slower_with(count: int) -> "object":
@@ -27,13 +27,13 @@ def slower_with(count: int) -> "object":
 
 @pytest.mark.parametrize("slow,chosen", [(2, 1), (1, 2)])
 def test_the_faster_number_is_taken(two: None, monkeypatch: pytest.MonkeyPatch, slow: int, chosen: int) -> None:
-    monkeypatch.setattr(threads, "seconds_with", slower_with(slow))
+    monkeypatch.setattr(choices, "seconds_with", slower_with(slow))
     count, said = choose_threads(None, CPU, lambda: lambda: None)
     assert count == chosen and f"threads: {chosen}" in said and f"{slow} would be 0.29 times as fast" in said
 
 
 def test_as_fast_with_one_is_one(two: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "seconds_with", lambda counts, work: {1: 1.05, 2: 1.0})
+    monkeypatch.setattr(choices, "seconds_with", lambda counts, work: {1: 1.05, 2: 1.0})
     assert choose_threads(None, CPU, lambda: lambda: None)[0] == 1
 
 
@@ -48,9 +48,9 @@ def test_a_measurement_leaves_the_number_as_it_was(two: None) -> None:
 
 
 def test_the_choice_is_recorded_and_kept(tmp_path: Path, two: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "seconds_with", slower_with(1))
+    monkeypatch.setattr(choices, "seconds_with", slower_with(1))
     run(tmp_path / "run", steps=2, threads=None)
     assert RunFolder.open(tmp_path / "run").config()["threads"] == 2
-    monkeypatch.setattr(threads, "seconds_with", slower_with(2))
+    monkeypatch.setattr(choices, "seconds_with", slower_with(2))
     run(tmp_path / "run", steps=4, threads=None, resume=True)
     assert RunFolder.open(tmp_path / "run").config()["threads"] == 2

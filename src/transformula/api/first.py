@@ -5,7 +5,6 @@ Nothing of the data is read here, and no model is built.
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -60,7 +59,7 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
     optimizer keeps and the running average; `keep` of them stay, the best one's besides, and one more while it is
     written; so do the models `best` and `last`. What the run's folder holds counts.
     """
-    from ..training.machine import pick_device
+    from ..training.machine import machine_memory, pick_device
 
     parameters = int(summary(architecture).data["totals"]["parameters"])
     memory = machine_memory()
@@ -98,14 +97,6 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
             f" {wanted}; free some, name a folder elsewhere ({setting('out', 'FOLDER')}), or keep fewer"
             f" ({setting('keep', '1')})"
         )
-
-
-def machine_memory() -> int | None:
-    """Bytes of memory of this machine; None where the system does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
-        return None
 
 
 @contextmanager

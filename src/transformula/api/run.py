@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..language.graph import Architecture
     from ..tasks.base import Task
     from ..training.progress import Progress
-    from ..training.result import RunResult
+    from ..training.report import RunResult
 
 
 class Run:

@@ -58,17 +58,13 @@ class Checkpoint:
 
 def folder_of(checkpoints: Path, step: int) -> Path:
     """checkpoints/step-00000200"""
-    return checkpoints / _name(step)
+    return checkpoints / f"step-{step:08d}"
 
 
 def file_of(folder: Path, name: str) -> Path:
     """The file of a checkpoint's tensors."""
     former = folder / f"{FORMER_NAMES.get(name, name)}.safetensors"
     return former if former.is_file() else folder / f"{name}.safetensors"
-
-
-def _name(step: int) -> str:
-    return f"step-{step:08d}"
 
 
 def save_checkpoint(checkpoints: Path, checkpoint: Checkpoint) -> Path:
@@ -99,8 +95,9 @@ def load_checkpoint(folder: Path, run: str = "") -> Checkpoint:
     step, stated = state.pop("step", None), state.pop("run", "")
     if type(step) is not int or step < 0:
         raise CheckpointError(f"{folder / STATE}: damaged: `step` should be a whole number, and is {step!r:.40}")
-    if folder.name != folder_of(folder.parent, step).name:
-        raise CheckpointError(f"{folder}: holds step {step:,}, so its name was changed; name it {_name(step)} again")
+    name = folder_of(folder.parent, step).name
+    if folder.name != name:
+        raise CheckpointError(f"{folder}: holds step {step:,}, so its name was changed; name it {name} again")
     if run and stated and run != stated:
         raise CheckpointError(f"{folder}: is a checkpoint of another run; put back that of this run, or remove it")
     names = (*TENSORS, *(name for name in OPTIONAL if file_of(folder, name).is_file()))
@@ -114,8 +111,8 @@ def check_whole(folder: Path) -> None:
     if not path.is_file():
         raise CheckpointError(f"{path}: the file is missing, so this checkpoint was not written to its end")
     try:
-        files = load_json(path)["files"]
-        stated = {name: (stamp["bytes"], stamp["sha256"]) for name, stamp in files.items()}
+        files = load_json(path)["files"].items()
+        stated = {name: {"bytes": stamp["bytes"], "sha256": stamp["sha256"]} for name, stamp in files}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: damaged ({type(error).__name__})") from None
     needed = {STATE, *(file_of(folder, name).name for name in TENSORS)}
@@ -125,8 +122,7 @@ def check_whole(folder: Path) -> None:
             raise CheckpointError(f"{path}: damaged: it does not list {name}")
         if file.parent != folder or not file.is_file():
             raise CheckpointError(f"{file}: the file is missing")
-        stamp = _stamp(file)
-        if (stamp["bytes"], stamp["sha256"]) != stated[name]:
+        if _stamp(file) != stated[name]:
             raise CheckpointError(f"{file}: damaged: its content is not what was written")
 
 
@@ -143,8 +139,7 @@ def newest(checkpoints: Path, run: str = "") -> tuple[Checkpoint | None, list[st
 
 def prune(checkpoints: Path, keep: int, best: int | None = None) -> None:
     """Remove all checkpoints but the last `keep` and that of step `best`."""
-    folders = sorted(checkpoints.glob("step-*"))
-    for folder in folders[: max(0, len(folders) - keep)]:
+    for folder in sorted(checkpoints.glob("step-*"))[:-keep]:
         if best is None or folder != folder_of(checkpoints, best):
             # The manifest goes first: what a killed removal leaves is then not taken for a checkpoint.
             (folder / MANIFEST).unlink(missing_ok=True)

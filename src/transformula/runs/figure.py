@@ -6,9 +6,12 @@ Programs that know no style sheets show the light colors: each color is an attri
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ..atomic_io import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,6 +25,8 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 3)), (0,
 DARK = {INK: "#e8eaed", GROUND: "#16191d", MUTED: "#9aa3ad", FAINT: "#4a525b", "#0072b2": "#4aa8e0",
         "#d55e00": "#ff8a4c", "#009e73": "#35c99a", "#8a6d3b": "#c8a468", "#5d5fa8": "#9a9cf0"}  # fmt: skip
 """Light color -> the one on a dark ground."""
+SMOOTH = 0.98
+"""Weight of the past in the smoothed training loss, at most: short runs are smoothed less."""
 
 
 @contextmanager
@@ -75,3 +80,61 @@ def png_of(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150)
     return buffer.getvalue()
+
+
+def smoothed(values: Sequence[float], weight: float = SMOOTH) -> list[float]:
+    """Exponential mean, corrected for its start. Values that are not numbers are passed over."""
+    weight = min(weight, max(0.0, 1 - 60 / (len(values) + 1)))
+    result, total, norm = [], 0.0, 0.0
+    for value in values:
+        if value == value:
+            total = weight * total + (1 - weight) * value
+            norm = weight * norm + (1 - weight)
+        result.append(total / norm if norm else float("nan"))
+    return result
+
+
+def draw_curve(
+    folder: Path,
+    training: Sequence[Point],
+    validation: Sequence[Point],
+    sampled: Sequence[Point],
+    baselines: Mapping[str, float],
+    title: str = "",
+) -> None:
+    """Write the loss curve of a run, loss.svg and loss.png, from (step, loss) pairs: training loss (gray, smoothed
+    above its raw values), validation loss (black, with dots), and the trivial baselines, in the unit of the loss, as
+    dashed lines. Told apart by shape, so that it can be printed in gray.
+
+    validation  losses of the whole validation set
+    sampled     those of a sample of it, where that is what was seen on the way
+    """
+    with new_figure(6.4, 4.0) as (figure, axes):
+        if training:
+            steps, losses = zip(*training, strict=True)
+            axes.plot(steps, losses, color=FAINT, linewidth=0.8)
+            axes.plot(steps, smoothed(losses), color=MUTED, linewidth=1.6, label="training")
+        name = "validation (a sample; square: all)" if sampled and validation else "validation"
+        draw_validation(axes, validation, sampled, INK, "-", name)
+        seen = [v for _, v in (*validation, *sampled)] + list(baselines.values())
+        seen += smoothed([v for _, v in training])[len(training) // 20 :]
+        if seen:
+            low, high = min(seen), max(seen)
+            margin = 0.06 * (high - low) or 0.1
+            axes.set_ylim(low - margin, high + margin)
+            apart, above = 0.05 * (high - low + 2 * margin), float("inf")
+            for i, (name, value) in enumerate(sorted(baselines.items(), key=lambda item: -item[1])):
+                axes.axhline(value, color=INK, linewidth=0.9, linestyle=["--", ":", "-."][i % 3])
+                # names stand in the margin, pushed apart where their lines lie close together
+                above = min(value, above - apart)
+                axes.annotate(
+                    name, (1.01, above), xycoords=("axes fraction", "data"), ha="left", va="center", fontsize=8
+                )
+        axes.set_xlabel("step")
+        axes.set_ylabel("loss (nats)")
+        if title:
+            axes.set_title(title, fontsize=9, loc="left")
+        if training or validation or sampled:  # losses fall: this corner is free
+            axes.legend(frameon=False, loc="upper right", fontsize=9)
+    write_whole(folder / "loss.svg", svg_of(figure).encode())
+    write_whole(folder / "loss.png", png_of(figure))

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,21 @@ from ..errors import CheckpointError, RunError
 from ..settings import with_current_keys
 from ..structured import load_json, load_yaml
 from .checkpoint import Checkpoint, newest
-from .commands import resume_command
 from .log import Log
 
 CONFIG = "config.yaml"
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+
+
+def command(verb: str, folder: Path | str, *arguments: str, use: Sequence[str] = ()) -> str:
+    """transformula VERB FOLDER [argument ...], as a shell takes it, whatever the folder is called.
+
+    verb  "evaluate", or "train --resume"
+    use   packages of the run's words
+    """
+    packages = [word for package in use for word in ("--use", package)]
+    return f"transformula {verb} {shlex.join([str(folder), *arguments, *packages])}"
 
 
 class RunFolder:
@@ -43,26 +53,24 @@ class RunFolder:
         self.log = Log(self.path / "log.jsonl")
         self._lock: Any = None
 
-    @classmethod
-    def create(cls, path: Path | str, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> RunFolder:
-        """A new run. Raises CheckpointError where the folder holds a run already, or anything else."""
-        run = cls(path)
-        run.refuse_if_taken()
+    def create(self, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> RunFolder:
+        """A new run, locked. Raises CheckpointError where the folder holds a run already, or anything else."""
+        self.refuse_if_taken()
         try:
-            run.path.mkdir(parents=True, exist_ok=True)
-            run.lock()
-            run.refuse_if_taken()  # by a process that began at the same moment
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.lock()
+            self.refuse_if_taken()  # by a process that began at the same moment
             manifest = {"run": uuid.uuid4().hex, **manifest}
-            write_whole(run.path / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
-            run.write_config(config)
-            run.checkpoints.mkdir(exist_ok=True)
-        except OSError as error:
-            run.unlock()
-            raise CheckpointError(f"{path}: cannot be written ({error.strerror}); name another with --out") from None
-        except BaseException:
-            run.unlock()
+            write_whole(self.path / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+            self.write_config(config)
+            self.checkpoints.mkdir(exist_ok=True)
+        except BaseException as error:
+            self.unlock()
+            if isinstance(error, OSError):
+                what = f"{self.path}: cannot be written ({error.strerror}); name another with --out"
+                raise CheckpointError(what) from None
             raise
-        return run
+        return self
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
@@ -83,7 +91,7 @@ class RunFolder:
             raise CheckpointError(f"{self.path}: is a file; name another folder with --out")
         if not self.path.is_dir():
             return
-        if self.locked():
+        if self._lock is None and self.locked():
             raise CheckpointError(f"{self.path}: another run is being written there; name another folder with --out")
         if (self.path / CONFIG).exists():
             raise CheckpointError(
@@ -96,20 +104,13 @@ class RunFolder:
     def locked(self) -> bool:
         """Whether another process trains here."""
         try:
-            import fcntl
-
             handle = os.open(self.path / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
-        except (ImportError, OSError):  # on Windows; no such file
+        except OSError:  # no such file
             return False
         try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return self._lock is None
-        except OSError:  # a file system without locks
-            pass
+            return not flocked(handle, shared=True)
         finally:
             os.close(handle)
-        return False
 
     def lock(self) -> None:
         """Hold the folder until this process ends.
@@ -118,7 +119,12 @@ class RunFolder:
         """
         if self._lock is not None:
             return
-        self._check_links()
+        for place, folders, files in os.walk(self.path):
+            for name in sorted([*folders, *files]):
+                path = Path(place, name)
+                check_inside(path, self.path)
+                if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for without end
+                    raise CheckpointError(f"{path}: is neither a file nor a folder; take it away")
         try:
             handle = open(self.path / LOCK, "a")
         except OSError as error:
@@ -126,26 +132,12 @@ class RunFolder:
                 f"{self.path}: cannot be written ({error.strerror}), and a run writes into its folder; copy it to where"
                 " you may write"
             ) from None
-        try:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not flocked(handle.fileno()):
             handle.close()
             raise CheckpointError(
                 f"{self.path}: another process is training in it; wait for it, stop it, or name another folder"
-            ) from None
-        except (ImportError, OSError):  # on Windows; a file system without locks
-            pass
+            )
         self._lock = handle
-
-    def _check_links(self) -> None:
-        for place, folders, files in os.walk(self.path):
-            for name in sorted([*folders, *files]):
-                path = Path(place, name)
-                check_inside(path, self.path)
-                if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for without end
-                    raise CheckpointError(f"{path}: is neither a file nor a folder; take it away")
 
     def unlock(self) -> None:
         """Let other processes train here; close the log."""
@@ -191,9 +183,10 @@ class RunFolder:
             return []
         return [str(package) for package in stated] if isinstance(stated, list) else []
 
-    def resume_command(self) -> str:
-        """The command by which the run goes on within its limits."""
-        return resume_command(self.path, self.packages())
+    def resume_command(self, longer: Mapping[str, float] | None = None) -> str:
+        """The command by which the run goes on: within its limits, or with those of `longer`."""
+        limits = [word for key, value in (longer or {}).items() for word in (f"--{key}", f"{value:.12g}")]
+        return command("train --resume", self.path, *limits, use=self.packages())
 
     def manifest(self) -> dict[str, Any]:
         """What the run was made with; empty where the file is missing or damaged."""
@@ -215,27 +208,34 @@ class RunFolder:
         """
         found, damaged = newest(self.checkpoints, self.identity)
         saved = next((place for place in (self.best, self.last) if place.exists()), None)
-        if found is None and not damaged and saved is not None:
+        if found is not None:
+            return found, damaged
+        if not damaged and saved is not None:
             raise CheckpointError(
                 f"{self.checkpoints}: holds no checkpoint, though the run has saved {saved}, so the run cannot go on;"
                 f" put its checkpoints back, or begin a new run with that model: --init-from {self.path} --out OTHER"
             )
-        if found is None and damaged:
+        if damaged:
             raise CheckpointError(
                 f"{self.path}: no checkpoint is whole, so the run cannot go on: "
                 + "; ".join(damaged)
                 + ". Start again with another --out"
                 + (f"; the model in {self.best} can still be used" if (self.best / "model.yaml").exists() else "")
             )
-        return found, damaged
+        return None, []
 
-    def model_folder(self, which: str = "best") -> Path:
-        """The folder of the best model (or of the last), whichever is there. Raises CheckpointError."""
-        order = (self.best, self.last) if which == "best" else (self.last, self.best)
-        for folder in order:
-            if (folder / "model.yaml").is_file():
-                return folder
-        raise CheckpointError(f"{self.path}: the run has saved no model yet; go on with it: {self.resume_command()}")
+
+def flocked(handle: int, shared: bool = False) -> bool:
+    """Lock an open file; False where another process holds it. Windows and some file systems have no such locks."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        pass
+    return True
 
 
 def _begun(entry: Path) -> bool:

@@ -59,7 +59,7 @@ class Log:
         if self.path.exists():
             if not self.path.is_file():
                 raise CheckpointError(f"{self.path}: is no plain file; expected the log that `train` writes")
-            kept = [e for e in islice(_events(self.path), lines) if e is not None and step_of(e) <= step]
+            kept = [e for e in islice(_events(self.path), lines) if e is not None and _step_of(e) <= step]
             write_whole(self.path, "".join(json.dumps(e) + "\n" for e in kept).encode())
 
 
@@ -68,8 +68,7 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
     return (event for event in _events(path) if event is not None)
 
 
-def step_of(event: Mapping[str, Any]) -> int:
-    """The step of an event; 0 where it states none that can be."""
+def _step_of(event: Mapping[str, Any]) -> int:
     step = event.get("step", 0)
     return step if type(step) is int and step >= 0 else 0
 

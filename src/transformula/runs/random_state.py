@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ def capture() -> dict[str, Tensor]:
     numbers: Any = np.random.get_state(legacy=False)
     if version != 3 or numbers["bit_generator"] != "MT19937":
         raise RuntimeError(f"unknown generators: Python's of version {version}, NumPy's {numbers['bit_generator']}")
-    found = {
+    streams = {
         "python": torch.tensor(internal, dtype=torch.int64),
         "python_gauss": torch.tensor([] if gauss is None else [gauss], dtype=torch.float64),
         "numpy": torch.from_numpy(numbers["state"]["key"].astype(np.int64)),
@@ -33,8 +34,18 @@ def capture() -> dict[str, Tensor]:
         "torch": torch.random.get_rng_state(),
     }
     if torch.cuda.is_available():
-        found.update({f"cuda/{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
-    return found
+        streams.update({f"cuda/{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())})
+    return streams
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Whatever is drawn within it, the generators are afterwards as they were."""
+    before = capture()
+    try:
+        yield
+    finally:
+        restore(before)
 
 
 def restore(streams: Mapping[str, Tensor]) -> None:

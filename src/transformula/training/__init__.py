@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .result import RunResult
+    from .report import RunResult
     from .settings import TrainingSettings
     from .start import train
 
@@ -14,9 +15,7 @@ __all__ = ["RunResult", "TrainingSettings", "train"]
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for: settings need no torch."""
-    import importlib
-
-    places = {"RunResult": "result", "TrainingSettings": "settings", "train": "start"}
+    places = {"RunResult": "report", "TrainingSettings": "settings", "train": "start"}
     if name not in places:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{places[name]}", __name__), name)
+    return getattr(import_module(f".{places[name]}", __name__), name)

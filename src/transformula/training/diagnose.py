@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,53 +14,42 @@ from torch.overrides import TorchFunctionMode
 
 
 class _Found(Exception):
-    def __init__(self, place: str) -> None:
-        self.place = place
-
-
-def tensors_in(value: Any) -> Iterable[Tensor]:
-    """The floating-point tensors in nested tuples, lists and mappings."""
-    if isinstance(value, Tensor):
-        if value.is_floating_point():
-            yield value
-    elif isinstance(value, dict):
-        for inner in value.values():
-            yield from tensors_in(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from tensors_in(inner)
+    """The place is its message."""
 
 
 def finite(value: Any) -> bool:
-    """Whether all numbers in a nested value are finite."""
-    return all(bool(torch.isfinite(t).all()) for t in tensors_in(value))
+    """Whether all numbers in nested tuples, lists and mappings of tensors are finite."""
+    if isinstance(value, Tensor):
+        return not value.is_floating_point() or bool(torch.isfinite(value).all())
+    if isinstance(value, dict):
+        value = list(value.values())
+    return not isinstance(value, (list, tuple)) or all(finite(inner) for inner in value)
 
 
-def first_not_finite(model: nn.Module, forward: Callable[[], Tensor], backward: Callable[[Tensor], None]) -> str:
+def first_not_finite(model: nn.Module, forward: Callable[[], Tensor]) -> str:
     """The place in words: a line of the formula where the model knows it, else a module, else a parameter's gradient.
 
-    `forward` makes the loss again with the random state that it had; `backward` its gradients.
+    `forward` makes the loss again with the random state that it had.
     """
     for name, parameter in model.named_parameters():
         if not finite(parameter):
             return f"the parameter {name} itself, before the step"
     inside: list[str] = []
     hooks = []
-    for name, module in model.named_modules():
-        if module is not model:
-            hooks.append(module.register_forward_pre_hook(_entering(model, name, inside), with_kwargs=True))
-            hooks.append(module.register_forward_hook(_leaving(model, name, inside)))
     try:
+        for name, module in model.named_modules():
+            if module is not model:
+                hooks += _hooked(module, name, _line(model, name), inside)
         with _Lines(inside):
             loss = forward()
     except _Found as found:
-        return found.place
+        return str(found)
     finally:
         for hook in hooks:
             hook.remove()
     if not finite(loss):
         return "the loss, while every module's result is finite"
-    backward(loss)
+    torch.autograd.backward(loss)
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and not finite(parameter.grad):
             return f"the gradient of {name}{_line(model, name.rpartition('.')[0])}, while the loss is finite"
@@ -68,28 +57,26 @@ def first_not_finite(model: nn.Module, forward: Callable[[], Tensor], backward: 
 
 
 def _line(model: nn.Module, name: str) -> str:
-    """': layer, line 2: x = ...' where the model knows the line of its formula that a module stands in."""
+    """' in layer, line 2: x = ...' where the model knows the line of its formula that a module stands in."""
     line_of = getattr(model, "line_of", None)
     line = line_of(name) if callable(line_of) else None
     return f" in {line}" if line else ""
 
 
-def _entering(model: nn.Module, name: str, inside: list[str]) -> Callable[..., None]:
-    def hook(module: nn.Module, given: Any, named: Any) -> None:
-        if not (finite(given) and finite(named)):
-            raise _Found(f"what enters {name}{_line(model, name)}")
+def _hooked(module: nn.Module, name: str, line: str, inside: list[str]) -> list[Any]:
+    """Hooks that look at what enters a module and what leaves it."""
+
+    def entering(_: nn.Module, positional: Any, named: Any) -> None:
+        if not (finite(positional) and finite(named)):
+            raise _Found(f"what enters {name}{line}")
         inside.append(name)
 
-    return hook
-
-
-def _leaving(model: nn.Module, name: str, inside: list[str]) -> Callable[..., None]:
-    def hook(module: nn.Module, given: Any, result: Any) -> None:
+    def leaving(_: nn.Module, positional: Any, result: Any) -> None:
         if not finite(result):
-            raise _Found(f"the result of {name}{_line(model, name)}")
+            raise _Found(f"the result of {name}{line}")
         inside.pop()
 
-    return hook
+    return [module.register_forward_pre_hook(entering, with_kwargs=True), module.register_forward_hook(leaving)]
 
 
 class _Lines(TorchFunctionMode):

@@ -19,20 +19,19 @@ import torch
 from torch import Tensor
 
 from ..errors import NotFinite
-from ..interop.folder import WEIGHTS, save_model
+from ..interop.folder import WEIGHTS
 from ..interop.weights import fill, load_tensors, model_tensors
 from ..runs import random_state
 from ..runs.checkpoint import load_checkpoint
-from ..runs.summary import duration
 from ..tasks.base import Task
 from .interrupt import Interrupts
-from .result import main_scores
+from .position import TENTHS
+from .progress import duration
+from .report import main_scores
 
 if TYPE_CHECKING:
     from .loop import Trainer
 
-TENTHS = 10
-"""Evaluations in a run where no number of steps between them is given."""
 SHARE = 0.05
 """Of a run, for its evaluations on the way; as much is left to the last one."""
 APART = 3
@@ -59,6 +58,17 @@ class Evaluations:
             self._sampled = cost, task.on_sample(cost) or task
         return self._sampled[1]
 
+    @property
+    def seen(self) -> str:
+        """What of the validation set evaluations on the way see, in words; "" is all."""
+        return self.task.validated if self.trainer.position.sample else ""
+
+    @property
+    def allowed(self) -> int:
+        """What an evaluation may cost now, in units of training."""
+        p = self.trainer.position
+        return int(SHARE * (p.units - p.evaluated_units))
+
     # When.
 
     def due(self) -> bool:
@@ -73,59 +83,41 @@ class Evaluations:
             return False
         if trainer.limits.seconds and SHARE * trainer.seconds < p.evaluating + p.evaluating_last:
             return False  # the clock decides such a run in any case
-        return self._affordable()
+        if p.sample is None:
+            return trainer.task.on_sample(self.allowed) is not None
+        return (p.sample or trainer.task.evaluation_cost()) <= 2 * self.allowed  # units of steps differ a little
 
     def last_due(self) -> bool:
         """Whether, at the end, the validation set is still to be looked at."""
         p = self.trainer.position
         return p.evaluated != p.step or bool(p.sample and p.whole != p.step)
 
-    @property
-    def _allowed(self) -> int:
-        """What an evaluation may cost now, in units of training."""
-        p = self.trainer.position
-        return int(SHARE * (p.units - p.evaluated_units))
-
-    def _affordable(self) -> bool:
-        task, p = self.trainer.task, self.trainer.position
-        if p.sample is None:
-            return task.on_sample(self._allowed) is not None
-        return (p.sample or task.evaluation_cost()) <= 2 * self._allowed  # units of steps differ a little
-
     # On what.
 
     def _settle_sample(self, interrupts: Interrupts) -> None:
-        """Choose the rows for evaluations on the way, at the first one. Raises Asked, with nothing changed."""
+        """Choose the rows for evaluations on the way, at the first one, and score the best model on those that are
+        compared from now on. Raises Asked, with nothing changed."""
         trainer, p = self.trainer, self.trainer.position
         if trainer.settings.evaluate_every:
             cost = 0
-        elif p.sample is None or (p.sample and self._allowed >= LARGER * p.sample):
-            cost = 0 if trainer.task.on_sample(self._allowed) is trainer.task else self._allowed
+        elif p.sample is None or (p.sample and self.allowed >= LARGER * p.sample):
+            cost = 0 if trainer.task.on_sample(self.allowed) is trainer.task else self.allowed
         else:
             return
         before, p.sample = p.sample, cost
         if p.best is None or cost == (before or 0):
             return
         try:
-            self._rescore_best(interrupts)
+            kept = self._best_tensors()
+            if kept is None:
+                p.best = None
+                return
+            with self._holding(kept):
+                scores = self._scores(self.task, interrupts)
+            p.best, p.best_scores, p.best_on = self._value(scores), scores, self.seen
         except BaseException:
             p.sample = before
             raise
-
-    def _rescore_best(self, interrupts: Interrupts) -> None:
-        """Score the best model on the rows that are compared from now on."""
-        p, kept = self.trainer.position, self._best_tensors()
-        if kept is None:
-            p.best = None
-            return
-        with self._holding(kept):
-            scores = self._scores(self.task, interrupts)
-        p.best, p.best_scores, p.best_on = self._value(scores), scores, self._seen
-
-    @property
-    def _seen(self) -> str:
-        """What of the validation set evaluations on the way see, in words; "" is all."""
-        return self.task.validated if self.trainer.position.sample else ""
 
     # The evaluations.
 
@@ -143,40 +135,36 @@ class Evaluations:
             value = self._value(scores)
             better = p.best is None or value < p.best
             if better:
-                self._keep(value, scores, self._seen)
+                self._keep(value, scores, self.seen)
         p.evaluated, p.evaluated_units, p.tenths, p.scores = p.step, p.units, tenths, scores
         p.worse = 0 if better else p.worse + 1
         self._reserve()
-        self._log("evaluation", scores, self._seen)
-        trainer.shown.say(f"step {p.step:,}: {self._said(scores, self._seen)}{self._beside_best(better)}")
+        self._tell("evaluation", scores, better, sample=self.seen, rows=self.seen)
 
     def last(self, interrupts: Interrupts) -> None:
         """Score the model with which the run ends, on the whole validation set; keep the better one of it and the best.
 
         Raises Asked, with nothing changed but what an evaluation on the way changes.
         """
-        p = self.trainer.position
+        trainer, p = self.trainer, self.trainer.position
         if p.evaluated != p.step:
             self.evaluate(interrupts, settle=False)
         if not p.sample or p.whole == p.step:
             return
         value, kept = self._value(p.scores), None if p.best_step == p.step else self._best_tensors()
-        with self.trainer.evaluated():
-            scores = self._scores(self.trainer.task, interrupts)
+        with trainer.evaluated():
+            scores = self._scores(trainer.task, interrupts)
         best = scores
         if kept is not None:
             with self._holding(kept):
-                best = self._scores(self.trainer.task, interrupts)
+                best = self._scores(trainer.task, interrupts)
         if self._value(scores) <= self._value(best):
             if p.best_step != p.step:
-                with self.trainer.evaluated():
+                with trainer.evaluated():
                     self._keep(value, scores, "")
             best = scores
         p.scores, p.best_scores, p.best_on, p.whole = scores, best, "", p.step
-        self._log("evaluation", scores)
-        self.trainer.shown.say(
-            f"step {p.step:,}: {self._said(scores, 'all')}{self._beside_best(p.best_step == p.step)}"
-        )
+        self._tell("evaluation", scores, p.best_step == p.step, rows="all")
 
     def mean(self, interrupts: Interrupts) -> bool:
         """Score the mean of the weights of the last checkpoints; keep it if it is the best. The run goes on as it was.
@@ -191,8 +179,8 @@ class Evaluations:
         own = self._numbers()
         sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in own.items()}
         for folder in folders:
-            one = load_checkpoint(folder, trainer.run.identity)
-            kept = {**one.weights, **one.average}
+            checkpoint = load_checkpoint(folder, trainer.run.identity)
+            kept = {**checkpoint.weights, **checkpoint.average}
             for name, total in sums.items():
                 total += kept[name].to(total.device)
         with self._holding({name: (total / len(folders)).to(own[name].dtype) for name, total in sums.items()}):
@@ -202,27 +190,24 @@ class Evaluations:
                 value = self._value(self._scores(self.task, interrupts) if p.sample else scores)
                 self._keep(value, scores, "")
         p.averaged = p.step
-        self._log("mean of checkpoints", scores, checkpoints=len(folders))
-        mean = f"the mean of the last {len(folders)} checkpoints"
-        trainer.shown.say(f"{mean}: {self._said(scores)}{self._beside_best(better)}")
+        what = f"the mean of the last {len(folders)} checkpoints"
+        self._tell("mean of checkpoints", scores, better, what, checkpoints=len(folders))
         return True
 
     def _scores(self, task: Task, interrupts: Interrupts) -> dict[str, float]:
         """What a task finds of the model that runs. Raises NotFinite, Asked."""
         trainer, p = self.trainer, self.trainer.position
 
-        def heard(done: float, total: float = 1) -> None:
+        def progress(done: float, total: float = 1) -> None:
             interrupts.check()
             trainer.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
 
-        before, begin = random_state.capture(), time.monotonic()
-        model = trainer.weights.model.eval()
+        begin, model = time.monotonic(), trainer.weights.model.eval()
         try:
-            trainer.seed_generators(-1)
-            with torch.no_grad():
-                scores = {k: float(v) for k, v in task.evaluate(model, progress=heard).items()}
+            with random_state.kept(), torch.no_grad():
+                trainer.seed_generators(-1)
+                scores = {k: float(v) for k, v in task.evaluate(model, progress=progress).items()}
         finally:
-            random_state.restore(before)
             model.train()
         p.evaluating_last = time.monotonic() - begin
         p.evaluating += p.evaluating_last
@@ -238,18 +223,29 @@ class Evaluations:
     def _reserve(self) -> None:
         """Keep time free for what is scored at the end of a run that is limited by it."""
         trainer, p = self.trainer, self.trainer.position
-        took = whole = p.evaluating_last
+        whole = p.evaluating_last
         at_end = int(trainer.settings.average_checkpoints > 1)
         if p.sample:
             whole *= trainer.task.evaluation_cost() / max(1, self.task.evaluation_cost())
             at_end += 1 + (p.best_step != p.step)
-        p.reserve = took + at_end * whole
+        p.reserve = p.evaluating_last + at_end * whole
         limit = trainer.limits.seconds
         if limit and p.tenths <= 1 and p.sample and whole > limit / TENTHS:
             trainer.shown.say(
                 f"the last evaluation, of the whole validation set, will take about {duration(whole)} of these"
                 f" {duration(limit)}"
             )
+
+    def _tell(
+        self, event: str, scores: Mapping[str, float], better: bool, what: str = "", rows: str = "", **more: Any
+    ) -> None:
+        """Log an evaluation, and say of what and on which rows it was, and which model is the best."""
+        trainer, p = self.trainer, self.trainer.position
+        more = {key: value for key, value in more.items() if value}
+        trainer.run.log.write(event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **more, **scores)
+        on, best = f" ({rows})" if rows else "", "" if better else f" (best: step {p.best_step:,})"
+        what = what or f"step {p.step:,}"
+        trainer.shown.say(f"{what}: validation{on} {main_scores(scores, self.selected)}{best}")
 
     # The best model.
 
@@ -260,10 +256,9 @@ class Evaluations:
 
     def _keep(self, value: float, scores: dict[str, float], seen: str) -> None:
         """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
-        run, p = self.trainer.run, self.trainer.position
-        run.check_there()
-        predictor = self.trainer.task.predictor()
-        save_model(run.best, self.trainer.weights.master, predictor.save if predictor else None)
+        trainer, p = self.trainer, self.trainer.position
+        trainer.run.check_there()
+        trainer.keep_model(trainer.run.best, trainer.weights.master)
         p.best, p.best_step, p.best_scores, p.best_on = value, p.step, scores, seen
 
     def _best_tensors(self) -> dict[str, Tensor] | None:
@@ -286,18 +281,3 @@ class Evaluations:
         finally:
             fill(own, before, self.trainer.run.path)
             weights.publish()
-
-    # What is said.
-
-    def _log(self, event: str, scores: Mapping[str, float], seen: str = "", **more: Any) -> None:
-        trainer, p = self.trainer, self.trainer.position
-        sample = {"sample": seen} if seen else {}
-        trainer.run.log.write(
-            event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **sample, **more, **scores
-        )
-
-    def _said(self, scores: Mapping[str, float], seen: str = "") -> str:
-        return f"validation{f' ({seen})' if seen else ''} {main_scores(scores, self.selected)}"
-
-    def _beside_best(self, better: bool) -> str:
-        return "" if better else f" (best: step {self.trainer.position.best_step:,})"

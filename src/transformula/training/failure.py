@@ -36,8 +36,11 @@ def failed(trainer: Trainer, error: Exception) -> TransformulaError:
     where = f"step {trainer.position.step:,}: "
     if (lacking := lacks_memory(error, trainer.task)) is not None:
         return RunError(where + lacking + kept)
+    if isinstance(error, OSError) and error.strerror:
+        name = "" if error.filename is None else f" ({Path(str(error.filename)).name})"
+        return RunError(f"{where}{trainer.run.path}: {error.strerror.lower()}{name}{kept}")
     if isinstance(error, (OSError, SafetensorError)):
-        return RunError(f"{where}{trainer.run.path}: {reason_of(error)}{kept}")
+        return RunError(f"{where}{trainer.run.path}: {str(error).strip() or type(error).__name__}{kept}")
     return RunError(f"{where}failed with {type(error).__name__}: {error}{kept}")
 
 
@@ -71,11 +74,3 @@ def unallocated(error: Exception) -> str | None:
     if size is None:
         return ""
     return bytes_in_words(int(size[1])) if size[2] == "bytes" else f"{size[1]} {size[2]}"
-
-
-def reason_of(error: Exception) -> str:
-    """Why a file could not be written or read, in words."""
-    if isinstance(error, OSError) and error.strerror:
-        name = "" if error.filename is None else f" ({Path(str(error.filename)).name})"
-        return f"{error.strerror.lower()}{name}"
-    return str(error).strip() or type(error).__name__

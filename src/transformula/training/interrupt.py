@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 
@@ -26,22 +25,20 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._hear)
+            self._before = {n: signal.signal(n, self._hear) for n in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        self._before = {}
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _hear(self, *_: object) -> None:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
         self._tell("finishing this step and saving; once more stops at once")
 
-    def check(self, *_: Any, **__: Any) -> None:
-        """Raise Asked if the run was asked to end. Taken as a task's `progress`."""
+    def check(self) -> None:
+        """Raise Asked if the run was asked to end."""
         if self.asked:
             raise Asked

@@ -4,8 +4,8 @@ A run is a pure function of its configuration. Batches are a function of (seed, 
 that a step can be made again alone, and a run that was killed and resumed ends with the weights of one that was not,
 bit for bit (same machine, same number of threads). Only a limit in minutes lets the clock in.
 
-The objective is the task's loss plus, in training only, the model's named losses (`losses.py`): such as the one by
-which experts share the load. `loss` is everywhere the task's alone, so that it can be compared with validation.
+The objective is the task's loss plus, in training only, the model's named losses: such as the one by which experts
+share the load. `loss` is everywhere the task's alone, so that it can be compared with validation.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -32,18 +33,15 @@ from ..runs.checkpoint import STATE, Checkpoint, folder_of, prune, save_checkpoi
 from ..runs.folder import RunFolder
 from ..tasks.base import Batch, Task
 from . import machine
-from .average import RunningAverage
 from .diagnose import first_not_finite
-from .evaluation import TENTHS, Evaluations
+from .evaluation import Evaluations
 from .interrupt import Asked, Interrupts
-from .limits import Limits
-from .losses import by_kind, named_losses, whole_loss
 from .optimizer import Optimizer
-from .position import Position, read_position
-from .precision import Weights
+from .position import TENTHS, Limits, Position
 from .progress import Progress
 from .schedules import Phases, factor
 from .settings import TrainingSettings
+from .weights import RunningAverage, Weights
 
 SAVED_EVERY = 600.0
 """Seconds between checkpoints where no number of steps is given."""
@@ -52,9 +50,30 @@ SAVED_EVERY = 600.0
 def flops_per_unit(model: nn.Module) -> float:
     """Floating-point operations of training on one token, forward and backward."""
     count = getattr(model, "flops_per_token", None)
-    if callable(count):
-        return float(count())
-    return 6.0 * sum(p.numel() for p in model.parameters())
+    return float(count()) if callable(count) else 6.0 * sum(p.numel() for p in model.parameters())
+
+
+def named_losses(model: nn.Module) -> dict[str, Tensor]:
+    """What the model's last pass in training adds to the loss, by name, each with its weight already in it:
+    {"layers.1.experts.balance": tensor}. A model says it by a method of this name; others have none."""
+    losses = getattr(model, "named_losses", None)
+    return dict(losses()) if callable(losses) else {}
+
+
+def whole_loss(loss: Tensor, named: Mapping[str, Tensor]) -> Tensor:
+    """The task's loss and all named ones."""
+    for value in named.values():
+        loss = loss + value.to(loss.dtype)
+    return loss
+
+
+def by_kind(named: Mapping[str, float]) -> dict[str, float]:
+    """Sums over the modules: "layers.1.experts.balance" and "layers.2.experts.balance" are one "balance"."""
+    sums: dict[str, float] = {}
+    for name, value in named.items():
+        kind = name.rpartition(".")[2]
+        sums[kind] = sums.get(kind, 0.0) + value
+    return sums
 
 
 class Trainer:
@@ -97,22 +116,11 @@ class Trainer:
             p.step + half, p.units + half * units, self.seconds + half * self._step_seconds, p.reserve
         )
 
-    def save_due(self) -> bool:
-        """Whether a checkpoint is to be written now."""
-        p, every = self.position, self.settings.checkpoint_every
-        if self.saved == p.step:
-            return False
-        if p.step == 0:
-            return True
-        if every:
-            return p.step % every == 0
-        return p.evaluated == p.step or time.monotonic() - self.saved_at > SAVED_EVERY
-
     # The loop.
 
     def run_until_end(self, interrupts: Interrupts) -> str:
         """Make steps until a limit is reached; returns why it ended."""
-        settings, p = self.settings, self.position
+        settings, p, every = self.settings, self.position, self.settings.checkpoint_every
         self.weights.publish()
         self._begin, self.saved_at = time.monotonic(), time.monotonic()
         while True:
@@ -127,14 +135,14 @@ class Trainer:
                     self.evaluations.last(interrupts)
             except Asked:
                 end = "interrupted"
-            if self.save_due() or (end and self.saved != p.step):
+            late = time.monotonic() - self.saved_at > SAVED_EVERY
+            due = p.step % every == 0 if every else p.evaluated == p.step or late
+            if self.saved != p.step and (due or end):
                 self.save()
             if end and settings.average_checkpoints > 1 and not interrupts.asked and p.averaged != p.step:
-                try:
+                with suppress(Asked):
                     if self.evaluations.mean(interrupts):
                         self.save()
-                except Asked:
-                    pass
             if end:
                 return end
             self.step()
@@ -146,15 +154,16 @@ class Trainer:
         batches = [self.task.batch(p.step, m).to(self.device) for m in range(settings.accumulate)]
         units = [self.task.units(b) for b in batches]
         total = max(1, sum(units))
+        shared = [(batch, count / total) for batch, count in zip(batches, units, strict=True)]
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
-        loss, named = self._gradients(batches, [n / total for n in units])
+        loss, named = self._gradients(shared)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.clip or math.inf)
         whole = loss + sum(named.values())
         if not math.isfinite(whole) or not bool(torch.isfinite(norm)):
             random.setstate(state[0])
             np.random.set_state(state[1])
-            self._stop_not_finite(batches, [n / total for n in units], whole)
+            self._stop_not_finite(shared, whole)
         self.between_steps = False
         self.optimizer.step(lr)
         if self.after_step is not None:
@@ -173,35 +182,32 @@ class Trainer:
     def calibrate(self, batch: Batch) -> None:
         """Do what the model's `calibrate` hook asks for, over the first batch, and say what was done."""
         master = self.weights.master
-        found = asked(getattr(master, "architecture", None), "calibrate")
-        if found is None:
+        hook = asked(getattr(master, "architecture", None), "calibrate")
+        if hook is None:
             return
-        before = random_state.capture()
-        try:
+        with random_state.kept():
             self.seed_generators(0)
-            self.shown.say(str(found(master.train(), lambda: self.task.loss(master, batch))))
-        finally:
-            random_state.restore(before)
+            self.shown.say(str(hook(master.train(), lambda: self.task.loss(master, batch))))
 
     def seed_generators(self, micro: int) -> None:
         """Dropout and the like: a function of (seed, step, micro-batch)."""
         key = hashlib.blake2b(f"{self.settings.seed}/{self.position.step}/{micro}".encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(key, "little") >> 1)
 
-    def _gradients(self, batches: list[Batch], shares: list[float]) -> tuple[float, dict[str, float]]:
+    def _gradients(self, shared: list[tuple[Batch, float]]) -> tuple[float, dict[str, float]]:
         """Gradients of the mean loss over all micro-batches into the masters; returns (the task's, the named ones)."""
         losses: list[Tensor] = []
-        named: dict[str, float] = {}
+        sums: dict[str, float] = {}
         self.weights.clear()
-        for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
+        for micro, (batch, share) in enumerate(shared):
             self.seed_generators(micro)
-            loss, added = self._losses(batch, share)
-            torch.autograd.backward(whole_loss(loss, added))
+            loss, named = self._losses(batch, share)
+            torch.autograd.backward(whole_loss(loss, named))
             self.weights.collect()
             losses.append(loss.detach())
-            for name, value in added.items():
-                named[name] = named.get(name, 0.0) + float(value.detach())
-        return float(torch.stack(losses).sum()), named
+            for name, value in named.items():
+                sums[name] = sums.get(name, 0.0) + float(value.detach())
+        return float(torch.stack(losses).sum()), sums
 
     def _losses(self, batch: Batch, share: float) -> tuple[Tensor, dict[str, Tensor]]:
         """A micro-batch's share of the task's loss and of each named one."""
@@ -211,15 +217,13 @@ class Trainer:
     def _whole_loss(self, batch: Batch, share: float) -> Tensor:
         return whole_loss(*self._losses(batch, share))
 
-    def _stop_not_finite(self, batches: list[Batch], shares: list[float], loss: float) -> None:
+    def _stop_not_finite(self, shared: list[tuple[Batch, float]], loss: float) -> None:
         """Make the step again, find the place, and stop."""
         self.weights.clear()
         place = ""
-        for micro, (batch, share) in enumerate(zip(batches, shares, strict=True)):
+        for micro, part in enumerate(shared):
             self.seed_generators(micro)
-            place = first_not_finite(
-                self.weights.model, partial(self._whole_loss, batch, share), torch.autograd.backward
-            )
+            place = first_not_finite(self.weights.model, partial(self._whole_loss, *part))
             if place:
                 break
             self.weights.collect()
@@ -241,19 +245,18 @@ class Trainer:
         for name, value in named.items():
             p.named_sums[name] = p.named_sums.get(name, 0.0) + value
         p.loss_sum, p.loss_count = p.loss_sum + loss, p.loss_count + 1
+        mean, means = p.loss_sum / p.loss_count, {name: total / p.loss_count for name, total in p.named_sums.items()}
         rate = self._step_units / self._step_seconds
         done, seconds = self.progress(), self.seconds
         left = (self.limits.seconds - seconds) if self.limits.seconds and not self.limits.steps else None
         if left is None and done > 0:
             left = seconds * (1 - done) / done
-        means = {name: total / p.loss_count for name, total in p.named_sums.items()}
         share = rate * self.flops / self.peak
-        self.shown.step(p.step, done, p.loss_sum / p.loss_count, rate, share, left, lr, by_kind(means))
+        self.shown.step(p.step, done, mean, rate, share, left, lr, by_kind(means))
         if p.step % self.settings.log_every == 0:
             self.run.log.write(
-                "step", step=p.step, units=p.units, seconds=round(seconds, 3), loss=p.loss_sum / p.loss_count,
-                gradient_norm=norm, lr=lr, rate=round(rate, 1), share_of_peak=round(share, 4),
-                **({"losses": means} if means else {}),
+                "step", step=p.step, units=p.units, seconds=round(seconds, 3), loss=mean, gradient_norm=norm, lr=lr,
+                rate=round(rate, 1), share_of_peak=round(share, 4), **({"losses": means} if means else {}),
             )  # fmt: skip
             p.loss_sum, p.loss_count, p.named_sums = 0.0, 0, {}
 
@@ -272,6 +275,11 @@ class Trainer:
         finally:
             self.weights.publish()
 
+    def keep_model(self, folder: Path, model: nn.Module) -> None:
+        """Write the folder of a model that can be used."""
+        predictor = self.task.predictor()
+        save_model(folder, model, predictor.save if predictor else None)
+
     def save(self) -> None:
         """Write a checkpoint, and the model of `last/`."""
         p = self.position
@@ -285,9 +293,8 @@ class Trainer:
             carried=self.task.memory.tensors() if self.task.memory else {}, run=self.run.identity,
         )  # fmt: skip
         save_checkpoint(self.run.checkpoints, checkpoint)
-        with self.evaluated() as kept:
-            predictor = self.task.predictor()
-            save_model(self.run.last, kept, predictor.save if predictor else None)
+        with self.evaluated() as model:
+            self.keep_model(self.run.last, model)
         prune(self.run.checkpoints, max(self.settings.keep, self.settings.average_checkpoints), p.best_step or None)
         self.saved, self.saved_at = p.step, time.monotonic()
 
@@ -309,7 +316,7 @@ class Trainer:
                 f"{self.run.path}: this run used the optimizer {used}; a resume cannot change it to"
                 f" {self.settings.optimizer}. Begin a new run"
             )
-        self.position = read_position({**state, "step": checkpoint.step}, path / STATE)
+        self.position = Position.read({**state, "step": checkpoint.step}, path / STATE)
         put_tensors(self.weights.master, checkpoint.weights, path / WEIGHTS)
         check_finite(self.weights.master.named_parameters(), path / WEIGHTS)
         if self.average is not None:

@@ -9,6 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -36,34 +37,27 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-@lru_cache(maxsize=1)
-def processor() -> str:
-    """The CPU's name."""
-    try:
+@lru_cache
+def cpuinfo(*keys: str) -> str:
+    """The first value of one of these keys in /proc/cpuinfo; "" where there is none."""
+    with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+            key, _, value = line.partition(":")
+            if key.strip() in keys:
+                return value.strip()
+    return ""
 
 
 def capability() -> str:
     """What the CPU can do, e.g. "AVX512 amx_bf16 avx512_bf16"; its name may hide that (virtual machines)."""
-    try:
-        rows = Path("/proc/cpuinfo").read_text().splitlines()
-        flags = next(row for row in rows if row.startswith(("flags", "Features")))
-        wanted = {"amx_bf16", "avx512_bf16", "bf16", "sve"}
-        found = sorted(wanted & set(flags.split()))
-    except (OSError, StopIteration):
-        found = []
-    return " ".join([torch.backends.cpu.get_cpu_capability(), *found])
+    wanted = {"amx_bf16", "avx512_bf16", "bf16", "sve"} & set(cpuinfo("flags", "Features").split())
+    return " ".join([torch.backends.cpu.get_cpu_capability(), *sorted(wanted)])
 
 
 def describe(device: torch.device) -> dict[str, Any]:
     """The machine as plain data, for a manifest and as a key of what was measured on it."""
-    plain: dict[str, Any] = {
-        "processor": processor(),
+    return {
+        "processor": cpuinfo("model name") or platform.processor() or platform.machine(),
         "capability": capability(),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
@@ -72,12 +66,6 @@ def describe(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
     }
-    return plain
-
-
-def cache_folder() -> Path:
-    """Where measurements are kept."""
-    return Path(os.environ.get("TRANSFORMULA_CACHE") or Path.home() / ".cache" / "transformula")
 
 
 def measured(device: torch.device, what: str, measure: Callable[[], Any], largest: bool = False) -> Any:
@@ -87,7 +75,8 @@ def measured(device: torch.device, what: str, measure: Callable[[], Any], larges
     """
     about = describe(device)
     key = "; ".join(str(about[k]) for k in ("processor", "capability", "threads", "device", "torch")) + "; " + what
-    path = cache_folder() / "machine.json"
+    folder = Path(os.environ.get("TRANSFORMULA_CACHE") or Path.home() / ".cache" / "transformula")
+    path = folder / "machine.json"
 
     def read() -> dict[str, Any]:
         try:
@@ -101,19 +90,11 @@ def measured(device: torch.device, what: str, measure: Callable[[], Any], larges
         value = measure()
         if key in kept:
             value = max(value, kept[key])
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, json.dumps({**read(), key: value}, indent=1).encode())
-        except OSError:
-            pass
         return value
     return kept[key]
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait for the device, so that a clock tells the truth."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def seconds_of(*works: Callable[[], Any], device: torch.device, budget: float = 1.0) -> list[float]:
@@ -122,20 +103,22 @@ def seconds_of(*works: Callable[[], Any], device: torch.device, budget: float = 
     They take turns, so that what else the machine does meets all alike; at least twice, and until `budget` seconds are
     spent or each has had twelve turns.
     """
-    least = [float("inf")] * len(works)
+
+    def synchronize() -> None:  # so that the clock tells the truth
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    times: list[list[float]] = [[] for _ in works]
     for work in works:
         work()
-    spent, turns = 0.0, 0
-    while turns < 2 or (spent < budget and turns < 12):
-        turns += 1
-        for i, work in enumerate(works):
-            synchronize(device)
+    while len(times[-1]) < 2 or (sum(map(sum, times)) < budget and len(times[-1]) < 12):
+        for work, taken in zip(works, times, strict=True):
+            synchronize()
             begin = time.perf_counter()
             work()
-            synchronize(device)
-            took = time.perf_counter() - begin
-            least[i], spent = min(least[i], took), spent + took
-    return least
+            synchronize()
+            taken.append(time.perf_counter() - begin)
+    return [min(taken) for taken in times]
 
 
 def peak(device: torch.device, precision: str) -> float:
@@ -157,6 +140,14 @@ PLENTY = 8 << 30
 """Bytes of memory from which on it is kept rather than given back."""
 
 
+def machine_memory() -> int | None:
+    """Bytes of memory of this machine; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
 @lru_cache(maxsize=1)
 def keep_memory() -> bool:
     """Tell glibc's malloc to keep what is freed, for the rest of this process; returns whether it did.
@@ -167,11 +158,11 @@ def keep_memory() -> bool:
     GB. So only where there is plenty. Other systems and allocators are left alone.
     """
     trim_threshold, mmap_threshold, mmap_max = -1, -3, -4  # M_..., of malloc.h
+    if platform.libc_ver()[0] != "glibc" or (machine_memory() or 0) < PLENTY:
+        return False
     try:
-        if platform.libc_ver()[0] != "glibc" or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") < PLENTY:
-            return False
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, ValueError, AttributeError):
+    except (OSError, AttributeError):
         return False
     most = (1 << 31) - 1
     return all([mallopt(mmap_threshold, most), mallopt(trim_threshold, most), mallopt(mmap_max, 0)])

@@ -1,4 +1,4 @@
-"""How far a run is: plain numbers, kept in every checkpoint."""
+"""How far a run is: plain numbers, kept in every checkpoint; and when it ends."""
 
 from __future__ import annotations
 
@@ -11,8 +11,40 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from ..errors import CheckpointError
 
+TENTHS = 10
+"""Evaluations in a run where no number of steps between them is given."""
+
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A run ends after steps, units (tokens) or seconds, whichever comes first; each may be None.
+
+    `reserve` are seconds kept free at the end of a run limited by time, for what comes after the last step.
+    """
+
+    steps: int | None = None
+    units: int | None = None
+    seconds: float | None = None
+
+    def progress(self, steps: float, units: float, seconds: float, reserve: float = 0.0) -> float:
+        """The share of the run that is done, 0 to 1: that of the limit which is nearest."""
+        shares = [done / limit for done, limit in ((steps, self.steps), (units, self.units)) if limit]
+        if self.seconds:
+            shares.append(seconds / max(self.seconds - reserve, 1e-9))
+        return min(1.0, max(shares, default=0.0))
+
+    def reached(self, steps: int, units: int, seconds: float, reserve: float = 0.0) -> str:
+        """Which limit is reached, in words; "" if none."""
+        if self.steps and steps >= self.steps:
+            return f"all {self.steps:,} steps made"
+        if self.units and units >= self.units:
+            return f"all {self.units:,} units seen"
+        if self.seconds and seconds + reserve >= self.seconds:
+            return f"{self.seconds / 60:g} minutes are over"
+        return ""
 
 
 @dataclass
@@ -55,11 +87,11 @@ class Position:
     loss_count: Count = 0
     named_sums: dict[str, float] = field(default_factory=dict)
 
-
-def read_position(state: Mapping[str, Any], path: Path) -> Position:
-    """The position that a checkpoint's state says. Raises CheckpointError that names each wrong key."""
-    try:
-        return TypeAdapter(Position).validate_python(dict(state))
-    except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, one['loc'])) or 'state'}: {one['msg'].lower()}" for one in error.errors()[:4]]
-        raise CheckpointError(f"{path}: damaged: {'; '.join(wrong)}; remove this checkpoint's folder") from None
+    @staticmethod
+    def read(state: Mapping[str, Any], path: Path) -> Position:
+        """The position that a checkpoint's state says. Raises CheckpointError that names each wrong key."""
+        try:
+            return TypeAdapter(Position).validate_python(dict(state))
+        except ValidationError as error:
+            wrong = [f"{'.'.join(map(str, one['loc'])) or 'state'}: {one['msg'].lower()}" for one in error.errors()[:4]]
+            raise CheckpointError(f"{path}: damaged: {'; '.join(wrong)}; remove this checkpoint's folder") from None

@@ -10,10 +10,19 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from ..notebook import ProgressLine, in_notebook
-from ..runs.summary import duration
 
 EVERY = 20.0
 """Seconds between plain lines."""
+
+
+def duration(seconds: float) -> str:
+    """'8 s', '3 min 20 s', '2 h 5 min'."""
+    whole = int(round(seconds))
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 class Progress:
@@ -58,23 +67,18 @@ class Progress:
             print(text, file=self.stream, flush=True)
 
     def step(
-        self, step: int, done: float, loss: float, rate: float, share: float | None, left: float | None, lr: float,
-        named: Mapping[str, float] | None = None,
+        self, step: int, done: float, loss: float, rate: float, share: float, left: float | None, lr: float,
+        named: Mapping[str, float],
     ) -> None:  # fmt: skip
         """After a step. done: share of the run; rate: units a second; share: of the measured peak; left: seconds;
         named: what the model adds to the loss."""
-        if self.quiet:
-            return
         now = time.monotonic()
-        if self._live is None and self._cell is None and now - self._shown < EVERY:
+        if self.quiet or (self._live is None and self._cell is None and now - self._shown < EVERY):
             return
         self._shown = now
-        parts = [f"step {step:,}", f"{100 * done:.0f} %", f"loss {loss:.3f}"]
-        parts += [f"{name} {value:.3g}" for name, value in (named or {}).items()]
-        parts.append(f"{rate:,.0f} {self.unit}/s")
-        if share is not None:
-            parts.append(f"{100 * share:.0f} % of peak")
-        parts.append(f"lr {lr:.2g}")
+        added = [f"{name} {value:.3g}" for name, value in named.items()]
+        parts = [f"step {step:,}", f"{100 * done:.0f} %", f"loss {loss:.3f}", *added, f"{rate:,.0f} {self.unit}/s"]
+        parts += [f"{100 * share:.0f} % of peak", f"lr {lr:.2g}"]
         if left is not None:
             parts.append(f"{duration(left)} left")
         self._show("  ".join(parts), done)

@@ -2,89 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
+from ..atomic_io import write_whole
 from ..errors import RunError
 from ..interop.exchange import text_of
 from ..runs import random_state
-from ..runs.commands import command, longer, resume_command, usage_command
-from ..runs.curve import draw_curve
+from ..runs.figure import draw_curve
+from ..runs.folder import command
 from ..runs.log import points_of, read_log
-from ..runs.summary import RunPage, duration
-from .evaluation import TENTHS
 from .failure import kept_of
-from .result import RunResult
+from .position import TENTHS
+from .progress import duration
 
 if TYPE_CHECKING:
     from .loop import Trainer
 
+FINE = frozenset(("loss", "bits_per_byte", "perplexity"))
+"""Scores of which the fourth decimal says something; others are of 100."""
 
-class Closing:
-    """What is made after the last step. An error in one part leaves the others, and is said at the end."""
 
-    def __init__(self) -> None:
-        self.failed: list[str] = []
+def main_scores(scores: Mapping[str, float], score: str) -> str:
+    """The loss and the main score in words: 'loss 1.4321, bits per byte 1.7200', 'loss 2.1000, bleu 31.4'."""
+    names = [name for name in dict.fromkeys(("loss", score)) if name in scores]
+    return ", ".join(f"{name.replace('_', ' ')} {scores[name]:.{4 if name in FINE else 1}f}" for name in names)
 
-    def made(self, what: str, make: Callable[[], Any], otherwise: Any) -> Any:
-        """What `make` returns; `otherwise` where it fails."""
-        try:
-            return make()
-        except Exception as error:  # of a task, of a library that draws, of the disk
-            self.failed.append(f"{what}: {type(error).__name__}: {error}")
-            return otherwise
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run that ended. Its `repr` is the few lines that a person reads, `.data` what a program reads.
+
+    model       the model with the weights of its best evaluation
+    scores      of the best evaluation, on the whole validation set
+    last        of the last evaluation
+    stopped     why it ended, in words
+    interrupted whether it was asked to end (Ctrl-C); it can go on
+    score       the name of the main score, that of the baselines and the verdict
+    scored_on   what of the validation set `scores` are of, where a run was interrupted after a sample; "" is all
+    usage       the command that uses the model; "" where there is none
+    resume      the command by which the run goes on
+    """
+
+    folder: Path
+    model: nn.Module
+    scores: Mapping[str, float]
+    best_step: int
+    last: Mapping[str, float]
+    baselines: Mapping[str, float]
+    verdict: str
+    sample: str
+    steps: int
+    units: int
+    unit: str
+    seconds: float
+    stopped: str
+    interrupted: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    score: str = "loss"
+    scored_on: str = ""
+    usage: str = ""
+    resume: str = ""
+
+    @property
+    def exit_status(self) -> int:
+        """0, or 130 where the run was interrupted."""
+        return 130 if self.interrupted else 0
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "model"}
+        return {k: dict(v) if isinstance(v, Mapping) else str(v) if k == "folder" else v for k, v in plain.items()}
+
+    def __repr__(self) -> str:
+        rows = [f"{self.steps:,} steps, {self.units:,} {self.unit} in {duration(self.seconds)} ({self.stopped})"]
+        if self.scores:
+            on = f" ({self.scored_on})" if self.scored_on else ""
+            rows.append(f"validation{on}, best at step {self.best_step:,}: {main_scores(self.scores, self.score)}")
+        return "\n".join([*rows, *([self.verdict] if self.verdict else []), f"run: {self.folder}"])
 
 
 def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[str, Any]) -> RunResult:
     """The result of a run that ended; writes its picture and its page.
 
     A run that was interrupted says how to go on, and does without baselines and sample: whoever stops it does not wait.
-    Raises RunError, once all else is written, where one of these could not be made.
+    An error in one part leaves the others. Raises RunError, once all else is written, where one could not be made.
     """
     task, run, p, shown = trainer.task, trainer.run, trainer.position, trainer.shown
-    seconds, closing = trainer.seconds, Closing()
+    seconds, failed = trainer.seconds, list[str]()
+
+    def made(what: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
+        try:
+            return make()
+        except Exception as error:  # of a task, of a library that draws, of the disk
+            failed.append(f"{what}: {type(error).__name__}: {error}")
+            return otherwise
+
+    def sampled() -> str:
+        model = trainer.weights.model.eval()
+        with random_state.kept(), torch.no_grad():
+            return str(task.sample(model, trainer.settings.seed) or "")
+
+    def log_end() -> None:
+        run.log.write(
+            "end", step=p.step, units=p.units, seconds=round(seconds, 3), evaluating=round(p.evaluating, 3),
+            stopped=stopped, best_step=p.best_step,
+        )  # fmt: skip
+        run.log.close()
+
     trainer.use_best()
     baselines: dict[str, float] = {}
     sample = verdict = ""
     if not interrupted:
         shown.busy("baselines and sample")
-        baselines = closing.made("baselines", lambda: dict(task.baselines()), {})
-        sample = closing.made("sample", lambda: _sample(trainer), "")
+        baselines = made("baselines", lambda: dict(task.baselines()), {})
+        sample = made("sample", sampled, "")
         if p.best_scores:
-            verdict = closing.made("verdict", lambda: str(task.verdict(p.best_scores)), "")
-        _say_evaluating(trainer, seconds)
-    trainer.weights.master.eval()
-    settings = trainer.settings.plain()
-    text = text_of(trainer.weights.master)
-    use = run.packages()
-    usage = usage_command(task.verb.name, run.path, use, task.example) if task.verb else ""
-    resume = resume_command(run.path, use, {} if interrupted else longer(settings, p.step, p.units, stopped))
+            verdict = made("verdict", lambda: str(task.verdict(p.best_scores)), "")
+        if not trainer.settings.evaluate_every and p.evaluating > seconds / TENTHS:  # as of a very short run
+            shown.say(
+                f"evaluation took {duration(p.evaluating)} of {duration(seconds)}: of a run this short, scoring the"
+                f" whole validation set once at the end ({duration(p.evaluating_last)}) is more than a tenth"
+            )
+    model, settings, use = trainer.weights.master.eval(), trainer.settings.plain(), run.packages()
+    text, name = text_of(model), getattr(getattr(model, "architecture", None), "name", "") or run.path.name
+    example = [task.example] if task.example else []
+    usage = command(task.verb.name, run.path, *example, use=use) if task.verb else ""
+    resume = run.resume_command({} if interrupted else longer(settings, p.step, p.units, stopped))
     result = RunResult(
-        folder=run.path, model=trainer.weights.master, scores=p.best_scores, last=p.scores, best_step=p.best_step,
-        baselines=baselines, verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit,
-        seconds=seconds, stopped=stopped, interrupted=interrupted,
-        settings=settings, score=task.score, scored_on=p.best_on,
-        usage=usage, resume=resume,
+        folder=run.path, model=model, scores=p.best_scores, last=p.scores, best_step=p.best_step, baselines=baselines,
+        verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit, seconds=seconds, stopped=stopped,
+        interrupted=interrupted, settings=settings, score=task.score, scored_on=p.best_on, usage=usage, resume=resume,
     )  # fmt: skip
-    name = getattr(getattr(trainer.weights.master, "architecture", None), "name", "") or run.path.name
-    machine = about["machine"]
-    summary = RunPage(
-        title=name, text=text, parameters=about["parameters"], task=task.name, data=about["task"], verdict=verdict,
-        scores=p.best_scores, best_step=p.best_step, baselines=baselines, steps=p.step, units=p.units, unit=task.unit,
-        seconds=seconds, stopped=stopped, settings={k: v for k, v in settings.items() if v is not None}, sample=sample,
-        commands=[line for line in (usage, command("evaluate", run.path, use=use), resume) if line],
-        machine=f"{machine['processor']}, {machine['threads']} threads, {machine['device']}, torch {machine['torch']}",
-        notes=[f"The validation scores are of a sample: {p.best_on}."] if p.best_on else [],
-    )  # fmt: skip
-    closing.made("log", lambda: _log_end(trainer, seconds, stopped), None)
-    closing.made("picture", lambda: _picture(trainer, baselines, f"{name}: {verdict}" if verdict else name), None)
-    closing.made("summary", lambda: summary.write(run.path), None)
-    if closing.failed:
+    commands = [line for line in (usage, command("evaluate", run.path, use=use), resume) if line]
+    made("log", log_end)
+    made("picture", lambda: draw(trainer, baselines, f"{name}: {verdict}" if verdict else name))
+    made("summary", lambda: write_page(result, name, text, task.name, about, commands))
+    if failed:
         raise RunError(
             f"{run.path}: the run has ended and its model is saved, but not all that follows could be made: "
-            + "; ".join(closing.failed)
+            + "; ".join(failed)
             + kept_of(trainer)
         )
     if interrupted:
@@ -92,41 +155,74 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     return result
 
 
-def _sample(trainer: Trainer) -> str:
-    before, model = random_state.capture(), trainer.weights.model.eval()
-    try:
-        with torch.no_grad():
-            return str(trainer.task.sample(model, trainer.settings.seed) or "")
-    finally:
-        random_state.restore(before)
+def longer(settings: Mapping[str, Any], steps: int, units: int, stopped: str) -> dict[str, float]:
+    """The limit that ended a run, doubled: {"steps": 600}. Nothing for a run that was interrupted.
+
+    stopped  why it ended, in words, as `Limits.reached` and the loop say it
+    """
+    ended = {
+        "steps": bool(settings.get("steps")) and steps >= settings["steps"],
+        "tokens": bool(settings.get("tokens")) and units >= settings["tokens"],
+        "patience": "no better evaluation" in stopped,
+        "minutes": "minutes are over" in stopped,
+        "epochs": "steps made" in stopped,
+    }
+    reached = next((key for key, whether in ended.items() if whether and settings.get(key)), None)
+    return {} if reached is None else {reached: 2 * settings[reached]}
 
 
-def _say_evaluating(trainer: Trainer, seconds: float) -> None:
-    """Say where a run that chose its evaluations itself spent more than a tenth on them, as a very short one does."""
-    p = trainer.position
-    if not trainer.settings.evaluate_every and p.evaluating > seconds / TENTHS:
-        trainer.shown.say(
-            f"evaluation took {duration(p.evaluating)} of {duration(seconds)}: of a run this short, scoring the whole"
-            f" validation set once at the end ({duration(p.evaluating_last)}) is more than a tenth"
-        )
-
-
-def _log_end(trainer: Trainer, seconds: float, stopped: str) -> None:
-    p = trainer.position
-    trainer.run.log.write(
-        "end", step=p.step, units=p.units, seconds=round(seconds, 3), evaluating=round(p.evaluating, 3),
-        stopped=stopped, best_step=p.best_step,
-    )  # fmt: skip
-    trainer.run.log.close()
-
-
-def _picture(trainer: Trainer, baselines: Mapping[str, float], title: str) -> None:
-    """The loss curve. Baselines are in the unit of the task's score; drawn where that is a multiple of the loss."""
+def draw(trainer: Trainer, baselines: Mapping[str, float], title: str) -> None:
+    """Draw the loss curve; the baselines, in the unit of the task's score, where that is a multiple of the loss."""
     events = list(read_log(trainer.run.log.path))
     training, _ = points_of(events, "step")
-    score = trainer.task.score
-    scores = trainer.position.best_scores
-    lines = {}
+    score, scores, lines = trainer.task.score, trainer.position.best_scores, {}
     if scores.get(score) and scores.get("loss") and score not in trainer.task.higher:
         lines = {name: value * scores["loss"] / scores[score] for name, value in baselines.items()}
     draw_curve(trainer.run.path, training, *points_of(events, "evaluation"), lines, title)
+
+
+def write_page(
+    result: RunResult, title: str, text: str, task: str, about: Mapping[str, Any], commands: Sequence[str]
+) -> None:
+    """Write summary.md: one page on a run, for whoever finds its folder.
+
+    title, text  of the model
+    about        the run's manifest
+    commands     those by which one goes on
+    """
+    rate = result.units / result.seconds if result.seconds else 0.0
+    machine = about["machine"]
+    rows = [
+        *[f"# {title}", "", f"**{result.verdict}**" if result.verdict else "", "", "![loss](loss.svg)", ""],
+        *["## Result", "", "| | |", "| --- | --- |"],
+        *[f"| {name.replace('_', ' ')}, validation | {number(value)} |" for name, value in result.scores.items()],
+        *[f"| baseline: {name} | {value:.4f} |" for name, value in result.baselines.items()],
+        f"| best at step | {result.best_step:,} |",
+        f"| steps; {result.unit} | {result.steps:,}; {result.units:,} |",
+        f"| time | {duration(result.seconds)} ({rate:,.0f} {result.unit} a second) |",
+        f"| ended | {result.stopped} |",
+        f"| machine | {machine['processor']}, {machine['threads']} threads, {machine['device']}, torch"
+        f" {machine['torch']} |",
+        *["", f"## Model: {about['parameters']:,} parameters", "", fence(text.rstrip(), "yaml"), ""],
+        *[f"## Data: {task}", "", *[f"- {key}: {value}" for key, value in about["task"].items()], ""],
+        *["## Training", "", *[f"- {key}: {value}" for key, value in result.settings.items() if value is not None], ""],
+    ]
+    if result.scored_on:
+        rows += [f"- The validation scores are of a sample: {result.scored_on}.", ""]
+    if result.sample:
+        rows += ["## What it writes", "", fence(result.sample.rstrip()), ""]
+    rows += ["## How to go on", "", fence("\n".join(commands)), ""]
+    write_whole(result.folder / "summary.md", "\n".join(rows).encode("utf-8", "replace"))
+
+
+def number(value: float) -> str:
+    """'1.7200', '111,539': counts without decimals."""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) >= 100 else f"{value:,.4f}"
+
+
+def fence(text: str, kind: str = "") -> str:
+    """A block of code in Markdown, whatever the text holds."""
+    marks = "```"
+    while marks in text:
+        marks += "`"
+    return f"{marks}{kind}\n{text}\n{marks}"

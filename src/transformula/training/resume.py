@@ -29,10 +29,11 @@ def settings_of_resume(settings: TrainingSettings, run: RunFolder) -> tuple[Trai
     kept = {key: value for key, value in recorded.items() if key in TrainingSettings.model_fields and key != "out"}
     began = TrainingSettings.read(kept, source=str(run.path / CONFIG))
     stated = {key for key in settings.model_fields_set if getattr(settings, key) not in (None, "auto")}
-    changed = {key for key in stated & set(kept) if getattr(settings, key) != getattr(began, key)}
-    refuse_changes({key: (getattr(began, key), getattr(settings, key)) for key in changed if key not in FREE}, run.path)
+    pairs = {key: (getattr(began, key), getattr(settings, key)) for key in stated & set(kept)}
+    changed = {key: (was, now) for key, (was, now) in pairs.items() if was != now}
+    refuse_changes({key: pair for key, pair in changed.items() if key not in FREE}, run.path)
     notes = [
-        f"{key}: {getattr(settings, key)}, and the run began with {getattr(began, key)}: from here on it is no longer"
+        f"{key}: {changed[key][1]}, and the run began with {changed[key][0]}: from here on it is no longer"
         " bit for bit the run that was not interrupted"
         for key in MACHINE
         if key in changed
@@ -86,7 +87,8 @@ def check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
     passed_over = {"data"} if "identity" in was and "identity" in now else set()
     changed = sorted(k for k in {*was, *now} - passed_over if was.get(k) != now.get(k))
     if changed:
-        said = "; ".join(f"{k} was {was.get(k)!r:.200}, is {now.get(k)!r:.200}" for k in changed[:4])
+        differences = "; ".join(f"{k} was {was.get(k)!r:.200}, is {now.get(k)!r:.200}" for k in changed[:4])
         raise CheckpointError(
-            f"{run.path}: the data is not what it was when the run began ({said}); put it back, or begin a new run"
+            f"{run.path}: the data is not what it was when the run began ({differences}); put it back, or begin a new"
+            " run"
         )

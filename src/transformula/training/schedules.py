@@ -67,12 +67,12 @@ def own_schedule(architecture: Architecture | None) -> dict[str, Any]:
     except UnknownName as error:
         raise InputError(f"{here(source)}: {error.message}", near=error.near) from None
     given = bound(f"{here(source)}: {name}", ["warmup", "decay", "final"], items, options)
-    said = {"lr_schedule": name, **{"final_lr" if key == "final" else key: value for key, value in given.items()}}
+    own = {"lr_schedule": name, **{"final_lr" if key == "final" else key: value for key, value in given.items()}}
     try:
-        TrainingSettings.read(said)
+        TrainingSettings.read(own)
     except ConfigError as error:
         raise ConfigError(error.mistakes, source=here(source), near=error.near) from None
-    return said
+    return own
 
 
 def with_own_schedule(settings: TrainingSettings, model: nn.Module) -> tuple[TrainingSettings, str]:
@@ -124,15 +124,8 @@ def inverse_square_root(progress: float, shape: Phases) -> float:
     """sqrt(warmup / progress), not below `final` (Vaswani et al. 2017); without a warm-up, as if it were 1 %.
 
     Over the peak it is Noam's schedule, which is written with its own peak: at step s, with w steps of warm-up and the
-    model's width d, d^-0.5 min(s^-0.5, s w^-1.5) = noam_peak(d, w) min(s / w, sqrt(w / s)).
+    model's width d, d^-0.5 min(s^-0.5, s w^-1.5) = (d w)^-0.5 min(s / w, sqrt(w / s)): a peak of 0.0007 with width 512
+    and 4,000 steps.
     """
     start = shape.warmup or 0.01
     return max(shape.final, math.sqrt(start / max(progress, start)))
-
-
-def noam_peak(width: int, warmup_steps: int) -> float:
-    """The peak learning rate of Noam's schedule, (d w)^-0.5, made for Adam: 0.0007 with width 512 and 4,000 steps.
-
-    `lr` in the settings says it; what the schedule itself gives is the factor of that.
-    """
-    return 1 / math.sqrt(width * warmup_steps)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,16 @@ from ..runs import random_state
 from ..runs.folder import RunFolder
 from ..tasks.base import Batch, Task
 from . import machine
+from .choices import choose_precision, choose_threads, step_like
 from .failure import failed, lacks_memory
 from .interrupt import Interrupts
 from .loop import Trainer, flops_per_unit
-from .optimizer import Optimizer, optimizers, parameters_of, width_of
-from .precision import choose, step_like
+from .optimizer import optimizers, parameters_of, width_of
 from .progress import Progress
-from .report import conclude
-from .result import RunResult
+from .report import RunResult, conclude
 from .resume import check_data, check_folder, check_same, settings_of_resume
 from .schedules import schedules, with_own_schedule
 from .settings import STEPS, TrainingSettings
-from .threads import choose_threads
 
 
 def train(
@@ -63,29 +62,28 @@ def train(
         run = RunFolder.open(run.path)
         check_folder(run.path, settings.out)
         settings, notes = settings_of_resume(settings, run)
-    settings, said = with_own_schedule(settings, model)
-    optimizer_class, _ = optimizers.get(settings.optimizer), schedules.get(settings.lr_schedule)
+    settings, origin = with_own_schedule(settings, model)
+    optimizers.get(settings.optimizer)
+    schedules.get(settings.lr_schedule)
     check_select(settings.select, task)
     if resume:
         run.lock()
     else:
         run.refuse_if_taken()
-    before, threads = random_state.capture(), torch.get_num_threads()
-    shown = progress or Progress(task.unit, quiet=quiet)
+    threads, shown = torch.get_num_threads(), progress or Progress(task.unit, quiet=quiet)
     try:
-        with shown:
+        with random_state.kept(), shown:
             for note in notes:
                 shown.say(note, warning=True)
-            return _train(task, model, settings, optimizer_class, run, resume, dict(config or {}), shown, said, fresh)
+            return _train(task, model, settings, run, resume, dict(config or {}), shown, origin, fresh)
     finally:
         run.unlock()
-        random_state.restore(before)
         torch.set_num_threads(threads)
 
 
 def _train(
-    task: Task, model: nn.Module, settings: TrainingSettings, optimizer_class: type[Optimizer], run: RunFolder,
-    resume: bool, config: dict[str, Any], shown: Progress, said: str, fresh: bool,
+    task: Task, model: nn.Module, settings: TrainingSettings, run: RunFolder, resume: bool, config: dict[str, Any],
+    shown: Progress, origin: str, fresh: bool,
 ) -> RunResult:  # fmt: skip
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -100,14 +98,14 @@ def _train(
         check_finite(model.named_parameters(), "the weights to begin with")
     first = task.batch(0, 0).to(device)
     precision, threads, lines = _measured(task, model, settings, device, first)
-    width = width_of(model, parameters)
+    optimizer, width = optimizers.get(settings.optimizer), width_of(model, parameters)
     limited = settings.steps or settings.tokens or settings.minutes or settings.epochs
     resolved = settings.model_copy(
         update={
             "precision": precision,
             "device": str(device),
             "threads": threads,
-            "lr": settings.lr or float(f"{optimizer_class.default_lr(width):.3g}"),
+            "lr": settings.lr or float(f"{optimizer.default_lr(width):.3g}"),
             "steps": settings.steps if limited else STEPS,
             "out": str(run.path),
         }
@@ -118,7 +116,7 @@ def _train(
     shown.say(
         f"{settings.optimizer}, learning rate {resolved.lr:g}"
         + ("" if settings.lr else f" (by default at width {width})")
-        + f", {settings.lr_schedule}{said}; {sum(p.tensor.numel() for p in parameters):,} parameters"
+        + f", {settings.lr_schedule}{origin}; {sum(p.tensor.numel() for p in parameters):,} parameters"
     )
     configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
     about = describe_run(task, model, device)
@@ -128,9 +126,9 @@ def _train(
         run.clean()
         run.write_config({**run.config(), **configuration})
     else:
-        run = _created(run, configuration, about)
+        run.create(configuration, about)
     products = machine.DTYPES[precision]
-    trainer = Trainer(task, model, optimizer_class(parameters, resolved, products), resolved, run, shown, device)
+    trainer = Trainer(task, model, optimizer(parameters, resolved, products), resolved, run, shown, device)
     random_state.seed(settings.seed)
     try:
         if resume:
@@ -148,7 +146,7 @@ def _train(
             stopped = f"nothing was left to train: {stopped}"
         return conclude(trainer, stopped, interrupted=interrupts.asked, about=about)
     finally:
-        trainer.run.log.close()
+        run.log.close()
 
 
 def _measured(
@@ -157,7 +155,7 @@ def _measured(
     """Precision and number of threads, and what is said of them. Raises RunError where the first batch is too large."""
     flops = task.units(first) * flops_per_unit(model)
     try:
-        precision, line = choose(settings.precision, model, task, device, first, flops)
+        precision, line = choose_precision(settings.precision, model, task, device, first, flops)
         threads, more = choose_threads(
             settings.threads, device, lambda: step_like(model, task, device, first, flops, precision)
         )
@@ -184,8 +182,7 @@ def describe_run(task: Task, model: nn.Module, device: torch.device) -> dict[str
         version = metadata.version("transformula")
     except metadata.PackageNotFoundError:
         version = "not installed"
-    text = text_of(model)
-    formula = getattr(model, "formula_hash", None) or hashlib.sha256(text.encode()).hexdigest()
+    formula = getattr(model, "formula_hash", None) or hashlib.sha256(text_of(model).encode()).hexdigest()
     return {
         "transformula": version,
         "machine": machine.describe(device),
@@ -195,17 +192,8 @@ def describe_run(task: Task, model: nn.Module, device: torch.device) -> dict[str
     }
 
 
-def _created(run: RunFolder, config: Mapping[str, Any], about: Mapping[str, Any]) -> RunFolder:
-    made = RunFolder.create(run.path, config, about)
-    run._lock = made._lock  # `train` lets it go
-    return made
-
-
 def _free_folder(model: nn.Module) -> Path:
     """runs/NAME, or runs/NAME-2, ...: the first that is not there."""
     name = str(getattr(getattr(model, "architecture", None), "name", "") or "model").replace("/", "-").replace(" ", "-")
-    number, folder = 1, Path("runs") / name
-    while folder.exists():
-        number += 1
-        folder = Path("runs") / f"{name}-{number}"
-    return folder
+    folders = (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    return next(folder for folder in folders if not folder.exists())

@@ -1,0 +1,139 @@
+"""What a short measurement decides as a run begins: float32 or bf16, and how many CPU threads.
+
+The precision is measured once for a machine and a size of model. Threads are measured each time: beside another busy
+process a second thread costs more than it brings, since each product waits for the slowest thread, and what else the
+machine does changes from run to run; a small model gains nothing by it either.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..tasks.base import Batch, Task
+from . import machine
+from .machine import BF16, DTYPES, FLOAT32
+from .optimizer import MATRIX, parameters_of
+from .weights import working_copy
+
+Work = Callable[[], Any]
+
+WORTH = 1.2
+"""bf16 is taken where it is at least so many times faster."""
+LONGEST = 0.5
+"""Seconds that a float32 step may take for a whole step to be measured; above, its matrix products are."""
+
+TURNS, BUDGET = 7, 1.0
+"""Turns of each number of threads, and the seconds after which no further one begins, two apart."""
+NEAR = 1.1
+"""The fewest threads are taken with which a step takes at most so many times as long as with the best number."""
+
+
+def choose_precision(
+    asked: str, model: nn.Module, task: Task, device: torch.device, batch: Batch, flops: float
+) -> tuple[str, str]:
+    """The precision for `asked`, and one line that says why. "auto" measures once for a machine and a size of model.
+
+    `flops` are the floating-point operations of one forward and backward pass over `batch`.
+    """
+    if asked != "auto":
+        return asked, f"precision: {asked}, as asked"
+    if not (device.type == "cpu" or (device.type == "cuda" and torch.cuda.is_bf16_supported())):
+        return FLOAT32, "precision: float32 (this device has no bf16)"
+
+    def measure() -> float:
+        works = [step_like(model, task, device, batch, flops, precision) for precision in (FLOAT32, BF16)]
+        float32, bf16 = machine.seconds_of(*works, device=device)
+        # Of the largest matrix's products alone: the rest (about a fifth of a float32 step) gains little.
+        return float32 / bf16 if is_short(flops, device, shapes) else 1 / (0.2 + 0.8 * bf16 / float32)
+
+    def power(number: int) -> str:
+        """The nearest power of two, so that sizes that are alike share a measurement."""
+        return str(1 << max(0, round(torch.tensor(float(number)).log2().item())))
+
+    shapes = matrices_of(model)
+    size = ", ".join("x".join(power(n) for n in shape) for shape in shapes[:6])
+    what = f"bf16 over float32: shapes {size}, {power(max(1, task.units(batch)))} {task.unit}"
+    gain = float(machine.measured(device, what, measure))
+    if gain >= WORTH:
+        return BF16, f"precision: bf16 with float32 masters ({gain:.1f} times as fast as float32 here)"
+    return FLOAT32, f"precision: float32 (bf16 is {gain:.1f} times as fast here; it is taken from {WORTH} on)"
+
+
+def is_short(flops: float, device: torch.device, shapes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether a whole step is measured, rather than the products of the largest matrix."""
+    return flops / machine.peak(device, FLOAT32) < LONGEST or not shapes
+
+
+def matrices_of(model: nn.Module) -> list[tuple[int, ...]]:
+    """The shapes of a model's matrices."""
+    return sorted({tuple(p.tensor.shape) for p in parameters_of(model) if p.role == MATRIX})
+
+
+def step_like(model: nn.Module, task: Task, device: torch.device, batch: Batch, flops: float, precision: str) -> Work:
+    """Work to be timed in place of a step: forward and backward of a copy where that is short, else the products of the
+    largest matrix."""
+    shapes = matrices_of(model)
+    if is_short(flops, device, shapes):
+        copied = copy.deepcopy(model)  # since buffers change in a forward pass
+        copied = copied if precision == FLOAT32 else working_copy(copied)
+
+        def step() -> None:
+            torch.autograd.backward(task.loss(copied.train(), batch))
+            for parameter in copied.parameters():
+                parameter.grad = None
+
+        return step
+    rows, columns = max(shapes, key=lambda shape: shape[-1] * shape[-2])[-2:]
+    x = torch.ones(min(max(1, task.units(batch)), 2048), columns, device=device, dtype=DTYPES[precision])
+    w = torch.ones(rows, columns, device=device, dtype=DTYPES[precision])
+    return lambda: (x @ w.mT) @ w
+
+
+def choose_threads(asked: int | None, device: torch.device, prepare: Callable[[], Work]) -> tuple[int, str]:
+    """The number of threads, and one line that says why; "" where nothing was measured.
+
+    prepare  makes a step, or what stands for one; called only where there is a choice
+    """
+    counts = candidates()
+    before = torch.get_num_threads()
+    if asked is not None or device.type != "cpu" or len(counts) < 2:
+        return asked or before, ""
+    try:
+        took = seconds_with(counts, prepare())
+    finally:
+        torch.set_num_threads(before)
+    best = min(took.values())
+    count = min(n for n in counts if took[n] <= NEAR * best)
+    others = ", ".join(f"{n} would be {took[count] / took[n]:.2g} times as fast" for n in counts if n != count)
+    return count, f"threads: {count} (measured now: {others})"
+
+
+def candidates() -> list[int]:
+    """Numbers of threads worth a try: one, and torch's own choice (the cores, unless the user said otherwise)."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    most = min(torch.get_num_threads(), allowed)
+    return sorted({1, most // 2, most} - {0}) if most >= 4 else sorted({1, most})
+
+
+def seconds_with(counts: Sequence[int], work: Work) -> dict[int, float]:
+    """The median time of a piece of work with each number of threads. They take turns, so that what else the machine
+    does meets all alike; before each turn the work is done once unmeasured, since threads have to start."""
+    times: dict[int, list[float]] = {count: [] for count in counts}
+    start, turns = time.perf_counter(), 0
+    while turns < 2 or (turns < TURNS and time.perf_counter() - start < BUDGET):
+        turns += 1
+        for count in counts:
+            torch.set_num_threads(count)
+            work()
+            begin = time.perf_counter()
+            work()
+            times[count].append(time.perf_counter() - begin)
+    return {count: statistics.median(each) for count, each in times.items()}

@@ -1,0 +1,119 @@
+"""The weights of a run: float32 masters, a bf16 working copy of them, a running average.
+
+In bf16 a working copy of the model runs forward and backward wholly in bfloat16. Its gradients are moved to float32
+masters, which the optimizer changes and a checkpoint holds; the masters are copied back into the working copy. (The
+same division as in mixed-precision FSDP. Autocast keeps float32 weights and converts them in every step, and leaves
+much between the products in float32.) Buffers stay as they are and are shared by both.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ..interop.weights import fill
+from .machine import FLOAT32
+
+
+class Weights:
+    """The masters (`master`, float32) and the model that runs (`model`): one and the same in float32."""
+
+    def __init__(self, master: nn.Module, precision: str) -> None:
+        self.master = master
+        self.model = master if precision == FLOAT32 else working_copy(master)
+        self._pairs = list(zip(master.parameters(), self.model.parameters(), strict=True))
+
+    @torch.no_grad()
+    def collect(self) -> None:
+        """Add the gradients of the working copy to those of the masters, and clear them."""
+        if self.model is self.master:
+            return
+        sums: list[Tensor] = []
+        added: list[Tensor] = []
+        for m, w in self._pairs:
+            if w.grad is None:
+                continue
+            if m.grad is None:
+                m.grad = w.grad.to(m.dtype)
+            else:
+                sums.append(m.grad)
+                added.append(w.grad.to(m.dtype))
+            w.grad = None
+        if sums:
+            torch._foreach_add_(sums, added)
+
+    @torch.no_grad()
+    def publish(self) -> None:
+        """Copy the masters into the working copy."""
+        if self.model is not self.master and self._pairs:
+            masters, working = zip(*self._pairs, strict=True)
+            torch._foreach_copy_(list(working), list(masters))
+
+    def clear(self) -> None:
+        """Drop all gradients."""
+        for m, w in self._pairs:
+            m.grad = w.grad = None
+
+
+def working_copy(master: nn.Module) -> nn.Module:
+    """A copy whose floating-point parameters are bfloat16 and whose buffers are those of the master.
+
+    An empty buffer says what a module that has no parameters should make: here bfloat16.
+    """
+    copied = copy.deepcopy(master)
+    for parameter in copied.parameters():
+        parameter.grad = None
+        if parameter.is_floating_point():
+            parameter.data = parameter.data.to(torch.bfloat16)
+    for mine, theirs in zip(copied.modules(), master.modules(), strict=True):
+        for name, buffer in theirs._buffers.items():
+            if buffer is not None and not buffer.numel() and buffer.is_floating_point():
+                buffer = buffer.to(torch.bfloat16)
+            mine._buffers[name] = buffer
+    return copied
+
+
+class RunningAverage:
+    """A running average of a model's trainable parameters: what is evaluated, and kept as the model, in its place.
+
+        m <- m + (1 - d) (w - m),   d = min(decay, (1 + step) / (10 + step))
+
+    after each step, from m = w at the start (Polyak and Juditsky 1992; with decay, as in Vaswani's tensor2tensor). The
+    d is small at first, so that the initial weights are soon forgotten. Buffers, such as a batch norm's statistics, are
+    averages already and are taken as they are.
+
+    decay  from 0 to below 1; with 0 the average is the weights
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.average = {name: p.detach().clone() for name, p in self.weights.items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Take in the weights after step `step`, counted from 1."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.average.values()), [p.detach() for p in self.weights.values()], 1 - decay)
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within it the model's parameters are the average."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for name, parameter in self.weights.items():
+            parameter.data, self.average[name] = self.average[name], parameter.data
+
+    def load(self, tensors: Mapping[str, Tensor], path: Path) -> None:
+        """Go on from what a checkpoint holds. Raises CheckpointError where it is of another model."""
+        fill(self.average, tensors, path)
