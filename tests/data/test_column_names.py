@@ -61,10 +61,10 @@ def test_pairs_without_a_header_lose_no_row(tmp_path, ending):
 def test_columns_by_number_where_nothing_names_them(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("same\tsame\nb\tc\n")
-    assert (columns_of(path).names, columns_of(path).header) == (["1", "2"], False)
+    assert columns_of(path) == (["1", "2"], False)
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": "x", "b": "y"}\n')
-    assert (columns_of(path).names, columns_of(path).header) == (["a", "b"], None)
+    assert columns_of(path) == (["a", "b"], None)
 
 
 def test_texts_of_a_table_lose_no_row(tmp_path: Path):

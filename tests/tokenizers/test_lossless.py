@@ -8,7 +8,7 @@ import pytest
 
 from transformula.errors import CheckpointError, InputError
 from transformula.tokenizers.base import FILE, Tokenizer, load, tokenizers
-from transformula.tokenizers.lossless import library_errors
+from transformula.tokenizers.byte_level import library_errors
 
 TEXT = "The CAT's  naïve 東京\n\n  x = 12345 </s> <|endoftext|>\t"
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}

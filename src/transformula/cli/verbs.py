@@ -174,7 +174,7 @@ class TaskVerb:
             with opened(path, once=True) as file:
                 return [line for piece in arriving_lines(file, path) for line in piece]
         if column is None:
-            names = columns_of(path).names
+            names, _ = columns_of(path)
             column = "source" if "source" in names else names[0]
             if column != "source" and len(names) > 1:
                 raise InputError(f"{path} has the columns {', '.join(names)}: say which is the source: --column NAME")

@@ -23,14 +23,9 @@ from .order import Permutation, key, permuted
 
 LAYOUTS = 4  # ways to put the rows into pools, with which the epochs take turns
 APART = 0.03  # by how much the padding that a cut leaves is misjudged at random, so that layouts differ
-
-WORTH = 0.3
-"""What one batch more costs, as a share of a full one's tokens: it is weighed against the padding that it saves."""
-
+WORTH = 0.3  # what one batch more costs, as a share of a full one's tokens, beside the padding that it saves
 FULL = 0.9  # how much of a batch each part of a cut fills at least
-
-POOLS = 300
-"""About as many pools as there are at most: of much data a pool holds many batches, which mixes its rows better."""
+POOLS = 300  # at most about so many: of much data a pool holds many batches, which mixes its rows better
 
 COUNTED = ("padded", "filled")
 LONGEST, BOTH = "longest", "all"
@@ -66,11 +61,6 @@ class Pools:
     order: np.ndarray
     first: np.ndarray
     batches: np.ndarray
-
-    @property
-    def count(self) -> int:
-        """Batches of all pools."""
-        return int(self.batches[-1])
 
 
 class Buckets:
@@ -111,7 +101,8 @@ class Buckets:
         self._worth = WORTH * budget * float(self.lengths.sum() / alone.sum())
         self._least = max(FULL, float(alone.sum()) / budget / POOLS)
         self.layouts = [self._layout(np.random.default_rng(key(seed, 3, number))) for number in range(LAYOUTS)]
-        self._begins = np.concatenate([[0], np.cumsum([layout.count for layout in self.layouts])])
+        self._counts = [int(layout.batches[-1]) for layout in self.layouts]
+        self._begins = np.cumsum([0, *self._counts])
 
     def _checked_cost(self, name: str) -> np.ndarray:
         """Tokens that each row counts for, (rows,). Raises DataError for rows that no batch can hold."""
@@ -147,18 +138,16 @@ class Buckets:
         while ahead:
             rows = ahead.pop()
             parts = self._cut(rows, random)
-            if parts is None:
-                pools.append(rows)
-            else:
-                ahead += parts
+            pools += [] if parts else [rows]
+            ahead += parts
         first = np.cumsum([0, *(len(rows) for rows in pools)])
         batches = np.cumsum([0, *(self._batches(rows) for rows in pools)])
         return Pools(np.concatenate(pools), first, batches)
 
-    def _cut(self, rows: np.ndarray, random: np.random.Generator) -> list[np.ndarray] | None:
-        """The two parts of about the best cut; None where no cut saves anything and fills a batch on either side."""
+    def _cut(self, rows: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
+        """The two parts of about the best cut; none where no cut saves anything and fills a batch on either side."""
         lengths = self.lengths[rows]
-        least, best = np.inf, None
+        least, best = np.inf, []
         for side in range(lengths.shape[1]):
             # Rows of equal lengths are in another order in each layout, and may be parted.
             order = random.permutation(len(rows))
@@ -175,9 +164,9 @@ class Buckets:
             score[(left < self._least * most_left) | (right < self._least * most_right)] = np.inf
             if len(score) and score.min() < least:
                 at = int(score.argmin())
-                least, best = score[at], (order[: at + 1], order[at + 1 :])
+                least, best = score[at], [rows[order[: at + 1]], rows[order[at + 1 :]]]
         uncut = len(rows) * lengths.max(axis=0).sum() + self._worth * self._batches(rows)
-        return None if best is None or least >= uncut else [rows[part] for part in best]
+        return [] if least >= uncut else best
 
     def _batches(self, rows: np.ndarray) -> int:
         """To how many batches a pool is dealt out."""
@@ -194,13 +183,13 @@ class Buckets:
     def epochs(self, steps: int) -> float:
         """How often each row is seen in so many steps."""
         epoch, place = self._epoch_of(steps * self.accumulate)
-        return epoch + place / self.layouts[epoch % LAYOUTS].count
+        return epoch + place / self._counts[epoch % LAYOUTS]
 
     def steps(self, epochs: float) -> int:
         """The least number of steps that sees each row so often."""
         rounds, rest = divmod(epochs, LAYOUTS)
         whole, part = divmod(rest, 1)
-        batches = rounds * self._begins[-1] + self._begins[int(whole)] + part * self.layouts[int(whole)].count
+        batches = rounds * self._begins[-1] + self._begins[int(whole)] + part * self._counts[int(whole)]
         return -int(-batches // self.accumulate)
 
     def rows(self, step: int, micro: int = 0) -> np.ndarray:
@@ -209,11 +198,11 @@ class Buckets:
 
     def epoch(self, number: int = 0) -> Iterator[np.ndarray]:
         """The batches of an epoch: all rows, each once."""
-        return (self._batch(number, place) for place in range(self.layouts[number % LAYOUTS].count))
+        return (self._batch(number, place) for place in range(self._counts[number % LAYOUTS]))
 
     def _batch(self, epoch: int, place: int) -> np.ndarray:
         layout = self.layouts[epoch % LAYOUTS]
-        slot = int(permuted(layout.count, (self.seed, epoch, 1))[place])
+        slot = int(permuted(self._counts[epoch % LAYOUTS], (self.seed, epoch, 1))[place])
         pool = int(np.searchsorted(layout.batches, slot, side="right")) - 1
         (first, end), (before, after) = layout.first[pool : pool + 2], layout.batches[pool : pool + 2]
         # Even parts: none is a small remainder.

@@ -109,10 +109,9 @@ def _guarded(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(
-            f"the cache cannot be written ({error.strerror or error}); name a folder that can with TRANSFORMULA_CACHE",
-            path=place,
-        ) from None
+        reason = error.strerror or error
+        message = f"the cache cannot be written ({reason}); name a folder that can with TRANSFORMULA_CACHE"
+        raise DataError(message, path=place) from None
 
 
 def _move(made: Path, place: Path) -> None:

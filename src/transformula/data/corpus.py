@@ -116,8 +116,8 @@ def text_column(origin: Origin, column: str | None, quoted: bool | None = None) 
 
 
 def _strings(rest: Iterator[PlacedRow], first: Mapping[str, object], table: bool) -> set[int]:
-    """Which columns hold texts: those of which a field of a table, below the first row, is no number; of other rows, by
-    the first one, in which null is looked for further below where no column holds a text."""
+    """Which columns hold texts: of a table, those with a field below the first row that is no number; of other rows,
+    those of the first row that has any."""
     if not table:
         rows = itertools.chain([first], (row for _, row in itertools.islice(rest, 1000)))
         texts = ({i for i, name in enumerate(first) if isinstance(row.get(name), str)} for row in rows)

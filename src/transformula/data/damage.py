@@ -12,8 +12,6 @@ from numpy.random import Generator
 
 from ..tokenizers.base import Tokenizer
 
-SENTENCE_ENDS = (b".", b"!", b"?")
-
 
 def hide_spans(
     ids: np.ndarray, rate: float, mean: float, first: int, chance: Generator
@@ -29,14 +27,11 @@ def hide_spans(
     Source: Raffel et al. 2019, and `random_spans_noise_mask` of its code.
     """
     hidden, kept = hidden_spans(len(ids), rate, mean, chance)
-    source: list[np.ndarray] = []
-    target: list[np.ndarray] = []
-    at = 0
-    for number, (stay, go) in enumerate(zip(kept, hidden, strict=True)):
-        sentinel = np.array([first + number])
-        source += [ids[at : at + stay], sentinel]
-        target += [sentinel, ids[at + stay : at + stay + go]]
-        at += stay + go
+    cuts = np.cumsum(np.stack([kept, hidden], axis=1))  # after what is kept, after what is hidden, and so on
+    parts = np.split(ids, cuts[:-1])
+    sentinels = [np.array([first + number]) for number in range(len(hidden))]
+    source = [part for pair in zip(parts[::2], sentinels, strict=True) for part in pair]
+    target = [part for pair in zip(sentinels, parts[1::2], strict=True) for part in pair]
     return np.concatenate(source), np.concatenate(target)
 
 
@@ -50,14 +45,12 @@ def hidden_spans(length: int, rate: float, mean: float, chance: Generator) -> tu
         raise ValueError(f"{length} tokens: of one, nothing can be hidden and something kept")
     count = min(max(round(length * rate), 1), length - 1)
     spans = min(max(round(count / mean), 1), count, length - count)
-    return _parts(count, spans, chance), _parts(length - count, spans, chance)
 
+    def parts(whole: int) -> np.ndarray:
+        cuts = np.sort(chance.choice(whole - 1, spans - 1, replace=False)) + 1 if spans > 1 else np.zeros(0, dtype=int)
+        return np.diff(np.concatenate([[0], cuts, [whole]]))
 
-def _parts(whole: int, count: int, chance: Generator) -> np.ndarray:
-    """`count` whole numbers, each at least 1, whose sum is `whole`: all ways alike."""
-    cuts = np.sort(chance.choice(whole - 1, count - 1, replace=False)) + 1 if count > 1 else np.zeros(0, dtype=int)
-    found: np.ndarray = np.diff(np.concatenate([[0], cuts, [whole]]))
-    return found
+    return parts(count), parts(length - count)
 
 
 def infill(ids: np.ndarray, rate: float, mean: float, mask: int, chance: Generator) -> np.ndarray:
@@ -92,15 +85,13 @@ def reorder(ids: np.ndarray, ends: np.ndarray, chance: Generator) -> np.ndarray:
     """
     cuts = np.flatnonzero(ends[ids]) + 1
     sentences = [one for one in np.split(ids, cuts) if len(one)]
-    found: np.ndarray = np.concatenate([sentences[place] for place in chance.permutation(len(sentences))])
-    return found
+    return np.concatenate([sentences[place] for place in chance.permutation(len(sentences))])
 
 
 def sentence_ends(tokenizer: Tokenizer) -> np.ndarray:
     """(vocab,) bool: a token with a full stop, a mark of exclamation or question at its end, blanks aside; a token with
     an end of line; the end of a document."""
-    found = [
-        number == tokenizer.end_of_document or b"\n" in piece or piece.rstrip().endswith(SENTENCE_ENDS)
-        for number, piece in enumerate(tokenizer.pieces)
-    ]
-    return np.array(found, dtype=bool)
+    ends = [b"\n" in piece or piece.rstrip().endswith((b".", b"!", b"?")) for piece in tokenizer.pieces]
+    if tokenizer.end_of_document is not None:
+        ends[tokenizer.end_of_document] = True
+    return np.array(ends, dtype=bool)

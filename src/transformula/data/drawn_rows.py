@@ -7,6 +7,7 @@ of each, and equal rows are always on one side.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable
 from random import Random
@@ -17,8 +18,7 @@ from .record import Record
 SHARE = 0.05  # the share of all content that is validation's; as much again is the test's
 TRIES = 400  # draws for one row: a split of `SHARE` is missed by all of them once in a billion rows
 
-Rule = Callable[[int, Random], tuple[str, str]]
-"""A length and a source of chance -> source, target."""
+Rule = Callable[[int, Random], tuple[str, str]]  # a length and a source of chance -> source, target
 
 
 class DrawnRows:
@@ -37,38 +37,29 @@ class DrawnRows:
         self.shortest, self.longest = shortest, longest
 
     def training(self, count: int) -> list[Record]:
-        """So many rows, the first ones of an endless list; a short one may come more than once.
-
-        Raises DataError where all content is held out.
-        """
+        """So many rows, the first ones of an endless list; a short one may come more than once. Raises DataError where
+        all content is held out."""
         return [self._drawn("training", number) for number in range(count)]
 
     def held(self, split: str, count: int) -> list[Record]:
-        """Distinct rows of "validation" or "test": so many, or all that are found where there are fewer.
-
-        Raises DataError where there are none.
-        """
-        found: dict[str, Record] = {}
+        """Distinct rows of "validation" or "test": so many, or all that are found where there are fewer. Raises
+        DataError where there are none."""
+        distinct: dict[str, Record] = {}
         for number in range(4 * count):
-            if len(found) == count:
+            if len(distinct) == count:
                 break
-            try:
+            with contextlib.suppress(DataError):
                 record = self._drawn(split, number)
-            except DataError:
-                continue
-            found.setdefault(self.same(str(record["source"])), record)
-        if not found:
+                distinct.setdefault(self.same(str(record["source"])), record)
+        if not distinct:
             raise self._few(split)
-        return list(found.values())
+        return list(distinct.values())
 
     def beyond(self, count: int, further: int) -> list[Record]:
         """Rows of the lengths `longest + 1` to `longest + further`, equally many of each, none of which is learned."""
-        rows = []
-        for number in range(count):
-            chance = Random(f"{self.name} beyond {number}")
-            source, target = self.rule(self.longest + 1 + number % further, chance)
-            rows.append(Record({"source": source, "target": target}, f"{self.name}:beyond:{number}"))
-        return rows
+        lengths = (self.longest + 1 + number % further for number in range(count))
+        drawn = [self.rule(length, Random(f"{self.name} beyond {n}")) for n, length in enumerate(lengths)]
+        return [Record({"source": s, "target": t}, f"{self.name}:beyond:{n}") for n, (s, t) in enumerate(drawn)]
 
     def _drawn(self, split: str, number: int) -> Record:
         chance = Random(f"{self.name} {split} {number}")

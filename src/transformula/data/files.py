@@ -16,13 +16,13 @@ from ..errors import DataError, did_you_mean, nearest, shortened
 UNPACKED = 100 * 2**20  # bytes up to which any gzip file is unpacked
 RATIO = 200  # how many times its own size a gzip file may unpack to beyond that; text packs to a third or a tenth
 
-KINDS = (
-    (stat.S_ISDIR, "is a folder; expected a file"),
-    (stat.S_ISFIFO, "is a pipe; expected a file, as it is read more than once: write it into one first"),
-    (stat.S_ISCHR, "is a device; expected a file"),
-    (stat.S_ISBLK, "is a device; expected a file"),
-    (stat.S_ISSOCK, "is a socket; expected a file"),
-)
+KINDS = {
+    stat.S_IFDIR: "is a folder; expected a file",
+    stat.S_IFIFO: "is a pipe; expected a file, as it is read more than once: write it into one first",
+    stat.S_IFCHR: "is a device; expected a file",
+    stat.S_IFBLK: "is a device; expected a file",
+    stat.S_IFSOCK: "is a socket; expected a file",
+}
 
 
 def check_regular(path: Path, once: bool = False) -> int:
@@ -39,9 +39,9 @@ def check_regular(path: Path, once: bool = False) -> int:
         raise DataError(f"there is no such file;{did_you_mean(near) or ' see its folder'}", path=path) from None
     except (OSError, ValueError) as error:  # ValueError: a zero in the name
         raise unreadable(path, error) from None
-    for is_kind, message in KINDS:
-        if is_kind(status.st_mode) and not (once and is_kind is stat.S_ISFIFO):
-            raise DataError(message, path=path)
+    kind = stat.S_IFMT(status.st_mode)
+    if kind in KINDS and not (once and kind == stat.S_IFIFO):
+        raise DataError(KINDS[kind], path=path)
     return status.st_size
 
 

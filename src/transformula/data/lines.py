@@ -117,9 +117,7 @@ def shown(text: str, most: int = 100) -> str:
 
 
 def arriving_lines(file: BinaryIO, path: Path) -> Iterator[list[str]]:
-    """The lines that were complete at each reading; nothing comes of an empty file.
-
-    path  how the file is called in errors
+    """The lines that were complete at each reading; nothing comes of an empty file. Errors call it `path`.
 
     Raises DataError with the line and its bytes where it is no UTF-8, once the lines before are given out.
     """

@@ -43,7 +43,7 @@ class Overlap:
             return f"none of the {self.of:,} rows of {self.name} is a training row"
         lines = [f"{self.rows:,} of the {self.of:,} rows of {self.name} are also training rows:"]
         lines += [f"  {held} = {trained}  {row}" for held, trained, row in self.listed]
-        return "\n".join([*lines, *(["  ..."] if self.rows > len(self.listed) else [])])
+        return "\n".join(lines + ["  ..."] * (self.rows > len(self.listed)))
 
 
 def find_overlap(

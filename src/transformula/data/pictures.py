@@ -100,10 +100,8 @@ def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tenso
     """The picture that a column holds: a file's name, bytes, {"bytes": ...} as in hub data sets, or an image."""
     if isinstance(value, Mapping):
         value = value.get("bytes") or value.get("path")
-    if isinstance(value, bytes):
-        return PictureFile(value, place, channels)
-    if isinstance(value, str) and value.strip():
-        return PictureFile(folder / value, place, channels)
+    if isinstance(value, bytes) or (isinstance(value, str) and value.strip()):
+        return PictureFile(folder / value if isinstance(value, str) else value, place, channels)
     if isinstance(value, Tensor):
         return value
     if hasattr(value, "convert"):
@@ -118,19 +116,13 @@ def captions_of(folder: Path) -> tuple[Path, str]:
         names = ", ".join(path.name for path in files) or "none"
         raise DataError(f"expected one file of captions, {' or '.join(CAPTIONS)}; found: {names}", path=folder)
     path = files[0]
-    reader = formats.get(path.suffix[1:])
-    header = True if "header" in reader.takes else None
-    _, row = next(iter(reader.read(path, Options(header=header))), (0, {}))
+    _, row = next(iter(formats.get(path.suffix[1:]).read(path, Options(header=True))), (0, {}))
     naming = next((name for name in NAMING if name in row), None)
-    if naming is None:
-        _, text = next(lines_of(path))
-        raise DataError(
-            f"has no column that names pictures (one of {', '.join(NAMING)}): {text[:100]!r}; read the file itself,"
-            " with fields and images",
-            path=path,
-            line=1,
-        )
-    return path, naming
+    if naming is not None:
+        return path, naming
+    _, text = next(lines_of(path))
+    message = f"has no column that names pictures (one of {', '.join(NAMING)}): {text[:100]!r}; read the file itself"
+    raise DataError(f"{message}, with fields and images", path=path, line=1)
 
 
 def is_idx(path: Path) -> bool:
@@ -146,36 +138,35 @@ def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, s
     Raises DataError where the file is cut, longer than it says, or holds something else than unsigned bytes.
     """
 
+    def taken(count: int, line: int) -> bytes:
+        return unpacked(lambda: file.read(count), path, line)
+
     def refusal(message: str, line: int | None = None) -> DataError:
         return DataError(message, path=path, line=line)
 
     with opened(path) as file:
-        head = unpacked(lambda: file.read(4), path, 1)
+        head = taken(4, 1)
         if len(head) < 4 or head[2] != 8:
             raise refusal("is IDX of another type than unsigned bytes (8); pictures and labels are of that")
         count = head[3]
-        raw = unpacked(lambda: file.read(4 * count), path, 1)
+        raw = taken(4 * count, 1)
         if count not in (1, 3, 4) or len(raw) < 4 * count:
             raise refusal(f"is IDX of {count} dimensions, or cut; expected 1 (labels), 3 or 4 (pictures)")
         rows, *shape = struct.unpack(f">{count}I", raw)
         size = math.prod(shape)
         if not 1 <= size <= MOST_PIXELS:
-            sides = " x ".join(map(str, shape))
-            raise refusal(
-                f"its head says {sides} bytes a picture; expected 1 to {MOST_PIXELS:,}: it is damaged; copy it again"
-            )
+            message = f"its head says {' x '.join(map(str, shape))} bytes a picture; expected 1 to {MOST_PIXELS:,}"
+            raise refusal(f"{message}: it is damaged; copy it again")
         for number in range(1, rows + 1):
-            content = unpacked(lambda: file.read(size), path, number)
+            content = taken(size, number)
             if len(content) < size:
                 raise refusal(f"ends here; its head says {rows:,} rows; copy it again", number)
             if not shape:
                 yield number, str(content[0])
                 continue
             image = torch.frombuffer(bytearray(content), dtype=torch.uint8).reshape([1] * (4 - count) + shape)
-            if channels is not None and len(image) != channels:
-                if len(image) != 1:
-                    raise refusal(f"has {len(image)} channels; asked for {channels}", number)
-                image = image.repeat(channels, 1, 1)
-            yield number, image
-        if unpacked(lambda: file.read(1), path, rows):
+            if channels is not None and len(image) not in (1, channels):
+                raise refusal(f"has {len(image)} channels; asked for {channels}", number)
+            yield number, image.repeat(channels, 1, 1) if channels is not None and len(image) != channels else image
+        if taken(1, rows):
             raise refusal(f"goes on after the {rows:,} rows that its head says; copy it again", rows)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import Tensor
 
@@ -248,24 +248,17 @@ def whole_characters(text: str, name: str, place: str) -> str:
     return text
 
 
-class Columns(NamedTuple):
-    """The columns of a source.
+def columns_of(source: Source | Sequence[Source], quoted: bool | None = None) -> tuple[list[str], bool | None]:
+    """The columns of a source, by its first row; see `names_columns`. Raises DataError where it has no rows.
 
     names   by which they are asked for: numbers, from 1, of a table whose first row does not name them
     header  whether the first row names them; None where no row does, as each says its names or files are columns
     """
-
-    names: list[str]
-    header: bool | None = None
-
-
-def columns_of(source: Source | Sequence[Source], quoted: bool | None = None) -> Columns:
-    """The columns of a source, by its first row; see `names_columns`. Raises DataError where it has no rows."""
     first: Source = source if isinstance(source, (str, Path, Mapping)) else next(iter(source))
     origin = origins(first)[0]
     for _, row in origin.read(Options(header=False, quoted=quoted)):
         if not origin.table:
-            return Columns(list(row))
+            return list(row), None
         names = list(map(str, row.values()))
-        return Columns(names, True) if names_columns(names) else Columns(list(row), False)
+        return (names, True) if names_columns(names) else (list(row), False)
     raise DataError("holds no rows", path=origin.name)

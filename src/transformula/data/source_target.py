@@ -109,17 +109,14 @@ def columns(sources: str | list[str], settings: RowSettings) -> tuple[dict[str, 
                 f"{key}: the rows of {sources} have the columns {', '.join(names)}: say which is the {key}, as in"
                 f" --{key} {names[min(place, len(names) - 1)]}{';' + near if near else ''}"
             )
-    if header is None:
-        return chosen, ""
-    if header:
-        return chosen, (
-            f"the first row names the columns: source {chosen['source']!r}, target {chosen['target']!r}; if it is a row"
-            " like the others, say --source 1 --target 2"
-        )
-    return chosen, (
-        f"no header: columns {chosen['source']} and {chosen['target']}; if the first row names the columns, say these"
-        " names with --source and --target"
-    )
+    notes = {
+        True: "the first row names the columns: source {source!r}, target {target!r}; if it is a row like the others,"
+        " say --source 1 --target 2",
+        False: "no header: columns {source} and {target}; if the first row names the columns, say these names with"
+        " --source and --target",
+        None: "",
+    }
+    return chosen, notes[header].format(**chosen)
 
 
 def texts_of(records: Sequence[Record], side: str) -> list[str]:

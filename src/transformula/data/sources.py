@@ -31,15 +31,11 @@ from .lines import lines_of, shown
 from .pictures import CAPTIONS, captions_of, idx_values, is_idx
 
 Source = str | Path | Mapping[str, str | Path]
-Named = str | Sequence[str] | None
-"""A source, several, or none, as a configuration names them."""
+Named = str | Sequence[str] | None  # a source, several, or none, as a configuration names them
+PlacedRow = tuple[str, Mapping[str, Any]]  # where a row stands, "train.de:12", and its values by column
 
 SOURCES = ("data", "validation", "test")  # keys of a run's configuration that name data
-
 NEEDS_HUB = "reading a data set of the hub"
-
-PlacedRow = tuple[str, Mapping[str, Any]]
-"""Where a row stands, "train.de:12", and its values by column."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +73,7 @@ class Origin:
         """Raise ConfigError for an option that would have no effect. `images`: pictures are wanted."""
         if images and self.pictures is False:
             raise ConfigError(f"images: {self.name} has none; leave it out")
-        takes = [*self.takes, *(["channels"] if images and not is_built_in(self.name) else [])]
+        takes = {*self.takes, *({"channels"} if images and not is_built_in(self.name) else ())}
         for name in ("form", "header", "quoted", "join", "channels"):
             if getattr(options, name) is not None and name not in takes:
                 where = (self.where or self.name) + (", no images" if name == "channels" and not images else "")
@@ -103,7 +99,7 @@ def origins(source: Source, form: str | None = None, texts: bool = False) -> lis
         return [_hub(str(source))]
     path = Path(source).expanduser()
     if not texts and os.path.isdir(path):
-        if any((path / name).is_file() for name in CAPTIONS) or not _known_files(path):
+        if any((path / name).is_file() for name in CAPTIONS) or not known_files(path)[0]:
             file, image = captions_of(path)
             return [_file(file, form, texts, image)]
     return [_file(file, form, texts) for file in files_of(source)]
@@ -163,18 +159,13 @@ def _parallel(files: Mapping[str, Path]) -> Origin:
 
     def unequal(columns: list[Iterator[Any]], row: Sequence[Any], number: int) -> DataError:
         """The error that says how many lines each file has, and shows the first one without a partner."""
-        counts = [
-            number - 1 if value is None else number + sum(1 for _ in rest)
-            for value, rest in zip(row, columns, strict=True)
-        ]
+        each = list(zip(paths, row, columns, strict=True))
+        counts = [number - 1 if value is None else number + sum(1 for _ in rest) for _, value, rest in each]
         listed = ", ".join(f"{path} has {count:,}" for path, count in zip(paths, counts, strict=True))
-        path, value = next((path, one[1]) for path, one in zip(paths, row, strict=True) if one is not None)
+        path, value = next((path, one[1]) for path, one, _ in each if one is not None)
         line = shown(value) if isinstance(value, str) else "a picture"
-        return DataError(
-            f"has no partner: {listed} lines (a line ends at \\n only); the files must be equal line by line: {line}",
-            path=path,
-            line=number,
-        )
+        message = f"{listed} lines (a line ends at \\n only); the files must be equal line by line: {line}"
+        return DataError(f"has no partner: {message}", path=path, line=number)
 
     return Origin(" + ".join(map(str, paths)), rows, ("channels",))
 
@@ -224,9 +215,9 @@ def files_of(source: str | Path) -> list[Path]:
     try:
         path = Path(source).expanduser()
         if path.is_dir():
-            if files := _known_files(path):
-                return files
-            others = sorted({p.suffix or p.name for p in _inside(path)})
+            known, others = known_files(path)
+            if known:
+                return known
             held = f"it holds {', '.join(others[:8])}" if others else "it is empty"
             raise DataError(
                 f"the folder has no file of a known format ({held}; known: {', '.join(formats.names())});"
@@ -251,20 +242,18 @@ def files_of(source: str | Path) -> list[Path]:
         raise DataError(message, path=shortened(name)) from None
 
 
-def _known_files(folder: Path) -> list[Path]:
-    return [path for path in _inside(folder) if extension(path) in formats]
+def known_files(folder: Path) -> tuple[list[Path], list[str]]:
+    """The files of known formats in a folder, at any depth, sorted, hidden ones left out; and the endings of all.
 
-
-def _inside(folder: Path) -> list[Path]:
-    """All files of a folder that are not hidden, at any depth, sorted. Raises DataError for a folder in it that may not
-    be read."""
+    Raises DataError for a folder in it that may not be read.
+    """
 
     def refused(error: OSError) -> None:
         raise unreadable(Path(error.filename or folder), error)
 
     paths = sorted(Path(place) / name for place, _, names in os.walk(folder, onerror=refused) for name in names)
-    hidden = [any(part.startswith(".") for part in path.relative_to(folder).parts) for path in paths]
-    return [path for path, is_hidden in zip(paths, hidden, strict=True) if path.is_file() and not is_hidden]
+    seen = [p for p in paths if p.is_file() and not any(part.startswith(".") for part in p.relative_to(folder).parts)]
+    return [p for p in seen if extension(p) in formats], sorted({p.suffix or p.name for p in seen})
 
 
 # Names of data in a configuration.

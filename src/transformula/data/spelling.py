@@ -18,8 +18,7 @@ from .record import Record
 
 NAME = re.compile(r"\b[^\W\d]\w*")
 
-PART = re.compile(r"[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|[A-Z][^\W\d_A-Z]+|\d+")
-"""A word of a name: of parseHTTPHeader2 they are parse, HTTP, Header and 2."""
+PART = re.compile(r"[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|[A-Z][^\W\d_A-Z]+|\d+")  # a word of a name
 
 
 @dataclass(frozen=True)
@@ -67,15 +66,13 @@ PLAIN = Spelling()  # texts as they are
 
 
 def words_of(name: str) -> list[str]:
-    """The words of a name: read_allLines -> read, all, Lines. None of a name of underscores."""
+    """The words of a name: parse_HTTPHeader2 -> parse, HTTP, Header, 2. None of a name of underscores."""
     return PART.findall(name)
 
 
 def in_words(text: str) -> str:
-    """A text with each name as its words, a blank before each: `self.read_all(n)` -> `self. read all( n)`.
-
-    Twice is as once.
-    """
+    """A text with each name as its words, a blank before each: `self.read_all(n)` -> `self. read all( n)`. Twice is as
+    once."""
 
     def spelled(name: re.Match[str]) -> str:
         apart = name.start() > 0 and not text[name.start() - 1].isspace()
@@ -87,6 +84,5 @@ def in_words(text: str) -> str:
 def first_lowered(text: str) -> str:
     """A text, its first word in lower case if only its first letter is not: "Read it" -> "read it"; "HTTP" stays."""
     first = NAME.match(text)
-    if first is None or first[0][1:] != first[0][1:].lower():
-        return text
-    return text[0].lower() + text[1:]
+    lower = first is not None and first[0][1:] == first[0][1:].lower()
+    return text[0].lower() + text[1:] if lower else text

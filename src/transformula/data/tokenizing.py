@@ -22,10 +22,8 @@ from .splits import Split
 from .working import working
 
 BYTES_PER_TOKEN = 400  # rarer tokens would hardly be learned
-
 LEAST, MOST = 512, 2048
 LARGE, MOST_OF_LARGE = 10_000_000, 8000  # from so many bytes on a vocabulary has so many tokens
-
 FEW_CHARACTERS = 128
 SMALL_TEXT = 2_000_000
 

@@ -71,9 +71,8 @@ def token_store(documents: Sequence[str], tokenizer: Tokenizer, *, whole: bool =
         with (folder / FILE).open("wb") as file:
             for ids in _encoded(texts, tokenizer, whole):
                 if len(ids) and not 0 <= ids.min() <= ids.max() < tokenizer.vocab:
-                    raise DataError(
-                        f"the tokenizer gave the id {ids.max()}, but has {tokenizer.vocab} tokens; its file is damaged"
-                    )
+                    message = f"the tokenizer gave the id {ids.max()}, but has {tokenizer.vocab} tokens"
+                    raise DataError(f"{message}; its file is damaged")
                 ids.astype(kind, copy=False).tofile(file)
                 count += len(ids)
         return {

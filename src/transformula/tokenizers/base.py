@@ -21,9 +21,7 @@ from ..errors import CheckpointError, InputError
 from ..registry import Registry
 from ..structured import half_character, load_json
 
-tokenizers: Registry[type[Tokenizer]] = Registry("tokenizer", "transformula.tokenizers")
-"""Kinds of tokenizers by name."""
-
+tokenizers: Registry[type[Tokenizer]] = Registry("tokenizer", "transformula.tokenizers")  # kinds by name
 FILE = "tokenizer.json"  # the file of a tokenizer in a model's folder
 
 

@@ -12,6 +12,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +21,6 @@ from tokenizers import decoders, pre_tokenizers
 
 from ..errors import InputError
 from .base import Tokenizer, as_utf8
-from .lossless import check_parts, check_probe, library_errors
 from .texts import Texts, pieces_of, place_of
 
 END = "<|endoftext|>"
@@ -41,6 +41,11 @@ CUT = re.compile(r"\S\n(?=\S)|\S(?= )|[^\W_](?=[!-&(-/:-@\[-`{-~、。！，：�
 """Where a text may be cut, so that parts get the ids of the whole: after a single newline between words, before the
 blank after a word, and between a letter or digit and a punctuation mark. GPT-2's pattern, and those of later models,
 cut there in any case; none of them looks back, or ahead from there."""
+
+PROBE = "The  WITH statement.\n\n\t'naïve' 東京 e\u0301\u200b\ufeff \u00a0\r\n\U0001f600 x1234 \0\x7f <s> "
+"""What normalizers and patterns like to change; one character of each length in UTF-8."""
+
+REMEDY = "take another file, or train one on the text: --tokenizer bpe, or --tokenizer unigram"
 
 
 class ByteLevel(Tokenizer):
@@ -210,3 +215,81 @@ def _pieces(backend: library.Tokenizer) -> list[bytes]:
             if i < backend.get_vocab_size(with_added_tokens=False) and pieces[i] != signs:
                 raise ValueError(f"the token {name!r} was added, and stands for other bytes in the vocabulary")
     return pieces
+
+
+# Files made elsewhere: the library's may lower, strip, normalize, drop what matches a pattern, or cut by chance. They
+# are read if each of their parts keeps all of a text, and a probe comes back as it was.
+
+
+@contextmanager
+def library_errors() -> Iterator[None]:
+    """The library's errors, bare Exceptions and panics that are no Exception, as ValueError."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise ValueError(str(error)) from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise ValueError(f"the tokenizers library panics: {error}") from None
+
+
+def check_parts(state: dict[str, Any], alphabet: list[str]) -> None:
+    """Raise InputError, with the name of the part, where a file may change or lose what it reads.
+
+    alphabet  the signs that stand for the 256 bytes
+    """
+    for loss in losses(state, alphabet):
+        raise InputError(f"{loss}, and no tokenizer here may lose anything of a text; {REMEDY}")
+
+
+def losses(state: dict[str, Any], alphabet: list[str]) -> Iterator[str]:
+    """What of a file's parts does not keep each text, in words."""
+    model, vocab = state["model"], state["model"]["vocab"]
+    known = set(vocab) if isinstance(vocab, dict) else {piece for piece, _ in vocab}
+    if missing := [sign for sign in alphabet if sign not in known]:
+        yield f"{len(missing)} of the 256 bytes are no token"
+    for part in flat(state.get("normalizer"), "normalizers"):
+        yield f"its normalizer {part.get('type')} changes texts"
+    cuts = flat(state.get("pre_tokenizer"), "pretokenizers")
+    yield from filter(None, map(loss_of_cut, cuts))
+    if [part.get("type") for part in cuts].count("ByteLevel") != 1:
+        yield "it has no one pre-tokenizer ByteLevel, which makes bytes of a text"
+    if model.get("dropout"):
+        yield "its dropout cuts words by chance"
+    for affix in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(affix):
+            yield f"its {affix} {model[affix]!r} is no part of the text"
+    for token in state.get("added_tokens") or ():
+        if not token["special"] and (token["lstrip"] or token["rstrip"]):
+            yield f"its token {token['content']!r} takes the blanks beside it (lstrip, rstrip)"
+
+
+def loss_of_cut(part: dict[str, Any]) -> str:
+    """What a pre-tokenizer does not keep, in words; "" where it keeps all."""
+    kind = part.get("type")
+    if kind not in ("ByteLevel", "Split", "Punctuation", "Digits"):
+        return f"its pre-tokenizer {kind} is not known to keep all"
+    if kind == "ByteLevel" and part.get("add_prefix_space", True):
+        return "its pre-tokenizer ByteLevel adds a space (add_prefix_space)"
+    removes = kind in ("Split", "Punctuation") and part.get("behavior") == "Removed"
+    return f"its pre-tokenizer {kind} removes what it finds" if removes else ""
+
+
+def flat(part: Any, inner: str) -> list[dict[str, Any]]:
+    """The parts of a Sequence, and of those within it; a part alone is one, none is none."""
+    if part is None or part.get("type") != "Sequence":
+        return [] if part is None else [part]
+    return [one for each in part[inner] for one in flat(each, inner)]
+
+
+def check_probe(tokenizer: ByteLevel, special: list[str]) -> None:
+    """Raise InputError where a text that holds what is hard to keep does not come back.
+
+    special  names of tokens that no text spells; the text holds them
+    """
+    text = PROBE + " ".join(special)
+    if tokenizer.decode(tokenizer.encode(text)) != text:
+        raise InputError(f"a text of some signs and of the names of its tokens does not come back as it was; {REMEDY}")

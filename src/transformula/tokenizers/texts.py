@@ -14,17 +14,14 @@ import numpy as np
 from .base import as_utf8
 
 PIECE = 1 << 20  # bytes of a document that are given out as one string, at most
-
-Content = bytes | memoryview
-"""The UTF-8 of a document."""
+Content = bytes | memoryview  # the UTF-8 of a document
 
 
 class Texts(Sequence[str]):
-    """A sequence of documents. One that is asked for by its number becomes a string each time.
+    """A sequence of documents, equal to another, or to a list, of the same. One that is asked for by its number becomes
+    a string each time.
 
     contents  the UTF-8 of each, known to be valid
-
-    Two are equal, and equal to a list of strings, where their documents are.
     """
 
     def __init__(self, contents: Sequence[Content]) -> None:

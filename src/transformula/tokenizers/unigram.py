@@ -52,7 +52,10 @@ class Unigram(ByteLevel):
         if `vocab` is below 257, MissingExtra.
         """
         size = size_of(cls.kind, vocab)
-        words = _words(documents)
+        cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+        words: Counter[str] = Counter()
+        for part in sample(documents):
+            words.update(word for word, _ in cut.pre_tokenize_str(part))
         seen = set().union(*words)
         unseen = [sign for sign in alphabet() if sign not in seen]
         learned = _learned(words, size - 1 - len(unseen)) if words else []
@@ -61,15 +64,6 @@ class Unigram(ByteLevel):
         backend = backend_of(models.Unigram(scored, unk_id=None, byte_fallback=False))
         backend.add_special_tokens([library.AddedToken(END, special=True, normalized=False)])
         return cls(backend)
-
-
-def _words(documents: Sequence[str]) -> Counter[str]:
-    """How often each word occurs, in the signs that stand for bytes."""
-    cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    counted: Counter[str] = Counter()
-    for part in sample(documents):
-        counted.update(word for word, _ in cut.pre_tokenize_str(part))
-    return counted
 
 
 def _seeds(words: Counter[str]) -> list[tuple[str, int]]:

@@ -25,18 +25,12 @@ from ...extras import need
 from ..built_in import Rows, built_in
 from ..order import Permutation
 
-Pair = tuple[str, str, str]
-"""Its place, its source and its target."""
+Pair = tuple[str, str, str]  # its place, its source and its target
+Locale = Any  # a language, as babel knows it
+Way = Callable[[int, Locale], str]  # the number of a thing, a language -> how the language writes it
 
 COUNT = 20_000  # pairs of a set
-
 SEED = 1
-
-Locale = Any
-"""A language, as babel knows it."""
-
-Way = Callable[[int, Locale], str]
-"""The number of a thing, a language -> how the language writes it."""
 
 
 @dataclass(frozen=True)
@@ -52,50 +46,38 @@ class Things:
     ways: tuple[Way, ...]
 
 
-class TwoLanguages:
-    """Pairs of things written in two languages; `[i]` is a pure function of i, the seed and the version of CLDR.
+def pairs(
+    name: str, things: Sequence[Things], source: Locale, target: Locale, count: int = COUNT, seed: int = SEED
+) -> Iterator[Pair]:
+    """Pairs of things written in two languages, each a pure function of its index, the seed and the version of CLDR.
 
     A way of writing that one of the languages does not have (Japanese no long form of large numbers) is left out.
     """
 
-    def __init__(
-        self, name: str, things: Sequence[Things], source: Locale, target: Locale, count: int = COUNT, seed: int = SEED
-    ) -> None:
-        self.name, self.source, self.target, self.count = name, source, target, count
-        known = [replace(one, ways=tuple(filter(self._is_known, one.ways))) for one in things]
-        self._ways = [(one, place) for one in known for place in range(len(one.ways))]
-        if not self._ways:
-            raise DataError("CLDR has nothing of the kind in one of these languages; name others", path=name)
-        rounds = -(-count // len(self._ways))
-        self._numbers = {}
-        for place, one in enumerate(known):
-            wanted = rounds * len(one.ways)
-            if wanted > one.count:
-                raise DataError(f"{count:,} pairs are more than there are {one.name}; ask for fewer", path=name)
-            self._numbers[one.name] = Permutation(one.count, seed, place)(np.arange(wanted))
-
-    def _is_known(self, way: Way) -> bool:
-        """Whether both languages have a way of writing."""
+    def is_known(way: Way) -> bool:
         try:
-            way(0, self.source), way(0, self.target)
+            way(0, source), way(0, target)
         except (KeyError, AttributeError):  # what babel raises where the data of a language have a gap
             return False
         return True
 
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Pair:
-        if not 0 <= index < self.count:
-            raise IndexError(index)
-        things, place = self._ways[index % len(self._ways)]
-        number = int(self._numbers[things.name][index // len(self._ways) * len(things.ways) + place])
-        source = things.ways[place](number, self.source)
-        first = next(way for way in things.ways if way(number, self.source) == source)
-        return f"{self.name}, pair {index + 1}", source, first(number, self.target)
-
-    def __iter__(self) -> Iterator[Pair]:
-        return (self[index] for index in range(self.count))
+    known = [replace(one, ways=tuple(filter(is_known, one.ways))) for one in things]
+    ways = [(one, place) for one in known for place in range(len(one.ways))]
+    if not ways:
+        raise DataError("CLDR has nothing of the kind in one of these languages; name others", path=name)
+    rounds = -(-count // len(ways))
+    numbers = {}
+    for place, one in enumerate(known):
+        wanted = rounds * len(one.ways)
+        if wanted > one.count:
+            raise DataError(f"{count:,} pairs are more than there are {one.name}; ask for fewer", path=name)
+        numbers[one.name] = Permutation(one.count, seed, place)(np.arange(wanted))
+    for index in range(count):
+        one, place = ways[index % len(ways)]
+        number = int(numbers[one.name][index // len(ways) * len(one.ways) + place])
+        text = one.ways[place](number, source)
+        first = next(way for way in one.ways if way(number, source) == text)
+        yield f"{name}, pair {index + 1}", text, first(number, target)
 
 
 def read_cldr(name: str, variant: str, things: Callable[[], Sequence[Things]]) -> Rows:
@@ -115,7 +97,7 @@ def read_cldr(name: str, variant: str, things: Callable[[], Sequence[Things]]) -
                 " with script and country after it where they matter: de, pt_BR, zh_Hant",
                 path=full,
             )
-    return Rows(TwoLanguages(full, things(), *map(babel.Locale.parse, languages)))
+    return Rows(pairs(full, things(), *map(babel.Locale.parse, languages)))
 
 
 # Dates: days of the century from 1950 to 2049, so that two digits tell a year; months of a thousand years. The calendar
@@ -127,17 +109,15 @@ STEPS = 24 * 12  # times of a day, five minutes apart
 LONGEST = 27  # days that an interval lasts, at most, counted from its first day
 
 FIRST_YEAR, YEARS = 1500, 1000
-SPANS = {
+MOST = 400  # how many of a span are gone or to come, at most
+SPANS = {  # seconds, as babel counts them
     "second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800, "month": 2_592_000, "year": 31_536_000
 }  # fmt: skip
-"""Seconds of a span, as babel counts them."""
-
-MOST = 400  # how many of a span are gone or to come, at most
 
 
 @built_in("cldr-dates", ("source", "target"), variant="en-de", needs=["babel"])
 def read_dates(variant: str) -> Rows:
-    """20,000 pairs. Raises DataError for what is no pair of languages, MissingExtra without babel."""
+    """20,000 pairs; see `read_cldr`."""
     return read_cldr("cldr-dates", variant, dates_and_times)
 
 
@@ -188,11 +168,10 @@ def dates_and_times() -> list[Things]:
 
 # Numbers.
 
-CURRENCIES = (
+CURRENCIES = (  # with two decimals
     "EUR USD GBP CHF CNY INR BRL RUB PLN SEK NOK DKK CZK HUF TRY MXN CAD AUD NZD ZAR ILS THB SGD HKD MYR PHP EGP ARS"
     " UAH RON"
 ).split()
-"""Currencies with two decimals."""
 
 UNITS = (
     "length-millimeter length-centimeter length-meter length-kilometer length-mile length-foot length-inch"
@@ -221,7 +200,7 @@ class Amounts:
 
 @built_in("cldr-numbers", ("source", "target"), variant="en-de", needs=["babel"])
 def read_numbers(variant: str) -> Rows:
-    """20,000 pairs. Raises DataError for what is no pair of languages, MissingExtra without babel."""
+    """20,000 pairs; see `read_cldr`."""
     return read_cldr("cldr-numbers", variant, numbers_and_amounts)
 
 
