@@ -1,12 +1,5 @@
-"""Built-in sets: rows that are made on the spot, without a download.
-
-    python-docs, python-code   the documentation, or the code, of the standard library: a document a module
-    python-summaries           a function of the standard library without its docstring -> the docstring's first line
-    cldr-dates:en-de           a date as one language writes it -> the same in another
-    cldr-numbers:en-de         a number with its unit or currency -> the same in another
-    digits                     a picture of one to four digits -> these in words
-
-They are named like files. Adding a set is one file in `sets/`:
+"""Built-in sets: rows that are made on the spot, without a download. They are named like files. Adding a set is one
+file in `sets/`:
 
     @built_in("squares", columns=("source", "target"))
     def read_squares(variant: str) -> Rows:

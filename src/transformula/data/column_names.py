@@ -1,8 +1,5 @@
-"""Whether the first row of a table names its columns, decided by what it holds.
-
-It does if all its fields are different short names, and one of them is a common name of a column (source, target, src,
-tgt, text, label, sentence1, ...) or two of them are languages (de, en-US, German). Else it is a row like any other.
-"""
+"""Whether the first row of a table names its columns: if all its fields are different short names, and one of them is a
+common name of a column (source, tgt, label, sentence1) or two are languages (de, en-US, German)."""
 
 from __future__ import annotations
 
@@ -23,9 +20,7 @@ COMMON = frozenset(
     # code
     " code docstring function snippet".split()
 )
-"""Common names of columns."""
-
-LANGUAGES = frozenset(
+LANGUAGES = frozenset(  # codes of ISO 639-1, and English names
     "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en"
     " eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv"
     " ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne"
@@ -34,11 +29,7 @@ LANGUAGES = frozenset(
     " arabic chinese czech danish dutch english finnish french german greek hebrew hindi hungarian italian japanese"
     " korean norwegian polish portuguese romanian russian spanish swedish turkish ukrainian vietnamese".split()
 )
-"""Codes of ISO 639-1, and English names of languages."""
-
-NAME = re.compile(r"[^\W\d](?:[\w.:/ -]{0,38}\w)?")
-"""A name: it begins with a letter, ends with no mark of a sentence and is short."""
-
+NAME = re.compile(r"[^\W\d](?:[\w.:/ -]{0,38}\w)?")  # it begins with a letter, ends with no mark of a sentence
 WORDS = 3  # words of a name, at most
 
 

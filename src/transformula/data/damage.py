@@ -1,9 +1,4 @@
-"""Text that is damaged, for a model to repair: functions of token ids and a source of chance.
-
-hide_spans   spans are taken out of the source, and asked for
-infill       spans become one mask each, some masks stand for nothing; the whole text is asked for
-reorder      its sentences change places
-"""
+"""Text that is damaged, for a model to repair: functions of token ids and a source of chance."""
 
 from __future__ import annotations
 

@@ -1,15 +1,6 @@
 """A format of files: a reader that yields the rows of a file, each with its line. Adding one is one file in `formats/`
-or, from outside, in a package that `--use` names:
-
-    @formats.register("parallel")
-    def read_parallel(path, options):
-        for line, text in lines_of(path):
-            german, english = text.split(" ||| ")
-            yield line, {"de": german, "en": english}
-
-It is found by the extension, with or without `.gz` after it, and serves every task: a document is a row of one
-column.
-"""
+or, from outside, in a package that `--use` names; `formats/json_rows.py` is an example. It is found by the extension,
+with or without `.gz` after it, and serves every task: a document is a row of one column."""
 
 from __future__ import annotations
 

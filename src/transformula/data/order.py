@@ -39,10 +39,8 @@ def key(*numbers: int) -> int:
 
 
 class Permutation:
-    """A permutation of 0 to `size - 1`, chosen by a key: `Permutation(size, seed, epoch)(indices)`.
-
-    A pure function of (size, keys, index); memory and time do not depend on `size`.
-    """
+    """A permutation of 0 to `size - 1`, chosen by a key: `Permutation(size, seed, epoch)(indices)`. A pure function of
+    (size, keys, index); memory and time do not depend on `size`."""
 
     def __init__(self, size: int, *keys: int) -> None:
         if size < 1:

@@ -26,9 +26,7 @@ from .lines import lines_of
 CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
 """What a file of captions is called in a folder of pictures."""
 
-NAMING = ("file_name", "image", "file", "filename", "path")
-"""Columns that name a picture, where none is said; the first that is there."""
-
+NAMING = ("file_name", "image", "file", "filename", "path")  # columns that name a picture; the first that is there
 MOST_PIXELS = 50_000_000  # of a picture: a small file can say that it is of any size
 
 

@@ -52,46 +52,41 @@ class TextData:
 
         `unknown` is always 0: text that a tokenizer does not know is an error and never silently replaced.
         """
-        training, validation, split, tokenizer = self.training, self.validation, self.split, self.tokenizer
-        name, files, left_out = self.corpus.name, self.corpus.files, self.corpus.left_out
-        size, tokens = training.text_bytes + validation.text_bytes, len(training) + len(validation)
-        characters = training.characters + validation.characters
-        documents = training.documents + validation.documents if split.whole else 1
-        share, bytes_per_token = validation.text_bytes / size, size / max(1, tokens)
-        examples = _examples(split.training)
-        data = {
-            "data": name,
-            "files": files,
-            "documents": documents,
-            "left_out": left_out,
+        sides, corpus, split = (self.training, self.validation), self.corpus, self.split
+        size, tokens = sum(side.text_bytes for side in sides), sum(map(len, sides))
+        data: dict[str, Any] = {
+            "data": corpus.name,
+            "files": corpus.files,
+            "documents": sum(side.documents for side in sides) if split.whole else 1,
+            "left_out": corpus.left_out,
             "removed": split.removed,
-            "characters": characters,
+            "characters": sum(side.characters for side in sides),
             "bytes": size,
             "tokens": tokens,
-            "training_tokens": len(training),
-            "validation_tokens": len(validation),
-            "validation_share": share,
+            "training_tokens": len(self.training),
+            "validation_tokens": len(self.validation),
+            "validation_share": self.validation.text_bytes / size,
             "split": split.how,
-            "tokenizer": tokenizer.kind,
+            "tokenizer": self.tokenizer.kind,
             "chosen": self.chosen,
-            "vocab": tokenizer.vocab,
-            "bytes_per_token": bytes_per_token,
+            "vocab": self.tokenizer.vocab,
+            "bytes_per_token": size / max(1, tokens),
             "unknown": 0,
-            "examples": examples,
+            "examples": _examples(split.training),
         }
-        texts = "1 text" if documents == 1 else f"{documents:,} documents"
+        texts = "1 text" if data["documents"] == 1 else "{documents:,} documents"
         rows = [
-            ("data", name + (f" ({files} files)" if files > 1 else "")),
-            ("text", f"{texts}, {characters:,} characters"),
-            *([("", f"{left_out} empty documents left out")] if left_out else []),
-            *([("", f"{split.removed} left out of training: also in the validation set")] if split.removed else []),
-            ("validation", f"{100 * share:.1f} % of it: {split.how}"),
-            ("tokenizer", f"{tokenizer.kind}, vocab {tokenizer.vocab:,} ({self.chosen})"),
-            ("tokens", f"{len(training):,} to train, {len(validation):,} to validate;"
-                       f" {bytes_per_token:.2f} bytes each; 0 unknown"),
-            *under("examples", examples),
+            ("data", "{data} ({files} files)" if corpus.files > 1 else "{data}"),
+            ("text", texts + ", {characters:,} characters"),
+            ("", "{left_out} empty documents left out" if corpus.left_out else ""),
+            ("", "{removed} left out of training: also in the validation set" if split.removed else ""),
+            ("validation", f"{100 * data['validation_share']:.1f} % of it: {{split}}"),
+            ("tokenizer", "{tokenizer}, vocab {vocab:,} ({chosen})"),
+            ("tokens", "{training_tokens:,} to train, {validation_tokens:,} to validate; {bytes_per_token:.2f} bytes"
+                       " each; {unknown} unknown"),
         ]  # fmt: skip
-        return Preview(data, rows)
+        told = [(name, text.format(**data)) for name, text in rows if text]
+        return Preview(data, [*told, *under("examples", data["examples"])])
 
     def describe(self) -> dict[str, Any]:
         """Plain data for the manifest of a run. Not why the tokenizer was chosen: a resume may load the one that was

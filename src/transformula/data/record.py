@@ -11,8 +11,7 @@ from .pictures import PictureFile
 Value = str | float | list[str] | Tensor
 """What a field holds: a text, a number, a list of texts or of tokens, or a picture (channels, height, width) uint8."""
 
-SHARED_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {}
-"""Names of fields, which all records of a source share."""
+SHARED_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {}  # of fields, for all records of a source
 
 
 class Record(Mapping[str, Value]):

@@ -39,7 +39,6 @@ class Tally:
 
     @property
     def dropped(self) -> int:
-        """Rows that were left out."""
         return self.rows - self.kept
 
     def __str__(self) -> str:
@@ -73,8 +72,6 @@ class Part:
         self.origin.check(self.options, "picture" in self.kinds.values())
 
     def fields(self, row: Mapping[str, Any], place: str) -> dict[str, Value | PictureFile]:
-        """The fields of a row. Raises DataError, with its place, for a column that is not there or holds another kind
-        of value."""
         columns = self.columns
         if columns is None:
             columns = {name: name for name in row}

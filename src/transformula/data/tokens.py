@@ -1,6 +1,6 @@
 """The token store: a corpus as one long row of ids on disk, mapped into memory.
 
-Many documents:   end, document, end, document, end, ...      A single text:   text
+    many documents:   end, document, end, document, end, ...      a single text:   text
 
 `end` is the tokenizer's end of a document. It stands first too, so that the first token of the first document has
 something before it and is predicted like all others. Ids are kept in 2 bytes each where the vocabulary fits, else in 4.

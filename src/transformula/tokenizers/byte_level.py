@@ -24,17 +24,14 @@ from .base import Tokenizer, as_utf8
 from .texts import Texts, pieces_of, place_of
 
 END = "<|endoftext|>"
-ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")
-"""What the end of a document is called, by those who made the file; the first that is there counts."""
+ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")  # in files made elsewhere; the first that is there counts
 
 USUAL = 2048  # tokens, where nothing is said
 SMALLEST = 257  # all bytes and the end of a document: fewer tokens cannot be
 TRAINED_ON = 64_000_000  # characters that a tokenizer is trained on at most; of larger data every n-th document is read
 PART = 1_000_000  # characters from which on a document is encoded in parts, to bound the memory that the library takes
 
-LEARNED_PART = 10_000
-"""Characters of a part from which tokens are learned: the library holds 256 of them at a time, and much beside."""
-
+LEARNED_PART = 10_000  # characters of a part from which tokens are learned: the library holds 256 parts at a time
 GROUP = 4_000_000  # characters that are encoded at a time, or little more
 
 CUT = re.compile(r"\S\n(?=\S)|\S(?= )|[^\W_](?=[!-&(-/:-@\[-`{-~、。！，：；？])")
@@ -42,9 +39,8 @@ CUT = re.compile(r"\S\n(?=\S)|\S(?= )|[^\W_](?=[!-&(-/:-@\[-`{-~、。！，：�
 blank after a word, and between a letter or digit and a punctuation mark. GPT-2's pattern, and those of later models,
 cut there in any case; none of them looks back, or ahead from there."""
 
+# What normalizers and patterns like to change; one character of each length in UTF-8.
 PROBE = "The  WITH statement.\n\n\t'naïve' 東京 e\u0301\u200b\ufeff \u00a0\r\n\U0001f600 x1234 \0\x7f <s> "
-"""What normalizers and patterns like to change; one character of each length in UTF-8."""
-
 REMEDY = "take another file, or train one on the text: --tokenizer bpe, or --tokenizer unigram"
 
 
@@ -99,10 +95,15 @@ class ByteLevel(Tokenizer):
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        check_parts(state, alphabet())
+        for loss in losses(state):
+            raise InputError(f"{loss}, and no tokenizer here may lose anything of a text; {REMEDY}")
+        text = PROBE + " ".join(token["content"] for token in state.get("added_tokens") or ())
         with library_errors():
             tokenizer = cls(library.Tokenizer.from_str(json.dumps(state)))
-            check_probe(tokenizer, [token["content"] for token in state.get("added_tokens") or ()])
+            back = tokenizer.decode(tokenizer.encode(text))
+        if back != text:
+            what = "a text of some signs and of the names of its tokens"
+            raise InputError(f"{what} does not come back as it was; {REMEDY}")
         return tokenizer
 
     def __getstate__(self) -> dict[str, Any]:
@@ -217,8 +218,8 @@ def _pieces(backend: library.Tokenizer) -> list[bytes]:
     return pieces
 
 
-# Files made elsewhere: the library's may lower, strip, normalize, drop what matches a pattern, or cut by chance. They
-# are read if each of their parts keeps all of a text, and a probe comes back as it was.
+# Files made elsewhere may lower, strip, normalize, drop what matches a pattern, or cut by chance. They are read if each
+# of their parts keeps all of a text, and a probe comes back as it was.
 
 
 @contextmanager
@@ -236,20 +237,11 @@ def library_errors() -> Iterator[None]:
         raise ValueError(f"the tokenizers library panics: {error}") from None
 
 
-def check_parts(state: dict[str, Any], alphabet: list[str]) -> None:
-    """Raise InputError, with the name of the part, where a file may change or lose what it reads.
-
-    alphabet  the signs that stand for the 256 bytes
-    """
-    for loss in losses(state, alphabet):
-        raise InputError(f"{loss}, and no tokenizer here may lose anything of a text; {REMEDY}")
-
-
-def losses(state: dict[str, Any], alphabet: list[str]) -> Iterator[str]:
+def losses(state: dict[str, Any]) -> Iterator[str]:
     """What of a file's parts does not keep each text, in words."""
     model, vocab = state["model"], state["model"]["vocab"]
     known = set(vocab) if isinstance(vocab, dict) else {piece for piece, _ in vocab}
-    if missing := [sign for sign in alphabet if sign not in known]:
+    if missing := [sign for sign in alphabet() if sign not in known]:
         yield f"{len(missing)} of the 256 bytes are no token"
     for part in flat(state.get("normalizer"), "normalizers"):
         yield f"its normalizer {part.get('type')} changes texts"
@@ -283,13 +275,3 @@ def flat(part: Any, inner: str) -> list[dict[str, Any]]:
     if part is None or part.get("type") != "Sequence":
         return [] if part is None else [part]
     return [one for each in part[inner] for one in flat(each, inner)]
-
-
-def check_probe(tokenizer: ByteLevel, special: list[str]) -> None:
-    """Raise InputError where a text that holds what is hard to keep does not come back.
-
-    special  names of tokens that no text spells; the text holds them
-    """
-    text = PROBE + " ".join(special)
-    if tokenizer.decode(tokenizer.encode(text)) != text:
-        raise InputError(f"a text of some signs and of the names of its tokens does not come back as it was; {REMEDY}")

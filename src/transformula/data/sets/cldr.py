@@ -107,7 +107,6 @@ FIRST = datetime(1950, 1, 1)
 DAYS = (datetime(2050, 1, 1) - FIRST).days
 STEPS = 24 * 12  # times of a day, five minutes apart
 LONGEST = 27  # days that an interval lasts, at most, counted from its first day
-
 FIRST_YEAR, YEARS = 1500, 1000
 MOST = 400  # how many of a span are gone or to come, at most
 SPANS = {  # seconds, as babel counts them
@@ -125,25 +124,19 @@ def dates_and_times() -> list[Things]:
     """Days, moments, intervals, months, and spans such as 3 days ago."""
     from babel import dates
 
-    def day(length: str) -> Way:
-        return lambda number, locale: str(dates.format_date(FIRST + timedelta(number), length, locale))
+    def day(length: str, number: int, locale: Locale) -> str:
+        return str(dates.format_date(FIRST + timedelta(number), length, locale))
 
-    def moment(length: Literal["full", "short"]) -> Way:
-        def write(number: int, locale: Locale) -> str:
-            when = FIRST + timedelta(number // STEPS, number % STEPS * 300)
-            pattern = str(dates.get_datetime_format(length, locale)).replace("'", "")
-            time = str(dates.format_time(when, "short", locale=locale))
-            return pattern.replace("{0}", time).replace("{1}", str(dates.format_date(when, length, locale)))
+    def moment(length: Literal["full", "short"], number: int, locale: Locale) -> str:
+        when = FIRST + timedelta(number // STEPS, number % STEPS * 300)
+        pattern = str(dates.get_datetime_format(length, locale)).replace("'", "")
+        time = str(dates.format_time(when, "short", locale=locale))
+        return pattern.replace("{0}", time).replace("{1}", str(dates.format_date(when, length, locale)))
 
-        return write
-
-    def interval(skeleton: str) -> Way:
-        def write(number: int, locale: Locale) -> str:
-            start = FIRST + timedelta(number // LONGEST)
-            end = start + timedelta(1 + number % LONGEST)
-            return str(dates.format_interval(start, end, skeleton, locale=locale))
-
-        return write
+    def interval(skeleton: str, number: int, locale: Locale) -> str:
+        start = FIRST + timedelta(number // LONGEST)
+        end = start + timedelta(1 + number % LONGEST)
+        return str(dates.format_interval(start, end, skeleton, locale=locale))
 
     def month(number: int, locale: Locale) -> str:
         when = datetime(FIRST_YEAR + number // 12, 1 + number % 12, 1)
@@ -158,9 +151,9 @@ def dates_and_times() -> list[Things]:
         return str(write(time, granularity=unit, threshold=float("inf"), add_direction=True, locale=locale))
 
     return [
-        Things("days", DAYS, tuple(map(day, ("full", "long", "medium", "short")))),
-        Things("moments", DAYS * STEPS, (moment("full"), moment("short"))),
-        Things("intervals", DAYS * LONGEST, (interval("yMMMd"), interval("yMd"))),
+        Things("days", DAYS, tuple(partial(day, length) for length in ("full", "long", "medium", "short"))),
+        Things("moments", DAYS * STEPS, (partial(moment, "full"), partial(moment, "short"))),
+        Things("intervals", DAYS * LONGEST, (partial(interval, "yMMMd"), partial(interval, "yMd"))),
         Things("months", YEARS * 12, (month,)),
         Things("spans", len(SPANS) * 2 * MOST, (span,)),
     ]
@@ -172,7 +165,6 @@ CURRENCIES = (  # with two decimals
     "EUR USD GBP CHF CNY INR BRL RUB PLN SEK NOK DKK CZK HUF TRY MXN CAD AUD NZD ZAR ILS THB SGD HKD MYR PHP EGP ARS"
     " UAH RON"
 ).split()
-
 UNITS = (
     "length-millimeter length-centimeter length-meter length-kilometer length-mile length-foot length-inch"
     " mass-gram mass-kilogram mass-tonne volume-milliliter volume-liter volume-cubic-meter"
@@ -211,14 +203,11 @@ def numbers_and_amounts() -> list[Things]:
     def amounts(name: str, values: Amounts, *writers: Callable[..., Any], of: Sequence[str] = ()) -> Things:
         """Amounts, or amounts of each of some units, as functions of babel write them."""
 
-        def way(write: Callable[..., Any]) -> Way:
-            def written(number: int, locale: Locale) -> str:
-                amount, unit = divmod(number, max(1, len(of)))
-                return str(write(values[amount], *of[unit : unit + 1], locale=locale))
+        def way(write: Callable[..., Any], number: int, locale: Locale) -> str:
+            amount, unit = divmod(number, max(1, len(of)))
+            return str(write(values[amount], *of[unit : unit + 1], locale=locale))
 
-            return written
-
-        return Things(name, len(values) * max(1, len(of)), tuple(map(way, writers)))
+        return Things(name, len(values) * max(1, len(of)), tuple(partial(way, write) for write in writers))
 
     def styles(write: Callable[..., Any], key: str, *values: str, **options: Any) -> list[Callable[..., Any]]:
         return [partial(write, **{key: value}, **options) for value in values]
