@@ -33,15 +33,11 @@ LONGEST, BOTH = "longest", "all"
 
 @dataclass(frozen=True)
 class Fill:
-    """What an epoch's batches hold.
-
-    share    real tokens among all positions of the batches, padding included; of each side, and "all" of them
-    rows     of a batch: fewest, mean, most
-    """
+    """What an epoch's batches hold."""
 
     batches: int
-    share: dict[str, float]
-    rows: tuple[int, float, int]
+    share: dict[str, float]  # real tokens among all positions, padding included; of each side, and "all" of them
+    rows: tuple[int, float, int]  # of a batch: fewest, mean, most
 
     def __str__(self) -> str:
         sides = ", ".join(f"{name} {100 * part:.1f} %" for name, part in self.share.items())
@@ -51,16 +47,11 @@ class Fill:
 
 @dataclass(frozen=True)
 class Pools:
-    """Rows put into pools: a layout.
+    """Rows put into pools: a layout."""
 
-    order    (rows,) pool after pool
-    first    (pools + 1,) where each pool begins in `order`, and the end
-    batches  (pools + 1,) the number of each pool's first batch, and how many there are
-    """
-
-    order: np.ndarray
-    first: np.ndarray
-    batches: np.ndarray
+    order: np.ndarray  # (rows,) pool after pool
+    first: np.ndarray  # (pools + 1,) where each pool begins in `order`, and the end
+    batches: np.ndarray  # (pools + 1,) the number of each pool's first batch, and how many there are
 
 
 class Buckets:

@@ -31,20 +31,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """A built-in set.
+    """A built-in set."""
 
-    read      makes its rows, given what stands after the colon of its name, "" for nothing
-    columns   their names: ("text",), ("source", "target")
-    grouped   its places are GROUP:LINE, and a split keeps a group on one side
-    pictures  the first column holds pictures
-    variant   an example of what stands after the colon of its name; "" for nothing
-    """
-
-    read: Callable[[str], Rows]
-    columns: Sequence[str]
-    grouped: bool = False
-    pictures: bool = False
-    variant: str = ""
+    read: Callable[[str], Rows]  # makes its rows, given what stands after the colon of its name, "" for nothing
+    columns: Sequence[str]  # their names: ("text",), ("source", "target")
+    grouped: bool = False  # its places are GROUP:LINE, and a split keeps a group on one side
+    pictures: bool = False  # the first column holds pictures
+    variant: str = ""  # an example of what stands after the colon of its name
 
     @property
     def kind(self) -> Kind:

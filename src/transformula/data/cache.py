@@ -43,20 +43,14 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One thing in the cache.
-
-    kind   one of `KINDS`
-    about  what was written beside it: of which data, made how
-    bytes  how much it takes
-    made   when, in seconds since 1970
-    """
+    """One thing in the cache."""
 
     kind: str
     key: str
     path: Path
-    about: dict[str, Any]
+    about: dict[str, Any]  # what was written beside it: of which data, made how
     bytes: int
-    made: float
+    made: float  # in seconds since 1970
 
 
 def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) -> Path:

@@ -18,18 +18,12 @@ from .sources import Origin, PlacedRow, Source, origins
 
 @dataclass(frozen=True)
 class Corpus:
-    """The text that was asked for.
+    """The text that was asked for."""
 
-    name       as a person named it
-    documents  texts, none of them empty, in the order of the files
-    files      how many files they come from (0: built in)
-    left_out   empty documents, which are not among them
-    """
-
-    name: str
-    documents: Texts
-    files: int = 0
-    left_out: int = 0
+    name: str  # as a person named it
+    documents: Texts  # none of them empty, in the order of the files
+    files: int = 0  # how many they come from; 0: built in
+    left_out: int = 0  # empty documents, which are not among them
 
 
 def read_corpus(data: Source | Sequence[Source], column: str | None = None, quoted: bool | None = None) -> Corpus:

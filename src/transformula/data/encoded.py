@@ -24,7 +24,7 @@ class Encoded:
 
     def __init__(self, rows: Sequence[np.ndarray], lengths: Sequence[np.ndarray] | None = None) -> None:
         """`lengths` where each array holds several rows: of these."""
-        lengths = [np.array([len(row)]) for row in rows] if lengths is None else lengths
+        lengths = [np.array(list(map(len, rows)), dtype=np.int64)] if lengths is None else lengths
         self.ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(row, dtype=np.int32) for row in rows)])
         self.lengths = np.concatenate([np.zeros(0, np.int64), *lengths])
         self.first = np.concatenate([[0], np.cumsum(self.lengths)])

@@ -20,34 +20,23 @@ whole document also as UTF-8 that is known to be valid."""
 
 @dataclass(frozen=True)
 class Options:
-    """How rows are read. None: the default of the format.
+    """How rows are read. None: the default of the format."""
 
-    columns   those that are asked for, by name or number; none: all
-    form      the format of a file, by its extension: "tsv"; by default what the file's name ends in
-    header    the first row of a table names its columns; the default unless columns are asked for by number
-    quoted    fields of a table may stand in quotes; the default in csv, not in tsv
-    join      what a list of texts is joined by, for all fields or by field; by default a list is refused
-    channels  of pictures, 1 or 3; by default as many as a picture has
-    """
-
-    columns: tuple[str | int, ...] = ()
-    form: str | None = None
-    header: bool | None = None
-    quoted: bool | None = None
-    join: str | Mapping[str, str] | None = None
-    channels: int | None = None
+    columns: tuple[str | int, ...] = ()  # those that are asked for, by name or number; none: all
+    form: str | None = None  # the format of a file, by its extension: "tsv"; by default what the file's name ends in
+    header: bool | None = None  # the first row of a table names its columns: unless these are asked for by number
+    quoted: bool | None = None  # fields of a table may stand in quotes; the default in csv, not in tsv
+    join: str | Mapping[str, str] | None = None  # of a list's texts, for all fields or by field; else it is refused
+    channels: int | None = None  # of pictures, 1 or 3; by default as many as a picture has
 
 
 @dataclass(frozen=True)
 class Format:
-    """A reader, and which of `Options` mean something to it.
-
-    columns  whether rows have columns; else each is one text
-    """
+    """A reader, and which of `Options` mean something to it."""
 
     read: Callable[[Path, Options], Iterator[Row]]
     takes: tuple[str, ...] = ()
-    columns: bool = True
+    columns: bool = True  # whether rows have columns; else each is one text
 
 
 class Formats(Registry[Format]):

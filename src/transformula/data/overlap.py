@@ -23,20 +23,14 @@ OVERLAP = ("refuse", "drop", "keep")
 
 @dataclass(frozen=True)
 class Overlap:
-    """Evaluation rows that are also training rows.
-
-    rows      how many, of how many
-    listed    the first of them: (their place, the place of the first such training row, the row in short)
-    digests   what the rows are known by
-    compared  the fields that were compared; none: all
-    """
+    """Evaluation rows that are also training rows: `rows` of `of`."""
 
     name: str
     rows: int
     of: int
-    listed: tuple[tuple[str, str, str], ...]
-    digests: frozenset[bytes]
-    compared: tuple[str, ...] = ()
+    listed: tuple[tuple[str, str, str], ...]  # some: their place, that of the first such training row, the row in short
+    digests: frozenset[bytes]  # what the rows are known by
+    compared: tuple[str, ...] = ()  # the fields that were compared; none: all
 
     def __str__(self) -> str:
         if not self.rows:

@@ -20,18 +20,12 @@ from .working import working
 
 @dataclass(frozen=True)
 class TextData:
-    """Text, made ready.
-
-    corpus     what was read
-    split      its two sides as texts
-    tokenizer  chosen, trained or loaded; `chosen` says why
-    training, validation   the two sides as tokens
-    """
+    """Text, made ready: what was read, its two sides as texts, and as tokens."""
 
     corpus: Corpus
     split: Split
     tokenizer: Tokenizer
-    chosen: str
+    chosen: str  # why this tokenizer
     training: Tokens
     validation: Tokens
 

@@ -25,17 +25,12 @@ KINDS = ("text", "list", "number", "picture")
 
 @dataclass
 class Tally:
-    """What a pass over records met.
-
-    rows   all rows, the empty ones too
-    kept   rows that were given out
-    empty  rows of which a side is empty, by the field that is; the first such row's place in `first`
-    """
+    """What a pass over records met."""
 
     rows: int = 0
-    kept: int = 0
-    empty: Counter[str] = field(default_factory=Counter)
-    first: str = ""
+    kept: int = 0  # rows that were given out
+    empty: Counter[str] = field(default_factory=Counter)  # rows of which a side is empty, by the field that is
+    first: str = ""  # where the first of these stands
 
     @property
     def dropped(self) -> int:
@@ -51,16 +46,12 @@ class Tally:
 
 @dataclass(frozen=True)
 class Part:
-    """What records come from, and how its rows become some.
-
-    columns  by field: a column's name, its number from 1, or a path with dots; None: all columns under their names
-    kinds    what fields hold that are no texts: "list", "number" or "picture"
-    """
+    """What records come from, and how its rows become some; see `read_records`."""
 
     origin: Origin
     options: Options
-    columns: Mapping[str, str | int] | None
-    kinds: Mapping[str, str]
+    columns: Mapping[str, str | int] | None  # by field; None: all, under their names
+    kinds: Mapping[str, str]  # what fields hold that are no texts: "list", "number" or "picture"
 
     def __post_init__(self) -> None:
         for name, kind in self.kinds.items():

@@ -126,12 +126,9 @@ class RowSettings(SourceSettings):
     )  # fmt: skip
 
 
-TEXT_ONLY = ("split_names", "joint", "max_source")  # settings of sources that are texts
-
-
 def check_pictures(settings: RowSettings) -> None:
     """Raise ConfigError where settings of a task whose sources are pictures say something of texts."""
-    for key in TEXT_ONLY:
+    for key in ("split_names", "joint", "max_source"):
         if getattr(settings, key) != RowSettings.model_fields[key].default:
             raise ConfigError(f"{key}: is for sources that are texts, and these are pictures; leave it out")
 

@@ -18,17 +18,13 @@ from .working import working
 
 @dataclass(frozen=True)
 class SourceTargetRows:
-    """Records with the fields `source` and `target`, and `references` where there are such.
+    """Records with the fields `source` and `target`, and `references` where there are such."""
 
-    name   of the data
-    notes  what a person is told of them
-    """
-
-    name: str
+    name: str  # of the data
     training: Sequence[Record]
     validation: Sequence[Record]
     test: Sequence[Record]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what a person is told of them
 
 
 def read_source_target(settings: RowSettings, default: str, images: bool = False) -> SourceTargetRows:

@@ -40,29 +40,18 @@ NEEDS_HUB = "reading a data set of the hub"
 
 @dataclass(frozen=True)
 class Origin:
-    """One file, set, or group of parallel files that rows come from.
+    """One file, set, or group of parallel files that rows come from."""
 
-    name      as a person named it
-    read      its rows, given how to read them
-    takes     which of `Options` mean something to it; `where` names it in the error about another one
-    folder    from which the names of pictures in it are seen
-    image     the column that names a picture, where a folder's captions do
-    columns   whether rows have columns; else each is one text
-    grouped   places are GROUP:LINE, and a split keeps a group on one side
-    pictures  whether it holds any; None: not known
-    left_out  of a built-in set, once it is read: see `built_in.Rows`
-    """
-
-    name: str
+    name: str  # as a person named it
     read: Callable[[Options], Iterator[PlacedRow]]
-    takes: tuple[str, ...] = ()
-    where: str = ""
-    folder: Path = Path()
-    image: str | None = None
-    columns: bool = True
-    grouped: bool = False
-    pictures: bool | None = None
-    left_out: dict[str, int] = field(default_factory=dict)
+    takes: tuple[str, ...] = ()  # which of `Options` mean something to it
+    where: str = ""  # its name in the error about another one
+    folder: Path = Path()  # from which the names of pictures in it are seen
+    image: str | None = None  # the column that names a picture, where a folder's captions do
+    columns: bool = True  # whether rows have columns; else each is one text
+    grouped: bool = False  # places are GROUP:LINE, and a split keeps a group on one side
+    pictures: bool | None = None  # whether it holds any; None: not known
+    left_out: dict[str, int] = field(default_factory=dict)  # of a built-in set, once it is read: see `Rows`
 
     @property
     def table(self) -> bool:

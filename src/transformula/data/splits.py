@@ -28,20 +28,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Split:
-    """Texts for training and for validation.
-
-    how      one line that says how they were told apart
-    whole    the texts are whole documents (not one text cut in two): each is ended by a token
-    removed  documents that were dropped from training because they are in the validation set too
-    alone    there is no text for training: it is that for validation
-    """
+    """Texts for training and for validation."""
 
     training: Texts
     validation: Texts
-    how: str
-    whole: bool
-    removed: int = 0
-    alone: bool = False
+    how: str  # one line that says how they were told apart
+    whole: bool  # they are whole documents, not one text cut in two: each is ended by a token
+    removed: int = 0  # documents that were dropped from training because they are in the validation set too
+    alone: bool = False  # there is no text for training: it is that for validation
 
 
 def parted(rows: Sequence[T], hashes: Sequence[int], share: float) -> tuple[list[T], list[T]]:

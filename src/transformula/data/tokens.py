@@ -28,12 +28,7 @@ FILE = "tokens.bin"
 
 @dataclass(frozen=True)
 class Tokens:
-    """A row of ids, memory-mapped.
-
-    ids         (tokens,) uint16 or uint32
-    text_bytes  UTF-8 bytes of the text that all ids together stand for
-    documents   how many
-    """
+    """A row of ids, memory-mapped: (tokens,) uint16 or uint32; and what of the text they all together stand for."""
 
     ids: np.ndarray
     text_bytes: int

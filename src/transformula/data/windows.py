@@ -12,7 +12,6 @@ twice in an epoch, cuts differ from epoch to epoch, and to resume needs only the
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -49,18 +48,16 @@ class Windows:
         needed, why, remedy = self.needs()
         if len(ids) < needed:
             raise DataError(f"{name} is too short: {len(ids)} tokens; {why} {needed}; take more text{remedy}")
+        self.count, self.slack = self.cut()
 
     def needs(self) -> tuple[int, str, str]:
         """How many tokens it needs at least, why, and what else helps where there are fewer."""
         return self.context + 1, f"a window of context {self.context} needs", " or a smaller context"
 
-    @cached_property
-    def count(self) -> int:
-        return max(1, (len(self.ids) - self.context) // self.context)
-
-    @cached_property
-    def slack(self) -> int:
-        return min(self.context, len(self.ids) - self.count * self.context)
+    def cut(self) -> tuple[int, int]:
+        """`count` and `slack`."""
+        count = max(1, (len(self.ids) - self.context) // self.context)
+        return count, min(self.context, len(self.ids) - count * self.context)
 
     def epochs(self, steps: int) -> float:
         """How often each window is seen in so many steps."""
@@ -102,23 +99,19 @@ class ContinuedWindows(Windows):
         why = f"{self.rows} rows that each go on from batch to batch, by segments of {self.context}, need"
         return self.rows * self.context + 1, why, ", a smaller batch or context"
 
+    def cut(self) -> tuple[int, int]:
+        count = (len(self.ids) - 1) // (self.rows * self.context) * self.rows
+        return count, len(self.ids) - count * self.context
+
     @property
     def rows(self) -> int:
         """Rows of a step."""
         return self.batch * self.accumulate
 
-    @cached_property
+    @property
     def strip(self) -> int:
         """Windows in a strip: steps in an epoch."""
-        return (len(self.ids) - 1) // (self.rows * self.context)
-
-    @cached_property
-    def count(self) -> int:
-        return self.strip * self.rows
-
-    @cached_property
-    def slack(self) -> int:
-        return len(self.ids) - self.count * self.context
+        return self.count // self.rows
 
     def begins(self, step: int) -> bool:
         """Whether the rows of a step begin their strips: nothing goes on from the step before."""

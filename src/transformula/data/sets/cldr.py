@@ -35,15 +35,11 @@ SEED = 1
 
 @dataclass(frozen=True)
 class Things:
-    """Things that are written in one or several ways: days, amounts of money.
-
-    count  how many there are; they are numbered from 0
-    ways   those in which a reader finds most come first
-    """
+    """Things that are written in one or several ways: days, amounts of money."""
 
     name: str
-    count: int
-    ways: tuple[Way, ...]
+    count: int  # they are numbered from 0
+    ways: tuple[Way, ...]  # those in which a reader finds most come first
 
 
 def pairs(
