@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ..errors import InputError, UnknownName
 from ..language.check import check
-from ..language.definitions import read_definition
 from ..language.graph import Architecture, Section
 from ..language.messages import FormulaError
 from ..language.model_file import INPUTS, ModelText, StackText
@@ -36,8 +36,8 @@ from ..language.stacks import default_before
 from ..language.syntax import Index, walk
 from ..language.vocabulary import Vocabulary
 from .cross_attention import BY_HAND, Book, Unfit
-from .substitute import calls_in, changed_lines, formula_text, relabelled
-from .to_decoder import with_lists, with_memory
+from .substitute import calls_in, changed_lines, changed_text, formula_text, relabelled
+from .to_decoder import LayerLines, with_lists
 from .to_encoder import Encoding
 
 ENCODER, DECODER = "encoder", "decoder"
@@ -50,13 +50,10 @@ def as_encoder(text: ModelText, vocabulary: Vocabulary, *, reads: str = "source"
     Of a text that sees all already only the input's name is changed; one that reads no tokens (images) is given back as
     it is. Raises InputError that says why where it cannot be one, FormulaError where the text itself is wrong.
     """
-
-    def turned(original: Original) -> ModelText:
-        made = encoder_of(original, reads)
-        check(made, vocabulary)
-        return made
-
-    return turn(text, vocabulary, "an encoder", turned)
+    with turning(text, vocabulary, "an encoder") as original:
+        encoder = encoder_of(original, reads)
+        check(encoder, vocabulary)
+        return encoder
 
 
 def as_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
@@ -64,9 +61,8 @@ def as_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
 
     Raises InputError that says why where it cannot be one, FormulaError where the text itself is wrong.
     """
-
-    def turned(original: Original) -> ModelText:
-        made, roles = decoder_of(original)
+    with turning(text, vocabulary, "a decoder with a memory") as original:
+        decoder, roles = decoder_of(original)
         above = StackText(
             ENCODER,
             numbers={"depth": Source("number depth", "1")},
@@ -74,11 +70,8 @@ def as_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
             layers={"layer": Source("encoder, layer", "x = x")},
             causal=False,
         )
-        architecture = check(dataclasses.replace(made, stacks=(above, *made.stacks)), vocabulary)
-        check_kept(original.architecture, architecture)
-        return dataclasses.replace(made, hooks=hooks_for(text.hooks, architecture, roles, [DECODER]))
-
-    return turn(text, vocabulary, "a decoder with a memory", turned)
+        whole = dataclasses.replace(decoder, stacks=(above, *decoder.stacks))
+        return dataclasses.replace(finished(whole, original, roles, [DECODER]), stacks=decoder.stacks)
 
 
 def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
@@ -87,24 +80,18 @@ def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
     A text whose last stack reads another one already is given back as it is. Raises InputError that says why where it
     cannot be one, FormulaError where the text itself is wrong.
     """
-    if len(text.stacks) > 1 and any(map(crosses, check(text, vocabulary).main.layers)):
+    if len(text.stacks) > 1 and any(any(attentions(layer)) for layer in check(text, vocabulary).main.layers):
         return text
-
-    def turned(original: Original) -> ModelText:
-        above = encoder_of(original, "source")
-        if "source" not in inputs_of(check(above, vocabulary)):
+    with turning(text, vocabulary, "an encoder and a decoder") as original:
+        encoder = encoder_of(original, "source")
+        if "source" not in inputs_of(check(encoder, vocabulary)):
             raise Unfit("it reads no tokens", BY_HAND)
         # the decoder has the encoder's definitions, which are the same where only the past is seen
-        words = dataclasses.replace(original.text, words=above.words)
-        below, roles = decoder_of(dataclasses.replace(original, text=words))
-        encoder, labels = with_own_labels(above.stacks[0], original)
-        made = dataclasses.replace(below, stacks=(encoder, *below.stacks))
-        architecture = check(made, vocabulary)
-        check_kept(original.architecture, architecture)
-        hooks = hooks_for(text.hooks, architecture, {**roles, **labels}, [ENCODER, DECODER])
-        return dataclasses.replace(made, hooks=hooks)
-
-    return turn(text, vocabulary, "an encoder and a decoder", turned)
+        one = dataclasses.replace(original.text, words=encoder.words)
+        decoder, roles = decoder_of(dataclasses.replace(original, text=one))
+        above, labels = with_own_labels(encoder.stacks[0], original.book())
+        whole = dataclasses.replace(decoder, stacks=(above, *decoder.stacks))
+        return finished(whole, original, {**roles, **labels}, [ENCODER, DECODER])
 
 
 FAMILIES = ("encoder", "decoder", "encoder-decoder")
@@ -133,47 +120,50 @@ def of_family(text: ModelText, family: str, vocabulary: Vocabulary) -> ModelText
 
 @dataclasses.dataclass(frozen=True)
 class Original:
-    """A text that is turned, its checked graph, and its `before`, written out."""
+    """A text of one stack that is turned, its `before` written out, and its checked graph."""
 
     text: ModelText
     vocabulary: Vocabulary
     architecture: Architecture
-    before: Source
 
     @property
     def stack(self) -> StackText:
         """Its only stack."""
         return self.text.stacks[0]
 
+    def streams(self) -> set[str]:
+        """The names that it sets."""
+        sources = (self.stack.before, *self.stack.layers.values(), self.stack.after)
+        return {line.name for source in sources if source for line in parse(source)}
+
     def book(self) -> Book:
         """What its calls stand for."""
         taken = {*self.text.numbers, *self.stack.numbers, *INPUTS, *self.text.inputs, *self.streams()}
-        return Book.of(self.text.words, self.vocabulary, {*taken, "memory", "layer", "pi", ENCODER, DECODER})
+        return Book(self.text.words, self.vocabulary, {*taken, "memory", "layer", "pi", ENCODER, DECODER})
 
-    def streams(self) -> set[str]:
-        """The names that it sets."""
-        sources = [self.before, *self.stack.layers.values(), *([self.stack.after] if self.stack.after else [])]
-        return {line.name for source in sources for line in parse(source)}
-
-    def one_sided(self) -> Iterator[str]:
-        """The words of its graph that read a table of distances whose rows depend on whether the stack is causal."""
-        calls = (value.call for section in self.architecture.sections() for value in section.calls())
-        return (call.word.name for call in calls if call is not None and "causal" in call.word.rows)
+    def refuse_one_sided(self, distances: str, remedy: str) -> None:
+        """Refuse a text that reads a table of distances whose rows depend on whether the stack is causal."""
+        for section in self.architecture.sections():
+            for word in (value.called.word for value in section.calls()):
+                if "causal" in word.rows:
+                    raise Unfit(f"the table that `{word.name}` reads has {distances}", remedy)
 
 
-def turn(text: ModelText, vocabulary: Vocabulary, what: str, turned: Callable[[Original], ModelText]) -> ModelText:
-    """`turned` of a text that is sound in itself; what is not to be had is said with the text's name and a remedy."""
+@contextmanager
+def turning(text: ModelText, vocabulary: Vocabulary, what: str) -> Iterator[Original]:
+    """The text to be turned, sound in itself; what is not to be had is said with the text's name and a remedy."""
     architecture = check(text, vocabulary)
     who = f"{text.name or 'the formula'} cannot be {what}"
     try:
         if not text.single:
             names = ", ".join(stack.name for stack in text.stacks)
             raise Unfit(f"it is made of stacks of its own ({names})", "turn a text of one stack")
-        formulas = {name: parse(source) for name, source in text.stacks[0].layers.items()}
-        definitions = [read_definition(header, body, at) for at, (header, body) in enumerate(text.words.items())]
-        default = default_before(formulas.values(), definitions, vocabulary, {*INPUTS, *text.inputs})
-        before = text.stacks[0].before or default
-        return turned(Original(dataclasses.replace(text, about={}), vocabulary, architecture, before))
+        (stack,) = text.stacks
+        formulas = [parse(source) for source in stack.layers.values()]
+        definitions = Book(text.words, vocabulary, set()).definitions
+        before = stack.before or default_before(formulas, definitions, vocabulary, {*INPUTS, *text.inputs})
+        stacks = (dataclasses.replace(stack, before=before),)
+        yield Original(dataclasses.replace(text, about={}, stacks=stacks), vocabulary, architecture)
     except Unfit as unfit:
         raise InputError(f"{who}: {unfit.reason}\n{unfit.remedy}") from None
     except FormulaError as error:
@@ -194,17 +184,22 @@ def encoder_of(original: Original, reads: str) -> ModelText:
         raise Unfit(
             f"it reads {', '.join(sorted(belong))}, which only `tokens` have", "write the encoder by hand, without"
         )
-    for word in original.one_sided() if stack.causal else ():
-        raise Unfit(
-            f"the table that `{word}` reads has the distances of the past only",
+    if stack.causal:
+        original.refuse_one_sided(
+            "the distances of the past only",
             "write the encoder by hand, with a table for both sides, as in the gallery's deberta",
         )
     encoding = Encoding(original.book(), reads, both_sides=stack.causal)
-    layers = {name: encoding.formula(source) for name, source in stack.layers.items()}
-    before, after = encoding.formula(original.before), encoding.formula(stack.after) if stack.after else None
-    output = encoding.formula(text.output) if text.output else None
-    made = dataclasses.replace(stack, before=before, layers=layers, after=after, causal=False, place=None)
-    return dataclasses.replace(text, stacks=(made,), words=encoding.words(text.words), output=output)
+    encoder = dataclasses.replace(
+        stack,
+        layers={name: encoding.formula(source) for name, source in stack.layers.items()},
+        before=stack.before and encoding.formula(stack.before),
+        after=stack.after and encoding.formula(stack.after),
+        causal=False,
+        place=None,
+    )
+    output = text.output and encoding.formula(text.output)
+    return dataclasses.replace(text, stacks=(encoder,), words=encoding.words(), output=output)
 
 
 def decoder_of(original: Original) -> tuple[ModelText, dict[str, str]]:
@@ -215,29 +210,29 @@ def decoder_of(original: Original) -> tuple[ModelText, dict[str, str]]:
         raise Unfit("its number `memory` has the name of what a decoder reads", "give that number another name")
     if "tokens" not in inputs_of(original.architecture):
         raise Unfit("it reads no tokens, so it writes none", "give another text for the decoder")
-    if any(v.call and v.call.word.reach == "all" for v in original.architecture.output.calls()):
+    if any(v.called.word.reach == "all" for v in original.architecture.output.calls()):
         raise Unfit("its output takes all positions at once, so it writes nothing step by step", "give it --output")
-    for word in () if stack.causal else original.one_sided():
-        raise Unfit(f"the table that `{word}` reads has distances of the future", "write the decoder by hand")
-    streams = original.streams()
+    if not stack.causal:
+        original.refuse_one_sided("distances of the future", "write the decoder by hand")
     formulas = {name: parse(source) for name, source in stack.layers.items()}
     after = parse(stack.after) if stack.after else []
-    history = [n for part in (*formulas.values(), after) for o in part for n in walk(o.value) if isinstance(n, Index)]
-    turned = {name: with_memory(lines, streams, history, book) for name, lines in formulas.items()}
-    if all(tuple(turned[name]) == tuple(lines) for name, lines in formulas.items()):
+    nodes = [node for lines in (*formulas.values(), after) for line in lines for node in walk(line.value)]
+    history = [node for node in nodes if isinstance(node, Index)]
+    repeated = {name: LayerLines(o, original.streams(), history, book).repeated() for name, o in formulas.items()}
+    if repeated == formulas:
         raise Unfit("its layers have no attention that could be wired once more over a memory", BY_HAND)
-    turned = {name: with_lists(lines, book.lists) for name, lines in turned.items()}
-    end = with_lists(after, book.lists)
-    made = dataclasses.replace(
+    lists = with_lists(book.lists)
+    layers = {name: formula_text(changed_lines(lines, lists), stack.layers[name]) for name, lines in repeated.items()}
+    decoder = dataclasses.replace(
         stack,
         name=DECODER,
-        before=named(original.before, DECODER),
-        layers={name: named(formula_text(turned[name], source), DECODER) for name, source in stack.layers.items()},
-        after=named(stack.after if end == after else formula_text(end, stack.after), DECODER) if stack.after else None,
+        before=stack.before and named(stack.before, DECODER),
+        layers={name: named(source, DECODER) for name, source in layers.items()},
+        after=stack.after and named(changed_text(after, lists, stack.after), DECODER),
         causal=True,
         place=None,
     )
-    return dataclasses.replace(text, stacks=(made,), words=book.words(text.words)), book.roles
+    return dataclasses.replace(text, stacks=(decoder,), words=book.all_words()), book.roles
 
 
 def named(source: Source, stack: str) -> Source:
@@ -252,23 +247,16 @@ def inputs_of(architecture: Architecture) -> set[str]:
 
 def attentions(section: Section) -> list[bool]:
     """For each attention that a section evaluates whether it reads another sequence."""
-    found = []
-    for value in section.calls():
-        assert value.call is not None
-        if value.call.word.attends:
-            streams = value.args[: len(value.call.streams)]
-            found.append(len({stream.sequence for stream in streams if stream.sequence}) > 1)
-    return found
+    calls = [value for value in section.calls() if value.called.word.attends]
+    sequences = [{stream.sequence for stream in value.args[: len(value.called.streams)]} for value in calls]
+    return [len(names - {""}) > 1 for names in sequences]
 
 
-def crosses(section: Section) -> bool:
-    """Whether a section attends to another sequence."""
-    return any(attentions(section))
-
-
-def check_kept(before: Architecture, after: Architecture) -> None:
-    """Every attention of a layer is still there, and one over the memory for each. Raises Unfit."""
-    for old, new in zip(before.main.layers, after.main.layers, strict=True):
+def finished(whole: ModelText, original: Original, roles: Mapping[str, str], stacks: Collection[str]) -> ModelText:
+    """A text of two stacks, checked, with its hooks. Each attention of the original's layers must still be there, and
+    one over the memory for each. Raises Unfit."""
+    architecture = check(whole, original.vocabulary)
+    for old, new in zip(original.architecture.main.layers, architecture.main.layers, strict=True):
         count, made = len(attentions(old)), attentions(new)
         if (made.count(False), made.count(True)) != (count, count):
             raise Unfit(
@@ -276,12 +264,12 @@ def check_kept(before: Architecture, after: Architecture) -> None:
                 f" {made.count(False)} times to itself and {made.count(True)} times to the memory, not {count})",
                 BY_HAND,
             )
+    return dataclasses.replace(whole, hooks=hooks_for(whole.hooks, architecture, roles, stacks))
 
 
-def with_own_labels(stack: StackText, original: Original) -> tuple[StackText, dict[str, str]]:
-    """An encoder's stack, with labels of its own for what belongs to the whole model and is no table of words; and
-    these labels by the old ones."""
-    book = original.book()
+def with_own_labels(stack: StackText, book: Book) -> tuple[StackText, dict[str, str]]:
+    """An encoder's stack, with labels of its own for what belongs to the whole model and is no table of words, which
+    other calls may share as another face of it; and these labels by the old ones."""
     for definition in book.definitions:
         if any(option.name == "share" for call in book.inner(definition) for option in call.options):
             raise Unfit(f"share= in the definition {definition.name!r} would share it between the stacks", BY_HAND)
@@ -289,33 +277,23 @@ def with_own_labels(stack: StackText, original: Original) -> tuple[StackText, di
 
     def own(source: Source, whole: bool) -> Source:
         lines = parse(source)
-        here = {
-            call.label: f"{ENCODER}_{call.label}"
-            for line in lines
-            for call in calls_in(line.value)
-            if call.label
-            and (any(o.name == "share" for o in call.options) or (whole and not table(book, call)))
-        }  # fmt: skip
+        here: dict[str, str] = {}
+        for call in (call for line in lines for call in calls_in(line.value) if call.label):
+            record = book.record(call)
+            table = record is not None and record.family == "table"
+            if any(o.name == "share" for o in call.options) or (whole and not table):
+                here[call.label] = f"{ENCODER}_{call.label}"
         labels.update(here)
-        if not here:
-            return named(source, ENCODER)
-        made = changed_lines(lines, lambda node: relabelled(node, here))
-        return named(formula_text(made, source), ENCODER)
+        return named(changed_text(lines, lambda node: relabelled(node, here), source), ENCODER)
 
-    made = dataclasses.replace(
+    encoder = dataclasses.replace(
         stack,
         name=ENCODER,
-        before=own(stack.before, True) if stack.before else None,
+        before=stack.before and own(stack.before, True),
         layers={name: own(source, False) for name, source in stack.layers.items()},
-        after=own(stack.after, True) if stack.after else None,
+        after=stack.after and own(stack.after, True),
     )
-    return made, labels
-
-
-def table(book: Book, call: Any) -> bool:
-    """Whether a call is of a table of words, which other calls may share as another face of it."""
-    record = book.record(call)
-    return record is not None and record.family == "table"
+    return encoder, labels
 
 
 def hooks_for(
@@ -326,24 +304,18 @@ def hooks_for(
     patterns = hooks.get("init")
     if not isinstance(patterns, Mapping):
         return dict(hooks)
-    names = {
-        f"{call.path}.{name}"
-        for section in architecture.sections()
-        for call in (value.call for value in section.calls())
-        if call is not None
-        for name, size in sizes_of(call).items()
-        if size
-    }
+    calls = [value.called for section in architecture.sections() for value in section.calls()]
+    names = {f"{call.path}.{name}" for call in calls for name, size in sizes_of(call).items() if size}
 
     def parts(part: str) -> list[str]:
         """A pattern, as it is for each stack and for each role."""
-        found = [part, *(f"{stack}.{part}" for stack in stacks if not part.startswith("*"))]
+        variants = [part, *(f"{stack}.{part}" for stack in stacks if not part.startswith("*"))]
         for old, new in roles.items():
-            found += [".".join(new if piece == old else piece for piece in one.split(".")) for one in found]
-        return [one for one in dict.fromkeys(found) if fnmatch.filter(names, one)] or [part]
+            variants += [".".join(new if piece == old else piece for piece in one.split(".")) for one in variants]
+        return [one for one in dict.fromkeys(variants) if fnmatch.filter(names, one)] or [part]
 
-    made = {
-        "|".join(dict.fromkeys(one for part in str(pattern).split("|") for one in parts(part.strip()))): given
-        for pattern, given in patterns.items()
+    init = {
+        "|".join(dict.fromkeys(one for part in str(pattern).split("|") for one in parts(part.strip()))): value
+        for pattern, value in patterns.items()
     }
-    return {**hooks, "init": made}
+    return {**hooks, "init": init}

@@ -15,16 +15,30 @@ queries need too is made twice.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from ..errors import InputError
 from ..language.definitions import Definition, read_definition
 from ..language.rewriting import rewritten, spell
 from ..language.source import Source
-from ..language.syntax import CallNode, Line, Name, Node, Tap, walk
+from ..language.syntax import CallNode, Line, Name, Node
 from ..language.vocabulary import Vocabulary, WordRecord
-from .substitute import calls_in, fresh, line_text, made_line, names_in, origin, relabelled
+from .substitute import (
+    calls_in,
+    changed_lines,
+    formula_text,
+    fresh,
+    made_line,
+    names_in,
+    nodes_outside,
+    origin,
+    relabelled,
+    sources,
+    with_names,
+)
+
+BY_HAND = "write the decoder by hand, as a stack below its encoder: x = x + attention(norm(x), memory)"
 
 
 class Unfit(InputError):
@@ -33,9 +47,6 @@ class Unfit(InputError):
     def __init__(self, reason: str, remedy: str) -> None:
         super().__init__(f"{reason}\n{remedy}")
         self.reason, self.remedy = reason, remedy
-
-
-BY_HAND = "write the decoder by hand, as a stack below its encoder: x = x + attention(norm(x), memory)"
 
 
 @dataclass(frozen=True)
@@ -49,108 +60,98 @@ class Crossed:
 
     name: str
     parameters: tuple[int, ...]
-    defaults: frozenset[str]
+    defaults: Set[str]
     keys_only: tuple[int, ...]
 
 
-@dataclass
 class Book:
     """What the calls of a text stand for, and the definitions that are added to it.
 
-    added  definition -> (header, text) of those made of it, in order
+    words  the text's `words:`
+    taken  names that are not free
     roles  role of a sublayer -> that of the same over a memory
     lists  name that is read through its history -> that of the same over a memory, to be read beside it
-    taken  names that are not free
     """
 
-    definitions: tuple[Definition, ...]
-    vocabulary: Vocabulary
-    taken: set[str]
-    added: dict[str, list[tuple[str, Source]]] = field(default_factory=dict)
-    crossed: dict[str, Crossed] = field(default_factory=dict)
-    roles: dict[str, str] = field(default_factory=dict)
-    lists: dict[str, str] = field(default_factory=dict)
+    def __init__(self, words: Mapping[str, Source], vocabulary: Vocabulary, taken: Set[str]) -> None:
+        self.words, self.vocabulary = words, vocabulary
+        self.definitions = [read_definition(header, body, at) for at, (header, body) in enumerate(words.items())]
+        self.taken = {*taken, *(definition.name for definition in self.definitions), *vocabulary}
+        self.added: dict[str, dict[str, Source]] = {definition.name: {} for definition in self.definitions}
+        self.crossed: dict[str, Crossed] = {}
+        self.roles: dict[str, str] = {}
+        self.lists: dict[str, str] = {}
 
-    @classmethod
-    def of(cls, words: Mapping[str, Source], vocabulary: Vocabulary, taken: Iterable[str]) -> Book:
-        """The book of a text's `words:`."""
-        definitions = tuple(read_definition(header, body, at) for at, (header, body) in enumerate(words.items()))
-        return cls(definitions, vocabulary, {*taken, *(d.name for d in definitions), *vocabulary})
+    def all_words(self) -> dict[str, Source]:
+        """The text's `words:` and, each behind what it was made of, the definitions that were added."""
+        words: dict[str, Source] = {}
+        for definition, (header, source) in zip(self.definitions, self.words.items(), strict=True):
+            words |= {header: source, **self.added[definition.name]}
+        return words | {header: source for added in self.added.values() for header, source in added.items()}
 
-    def definition(self, call: CallNode, visible: int | None = None) -> Definition | None:
-        """The definition that a call is of; `visible`: of so many of them it is known. None: it is of a word."""
-        return next((d for d in self.definitions[:visible] if d.name == call.word), None)
+    # What a call stands for. `visible`: only so many of the definitions are known where it stands.
+
+    def meaning(self, call: CallNode, visible: int | None = None) -> Definition | WordRecord | None:
+        """The definition that a call is of, or the record of its word."""
+        own = next((d for d in self.definitions[:visible] if d.name == call.word), None)
+        return own or self.vocabulary.get(call.word)
 
     def record(self, call: CallNode, visible: int | None = None) -> WordRecord | None:
         """The record of the word that a call is of, renamed by a definition or not; None for other definitions."""
-        definition = self.definition(call, visible)
-        if definition is None:
-            return self.vocabulary.get(call.word)
-        return self.record(definition.alias, definition.index) if definition.alias is not None else None
+        meaning = self.meaning(call, visible)
+        if isinstance(meaning, Definition):
+            return self.record(meaning.alias, meaning.index) if meaning.alias is not None else None
+        return meaning
 
     def attends(self, call: CallNode, visible: int | None = None) -> bool:
         """Whether a call is attention, or of a definition with one."""
-        definition = self.definition(call, visible)
-        if definition is None:
-            record = self.vocabulary.get(call.word)
-            return record is not None and bool(record.attends)
-        return any(self.attends(c, definition.index) for c in self.inner(definition))
-
-    def given_qkv(self, call: CallNode, visible: int | None = None) -> bool:
-        """Whether a call is of a word that attends with the queries, keys and values that it is given."""
-        record = None if self.definition(call, visible) else self.vocabulary.get(call.word)
-        return record is not None and record.attends == "qkv"
+        meaning = self.meaning(call, visible)
+        if isinstance(meaning, Definition):
+            return any(self.attends(c, meaning.index) for c in self.inner(meaning))
+        return meaning is not None and bool(meaning.attends)
 
     def works(self, call: CallNode, visible: int | None = None) -> bool:
         """Whether a call is a sublayer, or of a definition with one; matrices alone (gates have such) are none."""
-        definition = self.definition(call, visible)
-        if definition is None:
-            record = self.vocabulary.get(call.word)
-            return record is not None and record.sublayer and not record.linear
-        found = self.inner(definition)
-        matrices = sum(c.word in self.vocabulary and self.vocabulary[c.word].linear for c in found)
-        return matrices > 1 or any(self.works(c, definition.index) for c in found)
+        meaning = self.meaning(call, visible)
+        if isinstance(meaning, Definition):
+            calls = self.inner(meaning)
+            matrices = sum(c.word in self.vocabulary and self.vocabulary[c.word].linear for c in calls)
+            return matrices > 1 or any(self.works(c, meaning.index) for c in calls)
+        return meaning is not None and meaning.sublayer and not meaning.linear
+
+    def given_qkv(self, call: CallNode, visible: int | None = None) -> bool:
+        """Whether a call is of a word that attends with the queries, keys and values that it is given."""
+        meaning = self.meaning(call, visible)
+        return isinstance(meaning, WordRecord) and meaning.attends == "qkv"
 
     @staticmethod
     def inner(definition: Definition) -> list[CallNode]:
         """The calls in a definition."""
         return [] if definition.second else [c for line in definition.lines for c in calls_in(line.value)]
 
-    def outermost(self, node: Node, visible: int | None = None) -> list[CallNode]:
+    def attending(self, node: Node, visible: int | None = None) -> list[CallNode]:
         """The calls in a tree that attend, those in their arguments left out."""
-        found: list[CallNode] = []
+        nodes = nodes_outside(node, lambda call: self.attends(call, visible))
+        return [n for n in nodes if isinstance(n, CallNode) and self.attends(n, visible)]
 
-        def note(here: Node) -> Node | None:
-            if isinstance(here, CallNode) and self.attends(here, visible):
-                found.append(here)
-                return here
-            return None
-
-        rewritten(node, note)
-        return found
-
-    # One call.
+    # One call over a memory.
 
     def over(self, call: CallNode, memory: Node, visible: int | None = None) -> CallNode:
         """The call over a memory. Raises Unfit."""
-        definition = self.definition(call, visible)
-        if definition is None:
+        definition = self.meaning(call, visible)
+        if not isinstance(definition, Definition):
             return self.word_over(call, memory)
         if definition.alias is not None:
-            inner = self.opened(call, definition, definition.alias)
-            if self.definition(inner, visible) is self.definition(inner, definition.index):
+            inner = opened(call, definition, definition.alias)
+            if self.meaning(inner, visible) is self.meaning(inner, definition.index):
                 return self.over(inner, memory, visible)
-        made = self.crossed.get(definition.name)
-        if made is None:
-            made = self.crossed[definition.name] = self.cross(definition)
-        items = [call.items[at] for at in made.parameters if at < len(call.items)]
-        extra = [
-            (name, item)
-            for name, item in zip(definition.defaults, call.items[len(definition.parameters) :], strict=False)
-            if name in made.defaults
-        ]
-        if extra:
+        if definition.name not in self.crossed:
+            self.crossed[definition.name] = self.cross(definition)
+        made = self.crossed[definition.name]
+        unnamed = zip(definition.defaults, call.items[len(definition.parameters) :], strict=False)
+        if any(name in made.defaults for name, _ in unnamed):
             raise Unfit(f"`{spell(call)}` gives options without their names", "name them")
+        items = [call.items[at] for at in made.parameters if at < len(call.items)]
         options = tuple(o for o in call.options if o.name in made.defaults or o.name == "share")
         self.roles.setdefault(call.word, made.name)
         return dataclasses.replace(call, word=made.name, items=(*items, memory), options=options)
@@ -168,180 +169,114 @@ class Book:
         self.roles.setdefault(call.word, f"cross_{cross}")
         return dataclasses.replace(call, word=cross, items=(call.items[0], memory), options=options)
 
-    @staticmethod
-    def opened(call: CallNode, definition: Definition, alias: CallNode) -> CallNode:
-        """The call that a definition of a single call stands for, with this call's arguments in their places."""
-        given: dict[str, Node] = dict(definition.defaults)
-        given |= dict(zip((*definition.parameters, *definition.defaults), call.items, strict=False))
-        given |= {o.name: o.value for o in call.options}
-        inner = rewritten(alias, lambda node: given.get(node.name) if isinstance(node, Name) else None)
-        assert isinstance(inner, CallNode)
-        shared = tuple(o for o in call.options if o.name == "share")
-        return dataclasses.replace(inner, label=call.label, options=(*inner.options, *shared))
-
     def gathered(self, call: CallNode, lines: Sequence[Line], streams: Sequence[str], memory: Node) -> CallNode:
         """A `dot_attention` of a layer's own over a memory: it and the lines of the layer that make its queries, keys
-        and values become a definition.
-
-        streams  what these lines read of the layer
-
-        Raises Unfit.
-        """
+        and values become a definition. `streams` are what these lines read of the layer. Raises Unfit."""
         body = (*lines, made_line(fresh("result", {line.name for line in lines}), call))
-        definition = Definition("attend", tuple(streams), {}, body, False, len(self.definitions), call.place)
-        made = self.cross(definition)
+        made = self.cross(Definition("attend", tuple(streams), {}, body, False, len(self.definitions), call.place))
         self.roles.setdefault(call.label or call.word, made.name)
         items = tuple(Name(call.place, streams[at]) for at in made.parameters)
         return CallNode(call.place, made.name, "", (*items, memory), (), call.head)
 
-    # A definition.
+    # A definition over a memory.
 
     def cross(self, definition: Definition) -> Crossed:
         """Add the definition over a memory to the book. Raises Unfit."""
-        body = DefinitionLines(self, definition)
-        lines = body.cross_attention()
-        if body.memory not in {name for line in lines for name in names_in(line.value)}:
-            raise Unfit(f"the keys of the definition {definition.name!r} are not made of its stream", BY_HAND)
+        own = {*definition.parameters, *definition.defaults, *(line.name for line in definition.lines)}
+        memory = fresh("memory", own)
+        lines, keys_only = self.crossed_lines(definition, own, memory)
         read = {name for line in lines for name in names_in(line.value)}
-        kept = [at for at, name in enumerate(definition.parameters) if name in read]
-        if not kept:
-            raise Unfit(f"the queries of the definition {definition.name!r} are not made of its stream", BY_HAND)
-        defaults = {name: value for name, value in definition.defaults.items() if name in read}
+        kept = tuple(at for at, name in enumerate(definition.parameters) if name in read)
+        for what, is_made in (("keys", memory in read), ("queries", bool(kept))):
+            if not is_made:
+                raise Unfit(f"the {what} of the definition {definition.name!r} are not made of its stream", BY_HAND)
+        defaults = {name: spell(value) for name, value in definition.defaults.items() if name in read}
         name = fresh(f"cross_{definition.name}", self.taken)
         self.taken.add(name)
-        header = [*(definition.parameters[at] for at in kept), body.memory]
-        header += [f"{key}={spell(value)}" for key, value in defaults.items()]
-        source = Source(f"definition {name}", "\n".join(map(line_text, lines)))
-        self.added.setdefault(definition.name, []).append((f"{name}({', '.join(header)})", source))
-        return Crossed(name, tuple(kept), frozenset(defaults), tuple(body.keys_only))
+        header = [*(definition.parameters[at] for at in kept), memory, *(f"{k}={v}" for k, v in defaults.items())]
+        text = formula_text(lines, Source(f"definition {name}", ""))
+        self.added.setdefault(definition.name, {})[f"{name}({', '.join(header)})"] = text
+        return Crossed(name, kept, defaults.keys(), keys_only)
 
-    def words(self, words: Mapping[str, Source]) -> dict[str, Source]:
-        """A text's `words:` and, each behind what it was made of, the definitions that were added."""
-        found: dict[str, Source] = {}
-        for (header, source), definition in zip(words.items(), self.definitions, strict=True):
-            found[header] = source
-            for added, text in self.added.get(definition.name, []):
-                found[added] = text
-        known = {definition.name for definition in self.definitions}
-        return found | {header: text for name in self.added if name not in known for header, text in self.added[name]}
+    def crossed_lines(self, definition: Definition, own: Set[str], memory: str) -> tuple[list[Line], tuple[int, ...]]:
+        """A definition's lines, keys and values made of the memory, distances gone, and `Crossed.keys_only`.
 
+        own  the names that the definition has already
 
-class DefinitionLines:
-    """The lines of a definition with an attention, on their way to a memory."""
+        Raises Unfit.
+        """
+        lines, parameters = definition.lines, definition.parameters
+        cores = [(at, c) for at, line in enumerate(lines) for c in self.attending(line.value, definition.index)]
+        if len(cores) != 1:
+            raise Unfit(f"the definition {definition.name!r} attends {len(cores)} times", BY_HAND)
+        ((at, core),) = cores
 
-    def __init__(self, book: Book, definition: Definition) -> None:
-        self.book, self.definition = book, definition
-        self.lines = definition.lines
-        self.own = {line.name for line in self.lines} | {*definition.parameters, *definition.defaults}
-        self.memory = fresh("memory", self.own)
-        self.keys_only: list[int] = []
+        def with_core(new: CallNode) -> list[Line]:
+            value = rewritten(lines[at].value, lambda node: new if node is core else None)
+            return [*lines[:at], made_line(lines[at].name, value), *lines[at + 1 :]]
 
-    def cross_attention(self) -> list[Line]:
-        """Its lines, keys and values made of the memory, distances gone. Raises Unfit."""
-        found = [(at, c) for at, line in enumerate(self.lines) for c in self.outer(line.value)]
-        if len(found) != 1:
-            raise Unfit(f"the definition {self.definition.name!r} attends {len(found)} times", BY_HAND)
-        at, core = found[0]
-        place = core.place
-        if self.book.given_qkv(core, self.definition.index):
-            return self.sliced(at, core)
-        over = self.book.over(core, Name(place, self.memory), self.definition.index)
-        lines = [self.with_call(line, core, over) if i == at else line for i, line in enumerate(self.lines)]
-        needed, _ = self.needs(lines, lines[-1].value, len(lines) - 1)
-        return [line for i, line in enumerate(lines) if i in needed or i == len(lines) - 1]
+        def needed(here: Sequence[Line]) -> tuple[list[int], set[str]]:
+            last = len(here) - 1
+            makers, outside = sources(here, [here[-1].value], last, taps=True)
+            return [*makers, last], outside
 
-    def sliced(self, at: int, core: CallNode) -> list[Line]:
-        """Around a `dot_attention`: the lines that its queries and the result need, and those of keys and values."""
+        if not self.given_qkv(core, definition.index):
+            changed = with_core(self.over(core, Name(core.place, memory), definition.index))
+            return [changed[i] for i in needed(changed)[0]], ()
         if len(core.items) != 3:
             raise Unfit(f"`{spell(core)}` is given its streams otherwise than as q, k, v", BY_HAND)
         query, *pair = core.items
-        distances = self.book.vocabulary[core.word].distances
-        options = tuple(o for o in core.options if o.name not in distances)
-        asks = dataclasses.replace(core, items=(query,), options=options)
-        asking = [self.with_call(line, core, asks) if i == at else line for i, line in enumerate(self.lines)]
-        own, asked = self.needs(asking, asking[-1].value, len(asking) - 1)
-        own.add(len(asking) - 1)
-        kept: set[int] = set()
-        keyed: set[str] = set()
-        for node in pair:
-            more, read = self.needs(self.lines, node, at)
-            kept, keyed = kept | more, keyed | read
-        parameters = self.definition.parameters
-        self.keys_only = [i for i, name in enumerate(parameters) if name in keyed - asked]
-        others = {self.lines[i].name for i in own} | {*parameters, *self.definition.defaults}
+        distances = self.vocabulary[core.word].distances
+        core_options = tuple(o for o in core.options if o.name not in distances)
+        asking, asked = needed(with_core(dataclasses.replace(core, items=(query,), options=core_options)))
+        keyed, keyed_names = sources(lines, pair, at, taps=True)
+        others = {lines[i].name for i in asking} | {*parameters, *definition.defaults}
         names = {
-            name: fresh(f"{name}_memory", self.own | {self.memory}) if name in others else name
-            for name in (self.lines[i].name for i in sorted(kept))
+            name: fresh(f"{name}_memory", {*own, memory}) if name in others else name
+            for name in (lines[i].name for i in keyed)
         }
-        taken = {c.label for line in self.lines for c in calls_in(line.value)}
-        twice = {c.label for i in kept & own for c in calls_in(self.lines[i].value) if c.label}
+        taken = {c.label for line in lines for c in calls_in(line.value)}
+        twice = {c.label for i in keyed if i in asking for c in calls_in(lines[i].value) if c.label}
         labels = {label: fresh(f"{label}_memory", taken) for label in sorted(twice)}
 
-        def of_keys(node: Node, before: int, again: bool) -> Node:
-            """What keys or values are made by, of the memory; `again`: the queries need it too."""
+        def of_keys(node: Node, before: int) -> Node:
+            """What keys or values are made by, of the memory."""
 
-            def change(here: Node) -> Node | None:
-                if isinstance(here, Name) and origin(self.lines, here.name, before) is not None:
-                    return dataclasses.replace(here, name=names[here.name])
-                if isinstance(here, Name) and here.name in parameters:
-                    return dataclasses.replace(here, name=self.memory)
-                return None
+            def new(name: str) -> str | None:
+                if origin(lines, name, before) is not None:
+                    return names[name]
+                return memory if name in parameters else None
 
-            return rewritten(relabelled(node, labels) if again else node, change)
+            return with_names(node, new)
 
+        over = with_core(
+            dataclasses.replace(core, items=(query, *(of_keys(n, at) for n in pair)), options=core_options)
+        )
         result: list[Line] = []
-        for i, line in enumerate(self.lines):
-            if i in kept:
-                value = of_keys(line.value, i, i in own)
-                result.append(made_line(names[line.name], self.unturned(value)))
-            if i == at:
-                over = dataclasses.replace(core, items=(query, *(of_keys(n, at, False) for n in pair)), options=options)
-                result.append(made_line(line.name, self.unturned(self.with_call(line, core, over).value)))
-            elif i in own:
-                value = self.unturned(line.value)
-                result.append(line if value == line.value else made_line(line.name, value))
-        return result
+        for i, line in enumerate(over):
+            if i in keyed:
+                value = relabelled(lines[i].value, labels) if i in asking else lines[i].value
+                result.append(made_line(names[line.name], of_keys(value, i)))
+            if i in asking:
+                result.append(line)
+        keys_only = tuple(i for i, name in enumerate(parameters) if name in keyed_names - asked)
+        return changed_lines(result, lambda node: self.unturned(node, definition.index)), keys_only
 
-    def outer(self, node: Node) -> list[CallNode]:
-        """The calls that attend."""
-        return self.book.outermost(node, self.definition.index)
+    def unturned(self, node: Node, visible: int) -> Node | None:
+        """What stands in a word of rotary positions, in its place."""
+        if isinstance(node, CallNode) and node.items:
+            record = self.meaning(node, visible)
+            if isinstance(record, WordRecord) and record.rotary and not record.sublayer:
+                return rewritten(node.items[0], lambda inner: self.unturned(inner, visible))
+        return None
 
-    def unturned(self, node: Node) -> Node:
-        """The node without rotary positions."""
 
-        def change(here: Node) -> Node | None:
-            if isinstance(here, CallNode) and here.items and self.book.definition(here, self.definition.index) is None:
-                record = self.book.vocabulary.get(here.word)
-                if record is not None and record.rotary and not record.sublayer:
-                    return rewritten(here.items[0], change)
-            return None
-
-        return rewritten(node, change)
-
-    @staticmethod
-    def with_call(line: Line, old: CallNode, new: CallNode) -> Line:
-        """The line with another call in the place of one of its own."""
-        return made_line(line.name, rewritten(line.value, lambda node: new if node is old else None))
-
-    def needs(self, lines: Sequence[Line], node: Node, before: int) -> tuple[set[int], set[str]]:
-        """The lines before `before` that a tree there needs, and the names from outside that all of it reads."""
-        found: set[int] = set()
-        read: set[str] = set()
-        waiting = [(node, before)]
-        while waiting:
-            here, limit = waiting.pop()
-            needed = []
-            for name in names_in(here):
-                at = origin(lines, name, limit)
-                if at is None:
-                    read.add(name)
-                else:
-                    needed.append(at)
-            for tap in (n for n in walk(here) if isinstance(n, Tap)):
-                needed += [
-                    i for i in range(limit)
-                    if any(tap.call in (c.label, c.word) for c in calls_in(lines[i].value))
-                ]  # fmt: skip
-            waiting += [(lines[i].value, i) for i in needed if i not in found]
-            found |= set(needed)
-        return found, read
+def opened(call: CallNode, definition: Definition, alias: CallNode) -> CallNode:
+    """The call that a definition of a single call stands for, with this call's arguments in their places."""
+    values: dict[str, Node] = dict(definition.defaults)
+    values |= dict(zip((*definition.parameters, *definition.defaults), call.items, strict=False))
+    values |= {o.name: o.value for o in call.options}
+    inner = with_names(alias, values.get)
+    assert isinstance(inner, CallNode)
+    shared = tuple(o for o in call.options if o.name == "share")
+    return dataclasses.replace(inner, label=call.label, options=(*inner.options, *shared))

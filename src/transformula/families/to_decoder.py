@@ -19,30 +19,18 @@ Labels of the sublayer's own get `_memory`; one that the layer uses elsewhere, t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ..language.rewriting import rewritten, spell, sum_of, terms
+from ..language.definitions import Definition
+from ..language.rewriting import Change, rewritten, spell, sum_of, terms
 from ..language.syntax import Binary, CallNode, Index, Line, Name, Node, Tap, walk
 from .cross_attention import BY_HAND, Book, Unfit
-from .substitute import calls_in, changed_lines, fresh, made_line, names_in, origin, relabelled, with_names
-
-TRAVELLING = "keys or values of `{}` travel from layer to layer, which those of a memory do not"
+from .substitute import calls_in, changed_lines, fresh, made_line, names_in, origin, relabelled, sources, with_names
 
 
-def with_memory(lines: Sequence[Line], streams: Collection[str], history: Collection[Index], book: Book) -> list[Line]:
-    """A layer's lines with every attention sublayer repeated over `memory`; as they are where there is none.
-
-    streams  the names that are streams besides those that the layer sets: what `before` and other layers set
-    history  what the stack reads of layers before
-
-    Where an attention's result is read through its history only (`a[:]`), the new one is called by another name, which
-    goes into `book.lists`; see `with_lists`. Raises Unfit.
-    """
-    return LayerLines(lines, streams, history, book).repeated()
-
-
-def with_lists(lines: Sequence[Line], lists: Mapping[str, str]) -> list[Line]:
-    """Lines that read, beside the history of a name, that of another: `attend(e, a[:])`, `attend(e, a[:], b[:])`."""
+def with_lists(lists: Mapping[str, str]) -> Change:
+    """Calls read, beside the history of a name, that of another: `attend(e, a[:])`, `attend(e, a[:], b[:])`."""
 
     def change(node: Node) -> Node | None:
         if not isinstance(node, CallNode) or not any(isinstance(i, Index) and i.name in lists for i in node.items):
@@ -54,83 +42,77 @@ def with_lists(lines: Sequence[Line], lists: Mapping[str, str]) -> list[Line]:
                 items.append(dataclasses.replace(item, name=lists[item.name]))
         return dataclasses.replace(node, items=tuple(items))
 
-    return changed_lines(lines, change)
+    return change
 
 
 class LayerLines:
-    """The lines of one formula, and what of them is known from their order."""
+    """The lines of one formula, to be repeated over `memory`.
+
+    streams  the names that are streams besides those that the layer sets: what `before` and other layers set
+    history  what the stack reads of layers before
+
+    Where an attention's result is read through its history only (`a[:]`), the new one is called by another name, which
+    goes into `book.lists`; see `with_lists`.
+    """
 
     def __init__(self, lines: Sequence[Line], streams: Collection[str], history: Collection[Index], book: Book) -> None:
-        self.lines, self.book = tuple(lines), book
+        self.lines, self.book = lines, book
+        self.reads = [names_in(line.value) for line in lines]
+        self.attending = [book.attending(line.value) for line in lines]
         self.streams = {*streams, *(line.name for line in lines)}
-        self.carried = self.carried_names()
+        outside = {name for at, names in enumerate(self.reads) for name in names if origin(lines, name, at) is None}
+        self.carried = outside & {line.name for line in lines}
+        """The names that travel from layer to layer."""
         self.history = {node.name for node in history}
-        self.definitions: dict[int, CallNode] = {}
         self.layers = {node.name for node in history if node.index is not None}
+        self.definitions: dict[int, CallNode] = {}
 
     def repeated(self) -> list[Line]:
-        """See `with_memory`."""
-        now: dict[int, Line] = dict(enumerate(self.lines))
-        behind: dict[int, list[Line]] = {}
+        """The lines with every attention sublayer repeated; as they are where there is none. Raises Unfit."""
+        now = list(self.lines)
+        behind: dict[int, list[Line]] = defaultdict(list)
         for at, line in enumerate(self.lines):
-            calls = self.book.outermost(line.value)
-            if not calls:
+            if not self.attending[at]:
                 continue
-            for call in calls:
-                self.check_keys(call, at)
-            summed = self.parallel(at)
-            if summed is not None:
-                now[at] = made_line(line.name, summed)
+            self.check_keys(at)
+            value = self.parallel(at)
+            if value is not None:
+                now[at] = made_line(line.name, value)
                 continue
+            last = at if self.listed(at) else self.joined(at)
             if self.listed(at):
-                name = self.book.lists.setdefault(line.name, fresh(f"{line.name}_memory", self.free()))
-                behind.setdefault(at, []).append(made_line(name, self.copied(line.value, [at])))
-                continue
-            last = self.joined(at)
-            if any(self.works(i) for i in range(at + 1, last + 1)):
-                name = fresh(f"{line.name}_memory", self.free())
+                name = self.book.lists.setdefault(line.name, self.free(line.name))
+            elif any(self.works(i) for i in range(at + 1, last + 1)):
+                name = self.free(line.name)
                 self.streams.add(name)
-                behind.setdefault(at, []).append(made_line(name, self.copied(line.value, range(at, last + 1))))
-                for i in range(at + 1, last + 1):
-                    now[i] = self.with_summand(now[i], line.name, name)
             else:
-                behind.setdefault(last, []).extend(self.copy(at, last))
-        return self.tapped([line for i in now for line in (now[i], *behind.get(i, []))])
+                behind[last] += self.copy(at, last)
+                continue
+            behind[at].append(made_line(name, self.copied(line.value, range(at, last + 1))))
+            for i in range(at + 1, last + 1):
+                now[i] = with_summand(now[i], line.name, name)
+        return self.tapped([each for at, line in enumerate(now) for each in (line, *behind[at])])
 
     # What stands where.
-
-    def carried_names(self) -> set[str]:
-        """The names that the layer sets and reads before that: they travel from layer to layer."""
-        found: set[str] = set()
-        done: set[str] = set()
-        for line in self.lines:
-            found |= {name for name in names_in(line.value) if name not in done}
-            done.add(line.name)
-        return found & done
 
     def skips(self, at: int, inner: Collection[str] = ()) -> list[str]:
         """The streams that a line reads beside its attention and the names `inner`."""
         names = names_in(self.lines[at].value, self.book.attends)
         return [name for name in names if name in self.streams and name not in inner]
 
-    def joins(self, line: Line) -> bool:
-        """Whether a line adds to what it sets: `x = x + ...`."""
-        return line.name in names_in(line.value, self.book.attends)
-
     def works(self, at: int) -> bool:
         """Whether a line has a sublayer that does not attend."""
         return any(self.book.works(c) and not self.book.attends(c) for c in calls_in(self.lines[at].value))
 
-    def free(self) -> set[str]:
-        """The names that are not free."""
-        return self.streams | self.book.taken | {*self.book.lists.values()}
+    def free(self, name: str) -> str:
+        """A free name for the same over a memory."""
+        return fresh(f"{name}_memory", self.streams | self.book.taken | {*self.book.lists.values()})
 
     def listed(self, at: int) -> bool:
         """Whether the result of the attention in line `at` is read through lists of its history only."""
         name = self.lines[at].name
-        if self.skips(at) or name in self.carried or name not in self.history or name in self.layers:
-            return False
-        return not any(name in names_in(line.value) for line in self.lines)
+        others = self.carried.union(self.layers, *self.reads)
+        return name in self.history and name not in others and not self.skips(at)
 
     def joined(self, at: int) -> int:
         """The last line through which the result of the attention in line `at` joins a stream. Raises Unfit."""
@@ -139,13 +121,12 @@ class LayerLines:
             return at
         branch, last = {name}, at
         for i in range(at + 1, len(self.lines)):
-            line = self.lines[i]
-            if branch & set(names_in(line.value)):
+            if branch & {*self.reads[i]}:
                 last = i
                 if not self.skips(i, branch):
-                    branch.add(line.name)
+                    branch.add(self.lines[i].name)
                     continue
-            branch.discard(line.name)
+            branch.discard(self.lines[i].name)
         if last == at:
             raise Unfit(
                 f"`{name}` holds the attention's result, and its layer does not read it: a second one would take its"
@@ -154,36 +135,26 @@ class LayerLines:
             )
         return last
 
-    def check_keys(self, call: CallNode, at: int) -> None:
-        """Refuse a definition whose keys or values are made of what other layers have left, too."""
-        definition = self.book.definition(call)
-        if definition is None or definition.alias is not None:
-            return
-        self.book.over(call, Name(call.place, "memory"))
-        made = self.book.crossed.get(definition.name)
-        for place in made.keys_only if made is not None else ():
-            item = call.items[place]
-            names, nodes = set(names_in(item)), list(walk(item))
-            for i in self.sources(names, at):
-                names |= set(names_in(self.lines[i].value))
-                nodes += walk(self.lines[i].value)
-            others = sorted(names & self.carried - {*self.skips(at), self.lines[at].name})
-            if others or any(isinstance(node, Index) for node in nodes):
-                raise Unfit(TRAVELLING.format(spell(call)), BY_HAND)
-
-    def sources(self, names: Collection[str], before: int, ends: Collection[str] = ()) -> list[int]:
-        """The lines before `before` that make what these names hold there, in order; `ends` are not followed."""
-        found: set[int] = set()
-        waiting = [(name, before) for name in names]
-        while waiting:
-            name, limit = waiting.pop()
-            if name in ends:
+    def check_keys(self, at: int) -> None:
+        """Refuse definitions in a line whose keys or values are made of what other layers have left, too."""
+        for call in self.attending[at]:
+            definition = self.book.meaning(call)
+            if not isinstance(definition, Definition) or definition.alias is not None:
                 continue
-            at = origin(self.lines, name, limit)
-            if at is not None and at not in found:
-                found.add(at)
-                waiting += [(inner, at) for inner in names_in(self.lines[at].value)]
-        return sorted(found)
+            self.book.over(call, Name(call.place, "memory"))
+            for place in self.book.crossed[definition.name].keys_only:
+                makers, _ = sources(self.lines, [call.items[place]], at)
+                self.check_stays([call.items[place], *(self.lines[i].value for i in makers)], call, at)
+
+    def check_stays(self, nodes: Iterable[Node], call: CallNode, at: int) -> None:
+        """Refuse keys or values that are made by trees that read other layers."""
+        for node in nodes:
+            others = self.carried.intersection(names_in(node)) - {*self.skips(at), self.lines[at].name}
+            if others or any(isinstance(n, Index) for n in walk(node)):
+                raise Unfit(
+                    f"keys or values of `{spell(call)}` travel from layer to layer, which those of a memory do not",
+                    BY_HAND,
+                )
 
     # A further summand.
 
@@ -192,123 +163,95 @@ class LayerLines:
         also where the other sublayers have lines of their own, so that this line is the attention's."""
         if not self.works(at) or any(self.works(i) for i in range(len(self.lines)) if i != at):
             return None
-        found: list[Node] = []
 
         def change(node: Node) -> Node | None:
             if not isinstance(node, Binary) or node.operator not in "+-":
                 return None
-            parts = terms(node)
-            attending = [bool(self.book.outermost(term)) for _, term in parts]
-            working = [any(self.book.works(c) for c in calls_in(term)) for _, term in parts]
-            if not any(attending) or not any(w and not a for w, a in zip(working, attending, strict=True)):
+            parts = [(sign, term, bool(self.book.attending(term))) for sign, term in terms(node)]
+            if not any(attends for *_, attends in parts) or not any(
+                self.book.works(c) for _, term, attends in parts if not attends for c in calls_in(term)
+            ):
                 return None
-            found.append(node)
             more: list[tuple[str, Node]] = []
-            for (sign, term), attends in zip(parts, attending, strict=True):
-                more.append((sign, term))
-                if attends:
-                    more.append((sign, self.copied(term, [at])))
+            for sign, term, attends in parts:
+                more += [(sign, term), (sign, self.copied(term, [at]))] if attends else [(sign, term)]
             return sum_of(more)
 
         value = rewritten(self.lines[at].value, change)
-        return value if found else None
-
-    def with_summand(self, line: Line, name: str, other: str) -> Line:
-        """A line that reads name + other where it read name."""
-
-        def change(node: Node) -> Node | None:
-            if isinstance(node, Name) and node.name == name:
-                return Binary(node.place, "+", node, Name(node.place, other))
-            return None
-
-        return made_line(line.name, rewritten(line.value, change))
+        return value if value != self.lines[at].value else None
 
     # The sublayer once more.
 
-    def copied(self, node: Node, group: Collection[int], over: bool = True) -> Node:
+    def copied(self, node: Node, group: Collection[int]) -> Node:
         """A tree of the sublayer whose lines are `group` over the memory, with labels of its own."""
-        elsewhere = {
-            c.label for i, line in enumerate(self.lines) if i not in group for c in calls_in(line.value) if c.label
-        }
-        attending = [id(c) for c in self.book.outermost(node)] if over else []
+        labels = [{c.label for c in calls_in(line.value) if c.label} for line in self.lines]
+        new = {label: fresh(f"{label}_memory", set().union(*labels)) for label in set().union(*labels)}
+        attending = {id(c) for c in self.book.attending(node)}
 
         def change(here: Node) -> Node | None:
-            if isinstance(here, CallNode) and id(here) in attending:
-                memory = Name(here.place, "memory")
-                if self.book.given_qkv(here):
-                    return self.gathered(here, memory)
-                made = self.book.over(here, memory)
-                if made.label:
-                    label = self.label_of(made.label)
-                    self.book.roles[made.label] = label
-                    return dataclasses.replace(made, label=label)
-                if made.word == here.word and self.taps(here.word, group):
-                    return dataclasses.replace(made, label=f"cross_{here.word}")
-                return made
-            return None
+            if not isinstance(here, CallNode) or id(here) not in attending:
+                return None
+            memory = Name(here.place, "memory")
+            if self.book.given_qkv(here):
+                return self.gathered(here, memory)
+            over = self.book.over(here, memory)
+            if over.label:
+                self.book.roles[over.label] = new[over.label]
+                return dataclasses.replace(over, label=new[over.label])
+            if over.word == here.word and self.taps(here.word, group):
+                return dataclasses.replace(over, label=f"cross_{here.word}")
+            return over
 
-        made = rewritten(node, change)
-        own = {c.label for c in calls_in(node) if c.label and id(c) not in attending} - elsewhere
-        return relabelled(made, {label: self.label_of(label) for label in own})
+        elsewhere = set().union(*(here for i, here in enumerate(labels) if i not in group))
+        own = {c.label for c in calls_in(node) if id(c) not in attending} - elsewhere
+        return relabelled(rewritten(node, change), {label: new[label] for label in own if label})
 
     def gathered(self, call: CallNode, memory: Name) -> CallNode:
         """A `dot_attention` over a memory, with what lines of the layer make its queries, keys and values. Raises
         Unfit."""
-        if id(call) in self.definitions:
-            return self.definitions[id(call)]
-        at = next(i for i, line in enumerate(self.lines) if any(c is call for c in calls_in(line.value)))
-        stream = {*self.skips(at), self.lines[at].name}
-        found = self.sources(names_in(call), at, {*self.carried, *stream})
-        lines = [self.lines[i] for i in found]
-        values = [*(line.value for line in lines), call]
-        read = {name: None for value in values for name in names_in(value)}
-        streams = [name for name in read if name in self.streams - {line.name for line in lines}]
-        if {*streams} & self.carried - stream or any(isinstance(n, Index) for value in values for n in walk(value)):
-            raise Unfit(TRAVELLING.format(spell(call)), BY_HAND)
-        made = self.definitions[id(call)] = self.book.gathered(call, lines, streams, memory)
-        return made
+        if id(call) not in self.definitions:
+            at = next(i for i, line in enumerate(self.lines) if any(c is call for c in calls_in(line.value)))
+            ends = {*self.carried, *self.skips(at), self.lines[at].name}
+            lines = [self.lines[i] for i in sources(self.lines, [call], at, ends)[0]]
+            nodes = [*(line.value for line in lines), call]
+            self.check_stays(nodes, call, at)
+            read = dict.fromkeys(name for node in nodes for name in names_in(node))
+            streams = [name for name in read if name in self.streams - {line.name for line in lines}]
+            self.definitions[id(call)] = self.book.gathered(call, lines, streams, memory)
+        return self.definitions[id(call)]
 
-    def label_of(self, label: str) -> str:
-        """The label of the same over a memory."""
-        taken = {c.label for line in self.lines for c in calls_in(line.value)}
-        return fresh(f"{label}_memory", taken)
-
-    def taps(self, word: str, group: Collection[int] | None = None) -> bool:
-        """Whether a tap of calls of a word is read, in lines of `group` if that is given."""
-        return any(
-            isinstance(node, Tap) and node.call == word
-            for i, line in enumerate(self.lines)
-            if group is None or i in group
-            for node in walk(line.value)
-        )
+    def taps(self, word: str, group: Iterable[int]) -> bool:
+        """Whether lines of a group read a tap of calls of a word."""
+        nodes = (node for i in group for node in walk(self.lines[i].value))
+        return any(isinstance(node, Tap) and node.call == word for node in nodes)
 
     def copy(self, at: int, last: int) -> list[Line]:
         """The sublayer of line `at`, which joins the stream in line `last`, once more over the memory. Raises Unfit."""
+        lines = self.lines
         renamed = self.streams_left(at, last)
-        streams = {*self.carried, *(line.name for line in self.lines[at : last + 1] if self.joins(line))}
-        anchors = {*renamed, *(line.name for line in self.lines[at : last + 1] if line.name in streams)}
-        norms = [i for i in map(lambda name: self.norm_of(name, at), sorted(anchors)) if i is not None]
-        joined = [self.copied(self.lines[i].value, [i]) for i in range(at, last + 1)]
+        streams = self.carried | {lines[i].name for i in range(at, last + 1) if lines[i].name in self.skips(i)}
+        anchors = renamed.keys() | {line.name for line in lines[at : last + 1] if line.name in streams}
+        norms = [i for name in sorted(anchors) if (i := self.norm_of(name, at)) is not None]
+        joined = [self.copied(lines[i].value, [i]) for i in range(at, last + 1)]
         names = {name for value in joined for name in names_in(value)} - anchors
-        before = [
-            i for i in self.sources(names, at)
-            if self.lines[i].name not in anchors and self.reads(i, anchors)
-        ]  # fmt: skip
+        makers, _ = sources(lines, [Name(lines[at].place, name) for name in sorted(names)], at)
+        before = [i for i in makers if lines[i].name not in anchors and self.made_of(i, anchors)]
         group = [*before, *range(at, last + 1)]
-        local = {self.lines[i].name for i in group} - {*renamed.values(), *streams}
-        again = {name: fresh(f"{name}_memory", self.free()) for name in sorted(local) if self.read_after(name, last)}
+        local = {lines[i].name for i in group} - {*renamed.values(), *streams}
+        again = {name: self.free(name) for name in sorted(local) if self.read_after(name, last)}
         self.streams |= set(again.values())
+        words = {c.word: f"cross_{c.word}" for c in self.attending[at] if not c.label}
         made: list[Line] = []
         for i in [*norms, *group]:
-            line = self.lines[i]
-            here = {name: again[name] for name in again if self.set_within(name, i, group)} | renamed
+            line = lines[i]
+            set_within = {lines[j].name for j in group if j < i}
+            new = {name: again[name] for name in again if name in set_within} | renamed
             # first the calls, which are found by what they are: changing names makes other trees
-            value = with_names(self.copied(line.value, [*norms, *group], over=i not in norms), here)
-            name = renamed.get(line.name, line.name) if i in norms else again.get(line.name, line.name)
-            if any(isinstance(n, Tap) and n.call in self.attending(at) for n in walk(value)):
-                value = relabelled(value, {word: f"cross_{word}" for word in self.attending(at)})
-            made.append(made_line(name, value))
-        left = {*renamed.values(), *streams, *(n for n in local if n in self.history)}
+            value = with_names(self.copied(line.value, [*norms, *group]), new.get)
+            if any(isinstance(n, Tap) and n.call in words for n in walk(value)):
+                value = relabelled(value, words)
+            made.append(made_line((renamed if i in norms else again).get(line.name, line.name), value))
+        left = {*renamed.values(), *streams, *(local & self.history)}
         kept: list[Line] = []
         for line in reversed(made):  # what only the rest of the layer reads is made once
             if line.name in left or not kept or any(line.name in names_in(other.value) for other in kept):
@@ -319,70 +262,62 @@ class LayerLines:
         """Stream that enters the sublayer -> the name under which the sublayer leaves it, where these differ."""
         renamed: dict[str, str] = {}
         inner: set[str] = set() if self.skips(at) else {self.lines[at].name}
+        read = {*self.reads[at]}.union(*(self.reads[i] for i in sources(self.lines, [self.lines[at].value], at)[0]))
         for i in range(at, last + 1):
-            name, skips = self.lines[i].name, self.skips(i, inner)
+            line, skips = self.lines[i], self.skips(i, inner)
             if i > at and not skips:
-                inner.add(name)
-            if not skips or name in skips or (i > at and not inner & set(names_in(self.lines[i].value))):
+                inner.add(line.name)
+            if not skips or line.name in skips or (i > at and not inner & {*self.reads[i]}):
                 continue
-            asked = set(names_in(self.lines[at].value))
-            asked |= {n for j in self.sources(asked, at) for n in names_in(self.lines[j].value)}
-            for chosen in ([s for s in skips if s in self.carried], [s for s in skips if s in asked], skips):
-                if len(chosen) == 1:
-                    renamed[chosen[0]] = name
-                    break
-            else:
+            preferred = ([s for s in skips if s in self.carried], [s for s in skips if s in read], skips)
+            stream = next((chosen[0] for chosen in preferred if len(chosen) == 1), None)
+            if stream is None:
                 raise Unfit(
-                    f"`{self.lines[i].name} = {spell(self.lines[i].value)}` has several skips ({', '.join(skips)}),"
+                    f"`{line.name} = {spell(line.value)}` has several skips ({', '.join(skips)}),"
                     " and the text does not say which of them is the stream that goes on",
                     BY_HAND,
                 )
+            renamed[stream] = line.name
         return renamed
 
     def norm_of(self, name: str, before: int) -> int | None:
         """The line before `before` that has set a name last, if it is `name = norm(name)`."""
         at = origin(self.lines, name, before)
-        value = self.lines[at].value if at is not None else None
-        if isinstance(value, CallNode) and len(value.items) == 1 and value.items[0] == Name(value.items[0].place, name):
-            record = self.book.record(value)
-            if value.word == "norm" or (record is not None and record.kind == "norm"):
-                return at
+        match self.lines[at].value if at is not None else None:
+            case CallNode(items=(Name(name=read),)) as call if read == name:
+                record = self.book.record(call)
+                return at if call.word == "norm" or (record is not None and record.kind == "norm") else None
         return None
 
-    def reads(self, at: int, names: Collection[str]) -> bool:
+    def made_of(self, at: int, names: Collection[str]) -> bool:
         """Whether what a line sets is made of one of these names."""
-        lines = [at, *self.sources(names_in(self.lines[at].value), at)]
-        return any(name in names for i in lines for name in names_in(self.lines[i].value))
+        makers, _ = sources(self.lines, [self.lines[at].value], at)
+        return any(name in names for i in (at, *makers) for name in self.reads[i])
 
     def read_after(self, name: str, last: int) -> bool:
         """Whether the value that a name has after line `last` is read there, before the name is set again."""
-        for line in self.lines[last + 1 :]:
-            if name in names_in(line.value):
-                return True
-            if line.name == name:
-                return False
+        for line, reads in zip(self.lines[last + 1 :], self.reads[last + 1 :], strict=True):
+            if name in reads or line.name == name:
+                return name in reads
         return name in self.history
-
-    def set_within(self, name: str, before: int, group: Collection[int]) -> bool:
-        """Whether what a name holds in a line of a group was set in that group."""
-        return any(i < before and self.lines[i].name == name for i in group)
-
-    def attending(self, at: int) -> list[str]:
-        """The words of a line's calls that attend and have no label."""
-        return [c.word for c in self.book.outermost(self.lines[at].value) if not c.label]
 
     def tapped(self, lines: list[Line]) -> list[Line]:
         """Where a tap names attention by its word, which is called twice now, the first call gets its own role as its
         label: it is named as before, and so are its parameters."""
-        words = {w for at in range(len(self.lines)) for w in self.attending(at) if self.taps(w)}
-        if not words:
-            return lines
+        unlabelled = {c.word for calls in self.attending for c in calls if not c.label}
+        words = {word for word in unlabelled if self.taps(word, range(len(self.lines)))}
 
         def change(node: Node) -> Node | None:
             if not isinstance(node, CallNode) or node.word not in words or node.label:
                 return None
-            if any(isinstance(item, Name) and item.name == "memory" for item in node.items):
-                return None
-            return dataclasses.replace(node, label=node.word)
+            over_memory = any(isinstance(item, Name) and item.name == "memory" for item in node.items)
+            return None if over_memory else dataclasses.replace(node, label=node.word)
 
-        return [made_line(line.name, rewritten(line.value, change)) for line in lines]
+        return changed_lines(lines, change)
+
+
+def with_summand(line: Line, name: str, other: str) -> Line:
+    """A line that reads name + other where it read name."""
+    place = line.value.place
+    both = Binary(place, "+", Name(place, name), Name(place, other))
+    return made_line(line.name, with_names(line.value, {name: both}.get))

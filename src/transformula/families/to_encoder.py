@@ -8,15 +8,13 @@ attention(norm(x), window=8)             attention(norm(x), mask=near), with nea
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 
-from ..language.definitions import read_definition
 from ..language.parser import parse
-from ..language.rewriting import Change, rewritten, spell
+from ..language.rewriting import rewritten, spell
 from ..language.source import Source
 from ..language.syntax import Binary, CallNode, Keyword, Name, Negative, Node, Number
 from .cross_attention import Book, Unfit
-from .substitute import changed_lines, formula_text, fresh
+from .substitute import changed_text, fresh
 
 
 class Encoding:
@@ -32,42 +30,31 @@ class Encoding:
 
     def formula(self, source: Source) -> Source:
         """A formula; the very text where nothing changes."""
-        lines = parse(source)
-        made = changed_lines(lines, self.change)
-        return source if made == lines else formula_text(made, source)
+        return changed_text(parse(source), self.input_or_window, source)
 
-    def words(self, words: Mapping[str, Source]) -> dict[str, Source]:
-        """The text's definitions, and before them the masks that stand for windows."""
-        found: dict[str, Source] = {}
-        for at, (header, source) in enumerate(words.items()):
-            definition = read_definition(header, source, at)
-            if definition.second:
-                made = changed_lines(definition.lines, self.distance if self.both_sides else lambda node: None)
-            else:
-                made = changed_lines(definition.lines, self.windows)
-            found[header] = source if tuple(made) == definition.lines else formula_text(made, source)
+    def words(self) -> dict[str, Source]:
+        """The text's definitions, and before them the masks that stand for windows. Definitions see no inputs."""
+        changed = {
+            header: changed_text(definition.lines, self.distance if definition.second else self.window, source)
+            for (header, source), definition in zip(self.book.words.items(), self.book.definitions, strict=True)
+        }
         masks = {f"{name}(i, j)": Source(f"definition {name}", text) for text, name in self.masks.items()}
-        return {**masks, **found}
+        return {**masks, **changed}
 
-    def change(self, node: Node) -> Node | None:
+    def input_or_window(self, node: Node) -> Node | None:
         """The input's name, and windows."""
         if isinstance(node, Name) and node.name == "tokens":
             return dataclasses.replace(node, name=self.reads)
-        return self.window(node, self.change)
+        unwindowed = self.window(node)
+        return rewritten(unwindowed, self.input_or_window) if unwindowed is not None else None
 
-    def windows(self, node: Node) -> Node | None:
-        """Windows alone: a definition sees no inputs."""
-        return self.window(node, self.windows)
-
-    def window(self, node: Node, change: Change) -> Node | None:
-        """A call of attention with a mask in the place of its window; what stands in it is changed by `change`."""
+    def window(self, node: Node) -> Node | None:
+        """A call of attention with a mask in the place of its window."""
         if not self.both_sides or not isinstance(node, CallNode):
             return None
         record = self.book.vocabulary.get(node.word)
-        if record is None or not record.attends:
-            return None
         window = next((o for o in node.options if o.name == "window"), None)
-        if window is None:
+        if record is None or not record.attends or window is None:
             return None
         if any(o.name == "mask" for o in node.options):
             raise Unfit(
@@ -76,17 +63,13 @@ class Encoding:
             )
         options = tuple(o for o in node.options if o is not window)
         if not (isinstance(window.value, Number) and window.value.value == 0):
-            mask = Keyword("mask", Name(window.place, self.mask(window.value)), window.place)
-            options = (*options, mask)
-        return rewritten(dataclasses.replace(node, options=options), change)
+            options = (*options, Keyword("mask", Name(window.place, self.mask(window.value)), window.place))
+        return rewritten(dataclasses.replace(node, options=options), self.window)
 
     def mask(self, size: Node) -> str:
         """The name of the mask of a window of this size."""
-        text = spell(size, 2)
-        if not isinstance(size, Number):
-            text = f"m = {text} == 0 or abs(i - j) < {text}"
-        else:
-            text = f"m = abs(i - j) < {text}"
+        width = spell(size, 2)
+        text = f"m = {'' if isinstance(size, Number) else f'{width} == 0 or '}abs(i - j) < {width}"
         if text not in self.masks:
             self.masks[text] = fresh("near", self.book.taken)
             self.book.taken.add(self.masks[text])
@@ -94,11 +77,10 @@ class Encoding:
 
     def distance(self, node: Node) -> Node | None:
         """`i - j` without its sign."""
-        if not isinstance(node, Binary) or node.operator != "-":
-            return None
-        names = [side.name if isinstance(side, Name) else "" for side in (node.left, node.right)]
-        if sorted(names) != ["i", "j"]:
-            return None
-        i, j = (node.left, node.right) if names[0] == "i" else (node.right, node.left)
-        size = CallNode(node.place, "abs", "", (Binary(node.place, "-", i, j),), (), node.place)
-        return size if names[0] == "i" else Negative(node.place, size)
+        match node:
+            case Binary(operator="-", left=Name(name="i") as i, right=Name(name="j") as j) if self.both_sides:
+                return CallNode(node.place, "abs", "", (Binary(node.place, "-", i, j),), (), node.place)
+            case Binary(operator="-", left=Name(name="j") as j, right=Name(name="i") as i) if self.both_sides:
+                size = CallNode(node.place, "abs", "", (Binary(node.place, "-", i, j),), (), node.place)
+                return Negative(node.place, size)
+        return None
