@@ -21,10 +21,9 @@ from transformula.analysis.accounting import summary
 from transformula.analysis.analysis import Analysis
 from transformula.analysis.warning_table import Remedy, Warning
 from transformula.diagram.parts import diagrams
-from transformula.diagram.pen import DARK, LIGHT, colors
-from transformula.diagram.svg import draw_diagrams
+from transformula.diagram.svg import DARK, LIGHT, colors, draw_diagrams
 from transformula.gallery.reader import KINDS, Entry, in_order
-from transformula.inspection import explained
+from transformula.inspection.explanation import explained
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.model_file import ModelText

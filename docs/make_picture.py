@@ -9,8 +9,7 @@ import re
 from html import escape
 from pathlib import Path
 
-from transformula.diagram.pen import DARK, FIXED, LIGHT
-from transformula.diagram.svg import draw_svg
+from transformula.diagram.svg import DARK, FIXED, LIGHT, draw_svg
 from transformula.language.check import check
 from transformula.language.model_file import read_text
 from transformula.words import vocabulary

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .api.run import Run as Run
     from .api.run import train as train
     from .errors import TransformulaError as TransformulaError
-    from .inspection import curves as curves
+    from .inspection.curves import curves as curves
 
 __version__ = "0.1.0"
 

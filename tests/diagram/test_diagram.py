@@ -15,8 +15,7 @@ from transformula.diagram.layout import arrange
 from transformula.diagram.panel import EQUATION, WIDTH, panel
 from transformula.diagram.parts import Diagram, diagrams
 from transformula.diagram.svg import Sheet
-from transformula.diagram.text import diagram_text
-from transformula.diagram.wrap import wrapped
+from transformula.diagram.text import diagram_text, wrapped
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.model_file import from_formula, read_text
@@ -257,19 +256,18 @@ def test_several_stacks_stand_beside_each_other() -> None:
     assert [column.stack for column in sheet.columns] == ["encoder", "decoder"]
     first, second = sheet.columns
     assert first.left + first.width < second.left and sheet.tops[0] == sheet.tops[1]
-    ((arc),) = sheet.arcs
-    assert (arc.source, arc.target) == (0, 1), "the decoder reads the encoder; no residual path leads there"
+    assert list(sheet.arcs) == [(0, 1)], "the decoder reads the encoder; no residual path leads there"
     assert not any(sheet.follows(n, m) for n in (0, 1) for m in (0, 1) if n < m)
     other = Sheet(diagrams(document("clip")), True)
-    assert len(other.columns) == 2 and other.arcs == []
+    assert len(other.columns) == 2 and not other.arcs
     whole = Sheet(diagrams(document("vaswani"), whole=True), True)
-    assert whole.panels[-1].diagram.where == "output" and whole.column(len(whole.panels) - 1) == 1
+    assert whole.panels[-1].diagram.where == "output" and whole.column_of[len(whole.panels) - 1] == 1
 
 
 def test_a_line_of_history_serves_all_readers_of_a_picture() -> None:
     both = check(gallery.load("attention-residuals"), vocabulary())
     sheet = Sheet(diagrams(both), True)
-    assert [(a.source, a.target, len(set(a.rows))) for a in sheet.arcs] == [(0, 1, 4), (1, 1, 4)]
+    assert [(*ends, len(set(rows))) for ends, rows in sheet.arcs.items()] == [(0, 1, 4), (1, 1, 4)]
     assert not sheet.follows(0, 1), "what leaves is not what enters"
     assert Sheet(diagrams(check(gallery.load("unet"), vocabulary())), True).follows(0, 1)
 

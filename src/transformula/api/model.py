@@ -28,7 +28,7 @@ def explain(model: str | Path | Model, *, ascii: bool = False, use: Sequence[str
     The result's `repr` is the page that a person reads, `.data` what a program reads. Needs no torch.
     """
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
-    from ..inspection import explained
+    from ..inspection.explanation import explained
 
     return explained(architecture, known_words(use), ascii=ascii)
 
@@ -55,7 +55,7 @@ def nearest(model: str | Path | Model, *, count: int = 5, use: Sequence[str] = (
 
     The result's `repr` is the page that a person reads, `.data` what a program reads. Needs no torch.
     """
-    from ..inspection import nearest as find
+    from ..inspection.neighbours import nearest as find
 
     if count < 1:
         raise InputError(f"count must be at least 1; given: {count}")

@@ -6,10 +6,9 @@ without a partner is marked: `-` in the first model, `+` in the second. An edge 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
@@ -21,7 +20,7 @@ from .svg import draw_diagrams
 from .text import CIRCLES, PLAIN, diagram_text
 
 
-@dataclass
+@dataclass(frozen=True)
 class Change:
     """One diagram of each model; None where one model has fewer.
 
@@ -32,19 +31,21 @@ class Change:
 
     first: Diagram | None
     second: Diagram | None
-    equations: list[tuple[str, str]] = field(default_factory=list)
-    parts: list[tuple[str, str]] = field(default_factory=list)
-    edges: list[tuple[str, str, str]] = field(default_factory=list)
+    equations: list[tuple[str, str]]
+    parts: list[tuple[str, str]]
+    edges: list[tuple[str, str, str]]
 
     @property
     def title(self) -> str:
-        titles = [p.title for p in (self.first, self.second) if p is not None]
-        return titles[0] if len(set(titles)) == 1 else " / ".join(titles)
+        return " / ".join(dict.fromkeys(diagram.title for diagram in (self.first, self.second) if diagram))
+
+    @property
+    def same_parts(self) -> bool:
+        return bool(self.first and self.second) and not self.parts and not self.edges
 
     @property
     def equal(self) -> bool:
-        same = all(mark == " " for mark, _ in self.equations) and not self.parts and not self.edges
-        return same and bool(self.first) and bool(self.second)
+        return self.same_parts and all(mark == " " for mark, _ in self.equations)
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,9 @@ class ModelDifference:
     @property
     def data(self) -> dict[str, Any]:
         """Names, and for each pair of sections that differs its equations, parts and edges."""
-        changes = [
-            {"where": c.title, "equations": c.equations, "parts": c.parts, "edges": c.edges}
-            for c in self.changes
-            if not c.equal
-        ]
-        return {"models": list(self.names), "equal": self.equal, "changes": changes}
+        apart = [c for c in self.changes if not c.equal]
+        changes = [{"where": c.title, "equations": c.equations, "parts": c.parts, "edges": c.edges} for c in apart]
+        return {"models": list(self.names), "equal": not apart, "changes": changes}
 
     def text(self, ascii: bool = False, drawn: bool = True) -> str:
         """Equations line by line, what was added and taken away, and both diagrams where their parts differ.
@@ -81,7 +79,7 @@ class ModelDifference:
             if change.equal:
                 continue
             rows += ["", change.title, *(f"{mark} {line}" for mark, line in change.equations)]
-            if change.first and change.second and not change.parts and not change.edges:
+            if change.same_parts:
                 rows.append("  the same parts, joined alike")
                 continue
             for mark in "-+":
@@ -111,76 +109,67 @@ class ModelDifference:
         return page(self.text(drawn=False), drawn)
 
 
-def _label(diagram: Diagram, n: int) -> str:
-    part = diagram.parts[n]
-    return CIRCLES[part.label] if part.sort == "op" else part.label
-
-
-def _lines(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for what, i, j, k, m in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
-        marked = [(" ", a[i:j])] if what == "equal" else [("-", a[i:j]), ("+", b[k:m])]
-        found += [(mark, line) for mark, lines in marked for line in lines]
-    return found
-
-
-def _edges(diagram: Diagram) -> list[tuple[int, int, int]]:
-    return [(s, n, port) for n, part in enumerate(diagram.parts) for port, s in enumerate(part.inputs)]
-
-
 def _compare(first: Diagram | None, second: Diagram | None) -> Change:
     """Match the parts of two diagrams, and mark what has no partner in them."""
-    change = Change(first, second)
-    empty = Diagram("", [], [], [])
-    a, b = first or empty, second or empty
-    change.equations = _lines(a.equations, b.equations)
+    change = Change(first, second, [], [], [])
+    a, b = first or Diagram("", [], [], []), second or Diagram("", [], [], [])
+    for what, i, j, k, m in SequenceMatcher(None, a.equations, b.equations, autojunk=False).get_opcodes():
+        marked = [(" ", a.equations[i:j])] if what == "equal" else [("-", a.equations[i:j]), ("+", b.equations[k:m])]
+        change.equations.extend((mark, line) for mark, lines in marked for line in lines)
+    if first is None or second is None:
+        return change
+
+    def label(diagram: Diagram, n: int) -> str:
+        part = diagram.parts[n]
+        return CIRCLES[part.label] if part.sort == "op" else part.label
+
     one, other = ([(p.sort, p.label) for p in diagram.parts] for diagram in (a, b))
-    partner: dict[int, int] = {}
-    for i, j, size in SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks():
-        partner |= {i + n: j + n for n in range(size)}
-    if first is not None and second is not None:
-        for mark, diagram, known in (("-", a, set(partner)), ("+", b, set(partner.values()))):
-            for n, part in enumerate(diagram.parts):
-                if n not in known:
-                    part.mark = mark
-                    change.parts.append((mark, _label(diagram, n)))
-        left = Counter((partner.get(s, -1), partner.get(t, -1)) for s, t, _ in _edges(a))
-        for s, t, port in _edges(b):
-            if left[s, t] > 0:
-                left[s, t] -= 1
-            else:
-                b.parts[t].edges[port] = "+"
-                change.edges.append(("+", _label(b, s), _label(b, t)))
-        for s, t, port in reversed(_edges(a)):
-            pair = partner.get(s, -1), partner.get(t, -1)
-            if -1 in pair or left[pair] > 0:
-                left[pair] -= 1
-                a.parts[t].edges[port] = "-"
-                change.edges.append(("-", _label(a, s), _label(a, t)))
-        change.edges.sort(key=lambda edge: edge[0])
+    blocks = SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks()
+    partner = {i + n: j + n for i, j, size in blocks for n in range(size)}
+    for mark, diagram, known in (("-", a, {*partner}), ("+", b, {*partner.values()})):
+        for n, part in enumerate(diagram.parts):
+            if n not in known:
+                part.mark = mark
+                change.parts.append((mark, label(diagram, n)))
+    of_first, of_second = (
+        [(s, n, port) for n, part in enumerate(diagram.parts) for port, s in enumerate(part.inputs)]
+        for diagram in (a, b)
+    )
+    left = Counter((partner.get(s, -1), partner.get(t, -1)) for s, t, _ in of_first)
+    for s, t, port in of_second:
+        if left[s, t] > 0:
+            left[s, t] -= 1
+        else:
+            b.parts[t].edges[port] = "+"
+            change.edges.append(("+", label(b, s), label(b, t)))
+    for s, t, port in reversed(of_first):
+        pair = partner.get(s, -1), partner.get(t, -1)
+        if -1 in pair or left[pair] > 0:
+            left[pair] -= 1
+            a.parts[t].edges[port] = "-"
+            change.edges.append(("-", label(a, s), label(a, t)))
     return change
 
 
 def _pairs(first: list[Diagram], second: list[Diagram]) -> list[tuple[Diagram | None, Diagram | None]]:
     """Which diagrams to compare: those of the same layer, or in order; beyond the shallower model's end, its last."""
-    if first and second and first[0].layers and second[0].layers:
-        ends = [{n: p for p in found for n in p.layers} for found in (first, second)]
-        depths = [max(end) for end in ends]
-        order = [tuple(end[min(n, d)] for end, d in zip(ends, depths, strict=True)) for n in range(1, max(depths) + 1)]
-        unique = {(id(a), id(b)): (a, b) for a, b in order}
-        return list(unique.values())
-    return list(zip_longest(first, second))
+    if not (first and second and first[0].layers and second[0].layers):
+        return list(zip_longest(first, second))
+    one, other = ({n: diagram for diagram in shown for n in diagram.layers} for shown in (first, second))
+    depths = range(1, max(*one, *other) + 1)
+    pairs = [(one[min(n, max(one))], other[min(n, max(other))]) for n in depths]
+    return list({(id(a), id(b)): (a, b) for a, b in pairs}.values())
 
 
 def difference(a: Architecture, b: Architecture) -> ModelDifference:
     """The difference of two models, section by section; layers that are drawn alike are compared once."""
-    shown: list[dict[tuple[str, str], list[Diagram]]] = [{}, {}]
-    for found, architecture in zip(shown, (a, b), strict=True):
+    shown: list[dict[tuple[str, str], list[Diagram]]] = [defaultdict(list), defaultdict(list)]
+    for sections, architecture in zip(shown, (a, b), strict=True):
         for diagram in diagrams(architecture, whole=True):
-            found.setdefault((diagram.stack, diagram.where), []).append(diagram)
+            sections[diagram.stack, diagram.where].append(diagram)
     changes = [
         _compare(*deepcopy(pair))
         for key in dict.fromkeys([*shown[0], *shown[1]])
-        for pair in _pairs(shown[0].get(key, []), shown[1].get(key, []))
+        for pair in _pairs(shown[0][key], shown[1][key])
     ]
     return ModelDifference((a.name or "first", b.name or "second"), tuple(changes))

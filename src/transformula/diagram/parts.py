@@ -8,9 +8,9 @@ sublayers on it: the residual stream, where there is one.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from ..analysis.equal_layers import first_of_kind
@@ -24,6 +24,9 @@ FLAT = ("number", "coefficient")
 SUBLAYERS = ("positions", "channels", "output", "definition")
 TOLL = {"op": 0, "factor": 0, "enter": 0, "leave": 0, "source": 10, "norm": 1, "chance": 1, "function": 1, "depth": 3}
 """What a path pays for passing a part; sublayers cost 100, others 2."""
+
+Row = tuple[int, int, int, str]
+"""An equation: its first and last row in the text, its column there, and what it says."""
 
 
 @dataclass
@@ -98,12 +101,6 @@ class Diagram:
                 read[:] = sorted({*read, *other.past[j][2]})
 
 
-def kind_inside(frame: Frame, values: Iterable[Value]) -> str:
-    """What a call of a definition does, as the kind of a word: mixes positions, else channels, else sets a size."""
-    kinds = {v.call.word.kind for v in values if v.call is not None and frame in v.frames}
-    return next((kind for kind in ("positions", "channels", "output", "input", "norm") if kind in kinds), "")
-
-
 def labeled(call: Call | Frame) -> str:
     """A call's name with its label: "attention.first"."""
     return f"{call.name}.{call.label}" if call.label else call.name
@@ -114,15 +111,36 @@ def name_in(frame: Frame, value: Value, other: str) -> str:
     return next((name for name, known in frame.names.items() if known is value), other)
 
 
-class _Maker:
-    """Makes the parts of one level: a section (`frame` None), or the inside of one definition's call."""
+def text_or(value: Value, other: str) -> str:
+    """A value's text in its formula; `other` where it has none."""
+    return text_of(value.place) if value.place else other
 
-    def __init__(self, values: Sequence[Value], leaves: Mapping[str, Value], lines: list[tuple[int, int, int, str]],
-                 frame: Frame | None, depth: int) -> None:  # fmt: skip
+
+class _Maker:
+    """Makes the parts of one level: a section (`frame` None), or the inside of one definition's call.
+
+    lines   the level's equations
+    depth   how many definitions stand around the level
+    beside  names that are read beside the stream, though they are carried
+    """
+
+    def __init__(self, values: Sequence[Value], leaves: Mapping[str, Value], lines: Sequence[Row],
+                 frame: Frame | None, depth: int, beside: Collection[str]) -> None:  # fmt: skip
         self.values, self.leaves, self.lines, self.frame, self.depth = values, leaves, lines, frame, depth
         self.parts: list[DiagramPart] = []
         self.index: dict[object, int] = {}
         self.past: dict[int, tuple[str, str, list[int]]] = {}
+        self.enter(beside)
+        last = {id(f): n for n, v in enumerate(values) if (f := self.inside(v))}
+        for n, value in enumerate(values):
+            inner = self.inside(value)
+            if inner is None:
+                self.put(value, self.line_of(value))
+            elif last[id(inner)] == n:
+                self.put_definition(inner, self.line_of(value))
+        for name, value in sorted(leaves.items(), key=lambda pair: (pair[0] != "x", pair[0])):
+            if value.op != "number":
+                self.parts.append(DiagramPart("leave", name, (self.edge(value, -1),), -1, name))
 
     def inside(self, value: Value) -> Frame | None:
         """The definition on this level that hides the value."""
@@ -131,10 +149,9 @@ class _Maker:
     def line_of(self, value: Value) -> int:
         frame = self.inside(value)
         place = frame.place if frame else value.place
-        if place is not None:
-            for n, (first, last, column, _) in reversed(list(enumerate(self.lines))):
-                if first <= place.line <= last and (place.line > first or column <= place.column):
-                    return n
+        for n, (first, last, column, _) in reversed([*enumerate(self.lines)]):
+            if place and first <= place.line <= last and (place.line > first or column <= place.column):
+                return n
         return -1
 
     def term(self, value: Value, written: bool) -> str:
@@ -143,21 +160,20 @@ class _Maker:
         if frame:
             return frame.name
         if value.op == "number":
-            own = text_of(value.place) if value.place else ""
+            own = text_or(value, "")
             if not own or (not written and len(own) > 14):
                 return f"{value.number:.4g}"
             own = own if len(own) <= 24 else own[:23] + "…"
             return f"({own})" if " + " in own or " - " in own else own
-        if value.call is not None:
-            return labeled(value.call) + (
-                f"({', '.join(self.term(a, written) for a in value.args)})" if value.args else ""
-            )
         if value.op in ("name", "history", "tap"):
             return value.name
         terms = [self.term(a, written) for a in value.args]
+        if value.call is not None:
+            return labeled(value.call) + (f"({', '.join(terms)})" if terms else "")
         return SYMBOLS[value.op] + terms[0] if len(terms) == 1 else f"({terms[0]} {SYMBOLS[value.op]} {terms[1]})"
 
     def add(self, key: object, part: DiagramPart) -> int:
+        """The number of a part, a new one if none has the key."""
         part.written = part.written or part.label
         if key not in self.index:
             self.index[key] = len(self.parts)
@@ -166,11 +182,11 @@ class _Maker:
 
     def source(self, value: Value, reader: int) -> int:
         """A name, constant of the stack, or history, read beside the stream; one part for each line that reads it."""
-        text = text_of(value.place) if value.place else value.name
+        name, text = value.stack or value.name, text_or(value, value.name)
         if value.op == "name":
-            return self.add(("name", value.name, reader), DiagramPart("source", value.stack or value.name, (), reader))
+            return self.add(("name", value.name, reader), DiagramPart("source", name, (), reader))
         n = self.add(("history", text, reader), DiagramPart("source", text, (), reader, text))
-        name, stack, layers = self.past.get(n, (value.stack or value.name, value.stack, []))
+        name, stack, layers = self.past.get(n, (name, value.stack, []))
         layers = sorted({*layers, int(value.number)})
         self.past[n] = (name, stack, layers)
         first, last = layers[0], layers[-1]
@@ -199,37 +215,14 @@ class _Maker:
         return tuple(n for i, n in enumerate(read) if n not in read[:i] or self.parts[n].sort != "source")
 
     def operation(self, value: Value, line: int) -> DiagramPart:
-        symbol = SYMBOLS[value.op]
+        symbol, hint, inputs = SYMBOLS[value.op], text_or(value, ""), self.inputs(value.args, line)
         flat = [a.kind in FLAT for a in value.args]
-        hint = text_of(value.place) if value.place else ""
         if not any(flat):
-            return DiagramPart("op", symbol, self.inputs(value.args, line), line, "", hint)
-        labels = []
-        for written in (False, True):
-            term = self.term(value.args[flat.index(True)], written)
-            labels.append(f"{term} {symbol}" if flat[0] and value.op in ("sub", "div", "pow") else f"{symbol} {term}")
-        return DiagramPart("factor", labels[0], self.inputs(value.args, line), line, labels[1], hint)
-
-    def diagram(self, section: Section, title: str, where: str, beside: Collection[str] = ()) -> Diagram:
-        """The diagram of this level. Names `beside` are read beside the stream, though they are carried."""
-        self.enter(beside)
-        last = {id(f): n for n, v in enumerate(self.values) if (f := self.inside(v))}
-        for n, value in enumerate(self.values):
-            frame = self.inside(value)
-            if frame is None:
-                self.put(value, self.line_of(value))
-            elif last[id(frame)] == n:
-                self.put_definition(frame, self.line_of(value))
-        for name, value in sorted(self.leaves.items(), key=lambda pair: (pair[0] != "x", pair[0])):
-            if value.op != "number":
-                self.parts.append(DiagramPart("leave", name, (self.edge(value, -1),), -1, name))
-        paths = self.paths()
-        for path in paths[1:]:  # a second way through a sublayer is no stream of its own
-            if any(self.parts[n].sort in SUBLAYERS for n in path):
-                again = _Maker(self.values, self.leaves, self.lines, self.frame, self.depth)
-                return again.diagram(section, title, where, [*beside, self.parts[path[0]].label])
-        layers, equations = [section.number] if section.where == "layer" else [], [text for *_, text in self.lines]
-        return Diagram(title, self.parts, paths, equations, section.stack, where, layers, past=self.past)
+            return DiagramPart("op", symbol, inputs, line, "", hint)
+        number_first = flat[0] and value.op in ("sub", "div", "pow")
+        terms = [self.term(value.args[flat.index(True)], written) for written in (False, True)]
+        label, written = (f"{term} {symbol}" if number_first else f"{symbol} {term}" for term in terms)
+        return DiagramPart("factor", label, inputs, line, written, hint)
 
     def enter(self, beside: Collection[str]) -> None:
         """What the level reads from outside: carried names and inputs, or a definition's parameters."""
@@ -256,54 +249,69 @@ class _Maker:
         elif value.op in SYMBOLS:
             self.add(id(value), self.operation(value, line))
         elif value.call is not None:
-            name = labeled(value.call)
-            hint = text_of(value.place) if value.place else name
-            inputs = self.inputs(value.args, line)
-            self.add(id(value), DiagramPart(value.call.word.kind, name, inputs, line, "", hint))
+            name, inputs = labeled(value.call), self.inputs(value.args, line)
+            self.add(id(value), DiagramPart(value.call.word.kind, name, inputs, line, "", text_or(value, name)))
 
     def put_definition(self, frame: Frame, line: int) -> None:
-        """The box of a definition's call, its inputs in the order of its parameters."""
+        """The box of a definition's call, its inputs in the order of its parameters; it is colored by what it does:
+        mixes positions, else channels, else sets a size."""
         within = [v for v in self.values if self.inside(v) is frame]
         own = {id(v) for v in within}
         outer = {id(a): a for v in within for a in v.args if id(a) not in own and a.op != "number"}
-        named = {id(v): k for k, v in reversed(frame.names.items()) if isinstance(v, Value)}
-        order = list(frame.names)
-        arguments = sorted(outer.values(), key=lambda a: order.index(named.get(id(a), order[0])))
-        part = DiagramPart("definition", labeled(frame), self.inputs(arguments, line), line, "", text_of(frame.place))
-        part.inside = kind_inside(frame, self.values)
+        named = {id(v): n for n, v in reversed(list(enumerate(frame.names.values()))) if isinstance(v, Value)}
+        inputs = self.inputs(sorted(outer.values(), key=lambda a: named.get(id(a), 0)), line)
+        part = DiagramPart("definition", labeled(frame), inputs, line, "", text_of(frame.place))
+        kinds = {v.word_kind for v in self.values if frame in v.frames}
+        part.inside = next((k for k in ("positions", "channels", "output", "input", "norm") if k in kinds), "")
         self.add(id(frame), part)
+
+    def passes_sublayer(self, path: Iterable[int]) -> bool:
+        return any(self.parts[n].sort in SUBLAYERS for n in path)
 
     def paths(self) -> list[list[int]]:
         """For each carried name the way through with the fewest sublayers; ways share no part."""
         enter = {p.label: n for n, p in enumerate(self.parts) if p.sort == "enter"}
         leave = {p.label: n for n, p in enumerate(self.parts) if p.sort == "leave"}
-        pairs: list[tuple[list[int], int]] = [([enter[name]], end) for name, end in leave.items() if name in enter]
-        pairs.sort(key=lambda pair: self.parts[pair[1]].label != "x")
+        leave = dict(sorted(leave.items(), key=lambda pair: pair[0] != "x"))
+        pairs = [([enter[name]], end) for name, end in leave.items() if name in enter]
         if not pairs and leave:
-            starts = [n for n, p in enumerate(self.parts) if not p.inputs]
-            pairs = [(starts, min(leave.values(), key=lambda n: self.parts[n].label != "x"))]
-        found: list[list[int]] = []
+            pairs = [([n for n, p in enumerate(self.parts) if not p.inputs], next(iter(leave.values())))]
+        paths: list[list[int]] = []
         for starts, end in pairs:
-            used = {n for path in found for n in path}
+            used = {n for path in paths for n in path}
             best: dict[int, tuple[int, int, list[int]]] = {}
             for n, part in enumerate(self.parts):
                 if n in used or (part.sort == "leave" and n != end):
                     continue
                 toll = 100 if part.sort in SUBLAYERS else TOLL.get(part.sort, 2)
-                if n in starts:
+                above = [best[s] for i, s in enumerate(part.inputs) if s in best and not (i and part.ordered)]
+                if above:
+                    cost, length, way = min(above, key=lambda w: w[:2])
+                    best[n] = (cost + toll, length - 1, [*way, n])
+                elif n in starts:
                     best[n] = (toll, 0, [n])
-                ways = []
-                for i, source in enumerate(part.inputs):
-                    if source in best and not (i and part.ordered):
-                        cost, length, way = best[source]
-                        ways.append((cost + toll, length - 1, [*way, n]))
-                if ways:
-                    best[n] = min(ways, key=lambda w: w[:2])
             if end in best:
-                found.append(best[end][2])
+                paths.append(best[end][2])
         if self.frame is not None:  # what a definition does to its input is no stream if it passes a sublayer
-            found = [way for way in found if all(self.parts[n].sort not in SUBLAYERS for n in way)]
-        return found
+            paths = [way for way in paths if not self.passes_sublayer(way)]
+        return paths
+
+
+def _diagram(section: Section, values: Sequence[Value], leaves: Mapping[str, Value], lines: Sequence[Row],
+             frame: Frame | None = None, depth: int = 0) -> Diagram:  # fmt: skip
+    """The diagram of one level of a section; see `_Maker`."""
+    beside: list[str] = []
+    while True:
+        maker = _Maker(values, leaves, lines, frame, depth, beside)
+        paths = maker.paths()
+        # a second way through a sublayer is no stream of its own
+        again = next((path[0] for path in paths[1:] if maker.passes_sublayer(path)), None)
+        if again is None:
+            break
+        beside.append(maker.parts[again].label)
+    title, where = (f"inside {frame.name}", "words") if frame else ("", section.where)
+    layers, equations = [section.number] if section.where == "layer" else [], [text for *_, text in lines]
+    return Diagram(title, maker.parts, paths, equations, section.stack, where, layers, past=maker.past)
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -317,54 +325,48 @@ def _ranges(numbers: Sequence[int]) -> str:
 def _of_section(section: Section, opened: Collection[str]) -> list[Diagram]:
     """The diagram of a section, then those of its opened definitions."""
     lines = [(p.line, p.end_line, p.column, text_of(p)) for p, _, value in section.lines if value is not None]
-    diagrams = [_Maker(section.values, section.leaves, lines, None, 0).diagram(section, "", section.where)]
+    diagrams = [_diagram(section, section.values, section.leaves, lines)]
     seen: set[str] = set()
-    for value in section.values:
-        for depth, frame in enumerate(value.frames, 1):
-            if frame.name in opened and frame.name not in seen and frame.result is not None:
-                seen.add(frame.name)
-                within = [v for v in section.values if frame in v.frames]
-                source = next(v.place.source for v in within if v.place and len(v.frames) == depth)
-                rows = [(n, n, 0, " ".join(r.split())) for n, r in enumerate(source.text.splitlines(), 1) if r.strip()]
-                name = next((k for k, v in reversed(frame.names.items()) if v is frame.result), "result")
-                maker = _Maker(within, {name: frame.result}, rows, frame, depth)
-                diagrams.append(maker.diagram(section, f"inside {frame.name}", "words"))
+    for depth, frame in ((depth, frame) for value in section.values for depth, frame in enumerate(value.frames, 1)):
+        if frame.name in opened and frame.name not in seen and frame.result is not None:
+            seen.add(frame.name)
+            within = [v for v in section.values if frame in v.frames]
+            source = next(v.place.source for v in within if v.place and len(v.frames) == depth)
+            rows = [(n, n, 0, " ".join(r.split())) for n, r in enumerate(source.text.splitlines(), 1) if r.strip()]
+            name = next((k for k, v in reversed(frame.names.items()) if v is frame.result), "result")
+            diagrams.append(_diagram(section, within, {name: frame.result}, rows, frame, depth))
     return diagrams
 
 
-def _forms(stack: Stack, opened: Collection[str]) -> list[Diagram]:
-    """Layers that are drawn alike as one diagram, in order of their first layer."""
-    groups: dict[object, list[list[Diagram]]] = {}
-    kinds: dict[int, list[int]] = {}
+def _of_layers(stack: Stack, opened: Collection[str]) -> list[Diagram]:
+    """Layers that are drawn alike as one diagram, in order of their first layer; then their opened definitions."""
+    layers_of: dict[int, list[int]] = defaultdict(list)
     for number, first in enumerate(first_of_kind(stack), 1):
-        kinds.setdefault(first, []).append(number)
-    for first, numbers in kinds.items():
-        made = _of_section(stack.layers[first - 1], opened)
-        made[0].layers = numbers
-        groups.setdefault(made[0].key(), []).append(made)
-    found: list[Diagram] = []
+        layers_of[first].append(number)
+    groups: dict[object, list[list[Diagram]]] = defaultdict(list)
+    for first, layers in layers_of.items():
+        level = _of_section(stack.layers[first - 1], opened)
+        level[0].layers = layers
+        groups[level[0].key()].append(level)
+    forms: list[Diagram] = []
     definitions: list[Diagram] = []
     for group in groups.values():
-        diagram, *inside = max(group, key=lambda m: len(m[0].parts))
-        layers = sorted(number for made in group for number in made[0].layers)
+        diagram, *inside = max(group, key=lambda level: len(level[0].parts))
+        layers = sorted(number for level in group for number in level[0].layers)
         for other, *_ in group:
             diagram.stand_for(other)
         diagram.layers = layers
         diagram.title = f"layer{'s' if len(layers) > 1 else ''} {_ranges(layers)}"
         if len(layers) > 1:
-            diagram.times = f"× {len(layers)}"
-            if stack.share is not None and len({stack.share[n - 1] for n in layers}) < len(layers):
-                diagram.times += ", shared weights"
-        found.append(diagram)
+            shared = stack.share is not None and len({stack.share[n - 1] for n in layers}) < len(layers)
+            diagram.times = f"× {len(layers)}{', shared weights' if shared else ''}"
+        forms.append(diagram)
         seen = {p.key() for p in definitions}
-        for definition in inside:
-            if definition.key() not in seen:
-                definition.times = diagram.title
-                definitions.append(definition)
+        definitions += [replace(made, times=diagram.title) for made in inside if made.key() not in seen]
     names = Counter(p.title for p in definitions)
     for definition in definitions:
         definition.times = definition.times if names[definition.title] > 1 else ""
-    return found + definitions
+    return forms + definitions
 
 
 def diagrams(architecture: Architecture, whole: bool = False, opened: Collection[str] = ()) -> list[Diagram]:
@@ -372,16 +374,15 @@ def diagrams(architecture: Architecture, whole: bool = False, opened: Collection
 
     `opened` names definitions whose inside is drawn too; otherwise each call of a definition is one box.
     """
-    found: list[Diagram] = []
+    shown: list[Diagram] = []
     for stack in architecture.stacks:
-        group = _forms(stack, opened)
+        group = _of_layers(stack, opened)
         if whole:
             group = [*_of_section(stack.before, opened), *group, *_of_section(stack.after, opened)]
         for diagram in group:
-            title = diagram.title or diagram.where
-            diagram.title = f"{stack.name}: {title}" if stack.name else title
-        found += group
+            diagram.title = ": ".join(filter(None, (stack.name, diagram.title or diagram.where)))
+        shown += group
     if whole:
-        found += _of_section(architecture.output, opened)
-        found[-1].title = found[-1].title or "output"
-    return [p for p in found if p.parts]
+        shown += _of_section(architecture.output, opened)
+        shown[-1].title = shown[-1].title or "output"
+    return [diagram for diagram in shown if diagram.parts]

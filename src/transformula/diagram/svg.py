@@ -10,28 +10,135 @@ left of a column lead from what makes a piece of history, or from the stack abov
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import pairwise
 
 from ..language.graph import Architecture
-from .panel import LABEL, LETTER, MARGIN, Dot, panel
-from .parts import Diagram, diagrams
-from .pen import DARK, FONT, LIGHT, Pen, colors
+from .panel import EQUATION, LABEL, LETTER, MARGIN, MONO, NAMES, Box, Dot, Panel, label_of, panel
+from .parts import Diagram, DiagramPart, diagrams
 
+FONT, FIXED = "Helvetica, Arial, 'DejaVu Sans', sans-serif", "Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+
+LIGHT = {"ground": "#ffffff", "ink": "#1f2328", "line": "#40464d", "frame": "#b4bac1", "plain": "#ffffff",
+         "positions": "#c3dbf3", "channels": "#f6e0b5", "norm": "#e9ecef", "+": "#14702e", "-": "#b3261e"}  # fmt: skip
+DARK = {"ground": "#16191d", "ink": "#e8eaed", "line": "#b3bac2", "frame": "#59616a", "plain": "#16191d",
+        "positions": "#1d466c", "channels": "#5d4513", "norm": "#30363c", "+": "#56d37a", "-": "#ff8a80"}  # fmt: skip
+FILLS = {"positions": "positions", "channels": "channels", "output": "channels", "input": "channels", "norm": "norm"}
+"""The color of a word by its kind; a definition has that of what is inside."""
+DASHED = ' stroke-dasharray="4 3"'
 HEAD = 26
 """Room for a diagram's title."""
 FRAME, BELOW, LANE = 8, 16, 8
 """The inner margin of a diagram's frame, the space below it, and that between two lines of history."""
 
 
-@dataclass
-class Arc:
-    """What one diagram reads of another: `rows` are the heights of the readers in it."""
+def colors(palette: dict[str, str]) -> str:
+    """The style sheet that gives the elements a palette's colors."""
+    return "".join(f".f{code(k)}{{fill:{v}}}.s{code(k)}{{stroke:{v}}}" for k, v in palette.items())
 
-    source: int
-    target: int
-    rows: list[float] = field(default_factory=list)
+
+def code(name: str) -> str:
+    """What of a color's name stands in the names of classes."""
+    return {"+": "more", "-": "less"}.get(name, name)
+
+
+class Pen:
+    """Writes elements with their colors as classes, and as attributes that a style sheet overrides; without a
+    palette as classes alone, for a page that has the style sheet."""
+
+    def __init__(self, palette: dict[str, str] | None) -> None:
+        self.palette = palette
+        self.rows: list[str] = []
+
+    def color(self, what: str, name: str) -> str:
+        return f' {what}="{self.palette[name]}"' if self.palette else ""
+
+    def fill(self, name: str) -> str:
+        return f'class="f{code(name)}"{self.color("fill", name)}'
+
+    def stroke(self, name: str, width: float, fill: str = "") -> str:
+        classes = f"s{code(name)} f{code(fill)}" if fill else f"s{code(name)}"
+        inside = self.color("fill", fill) if fill else ' fill="none"'
+        return f'class="{classes}"{inside}{self.color("stroke", name)} stroke-width="{width:g}"'
+
+    def text(self, x: float, y: float, text: str, more: str = "", ink: str = "ink") -> None:
+        self.rows.append(f'<text x="{x:.1f}" y="{y:.1f}" {self.fill(ink)}{more}>{escape(text, quote=False)}</text>')
+
+    def rectangle(self, box: Box, corner: float, look: str) -> None:
+        x, y, w, h = box
+        self.rows.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="{corner:g}" {look}/>')
+
+    def path(self, points: Sequence[Dot], look: str) -> None:
+        steps = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+        self.rows.append(f'<path d="M{steps}" {look}/>')
+
+    def arrow(self, points: Sequence[Dot], ink: str) -> None:
+        (a, b), (x, y) = points[-2:]
+        dx, dy = (x > a) - (x < a), (y > b) - (y < b)
+        corners = [(x, y), *((x - 6 * dx - s * dy, y - 6 * dy - s * dx) for s in (3.2, -3.2))]
+        self.rows.append(f'<polygon points="{" ".join(f"{i:.1f},{j:.1f}" for i, j in corners)}" {self.fill(ink)}/>')
+
+    def panel(self, made: Panel, left: float, top: float) -> None:
+        """The lines of one diagram, then its boxes, then its equations."""
+        parts = made.diagram.parts
+        along = {pair for path in made.diagram.paths for pair in pairwise(path)}
+        self.rows.append(f'<g transform="translate({left:.1f} {top:.1f})">')
+        for net in sorted({source for source, *_ in made.edges}):
+            own = [edge for edge in made.edges if edge[0] == net]
+            for *_, points in own:  # a gap in the lines that are crossed
+                self.path(_shortened(points, 5), self.stroke("ground", 6))
+            for _, target, port, points in own:
+                mark = parts[target].edges.get(port, "")
+                thick = 2.0 if (net, target) in along else 1.2
+                dash = DASHED if parts[net].sort == "source" or mark == "-" else ""
+                self.path(points, self.stroke(mark or "line", thick + 0.8 * bool(mark)) + dash)
+                if parts[target].sort != "leave":
+                    self.arrow(points, mark or "line")
+            for _, x, y in (dot for dot in made.dots if dot[0] == net):
+                self.rows.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.4" {self.fill("line")}/>')
+        for part, box in zip(parts, made.boxes, strict=True):
+            self.part(part, box)
+        for x, y, _, _, text in made.texts:
+            indent = len(text) - len(text.lstrip())
+            fixed = f' font-family="{FIXED}" font-size="{EQUATION}"'
+            self.text(x + indent * MONO, y + 11, text.strip(), fixed)
+        self.rows.append("</g>")
+
+    def part(self, part: DiagramPart, box: Box) -> None:
+        x, y, w, h = box
+        size, look, down = LABEL, "", 4.2
+        self.rows.append(f"<g><title>{escape(part.hint or part.label, quote=False)}</title>")
+        ink, width = part.mark or "line", 2.4 if part.mark else 1.2
+        dash = DASHED if part.mark == "-" or part.sort == "chance" else ""
+        if part.sort == "op":
+            circle = self.stroke(ink, max(width, 1.4), "plain") + dash
+            self.rows.append(f'<circle cx="{x + w / 2:.1f}" cy="{y + h / 2:.1f}" r="{w / 2:g}" {circle}/>')
+            size, down = 16, 5.5
+        elif part.sort not in NAMES:
+            fill = FILLS.get(part.inside or part.sort, "plain")
+            corner = 3 if part.sort in (*FILLS, "chance", "definition") else 11
+            self.rectangle(box, corner, self.stroke(ink, width, fill) + dash)
+            if part.sort == "definition":  # an inner border: there is more inside
+                self.rectangle((x + 2.5, y + 2.5, w - 5, h - 5), 1.5, self.stroke(ink, 0.7))
+        else:
+            look = ' font-style="italic"' if part.sort == "source" else ' font-weight="bold"'
+        more = f' text-anchor="middle" font-size="{size}"{look}'
+        self.text(x + w / 2, y + h / 2 + down, label_of(part), more, part.mark or "ink")
+        self.rows.append("</g>")
+
+
+def _shortened(points: Sequence[Dot], by: float) -> list[Dot]:
+    """A way without its last and first few pixels, so that its gap spares what it joins."""
+    cut = list(points)
+    for end, near in ((0, 1), (-1, -2)):
+        (x, y), (a, b) = cut[end], cut[near]
+        length = abs(x - a) + abs(y - b)
+        step = min(by, length / 2)
+        cut[end] = (x + (a - x) / (length or 1) * step, y + (b - y) / (length or 1) * step)
+    return cut
 
 
 @dataclass
@@ -46,65 +153,53 @@ class Column:
 
 
 class Sheet:
-    """Where the diagrams of a figure stand, and what leads from one to another."""
+    """Where the diagrams of a figure stand, and what leads from one to another.
+
+    arcs  (maker, reader) -> what one diagram reads of another, as the heights of the readers in it
+    """
 
     def __init__(self, shown: Sequence[Diagram], linked: bool) -> None:
-        self.panels = [panel(p) for p in shown]
+        self.panels, self.linked = [panel(diagram) for diagram in shown], linked
         self.frame = FRAME if len(shown) > 1 else 0
-        self.columns = self.make_columns(linked)
-        self.arcs = self.make_arcs() if linked and len(shown) > 1 else []
+        self.columns: list[Column] = []  # one for each stack; what belongs to none stands in the last
+        for n, diagram in enumerate(shown):
+            known = [c for c in self.columns if c.stack == diagram.stack] if linked else self.columns[-1:]
+            if not known and not diagram.stack:
+                known = self.columns[-1:]
+            if not known:
+                self.columns += (known := [Column(diagram.stack)])
+            known[0].numbers.append(n)
+        self.column_of = {n: i for i, column in enumerate(self.columns) for n in column.numbers}
+        self.arcs = self.find_arcs() if linked and len(shown) > 1 else {}
         self.tops = [0.0] * len(shown)
         self.width, self.height = self.place()
 
-    def make_columns(self, linked: bool) -> list[Column]:
-        """A column for each stack; what belongs to none stands in the last."""
-        found: list[Column] = []
-        for n, made in enumerate(self.panels):
-            stack = made.diagram.stack
-            known = next((c for c in found if c.stack == stack), None) if linked else (found[-1] if found else None)
-            if known is None and not stack and found:
-                known = found[-1]
-            if known is None:
-                known = Column(stack)
-                found.append(known)
-            known.numbers.append(n)
-        return found
-
-    def column(self, number: int) -> int:
-        """Which column a diagram stands in."""
-        return next(i for i, c in enumerate(self.columns) if number in c.numbers)
-
-    def make_arcs(self) -> list[Arc]:
+    def find_arcs(self) -> dict[tuple[int, int], list[float]]:
         """History that diagrams read, and results of the stack in the column before."""
-        found: dict[tuple[int, int], Arc] = {}
-        stacks = {c.stack: c for c in self.columns}
-        for n, made in enumerate(self.panels):
-            for i, part in enumerate(made.diagram.parts):
-                row = made.boxes[i][1] + made.boxes[i][3] / 2
-                sources = self.makers(n, i)
-                if part.sort in ("source", "enter") and part.label in stacks and part.label != made.diagram.stack:
-                    ends = [m for m in stacks[part.label].numbers if self.panels[m].diagram.where != "words"]
-                    sources = ends[-1:]
-                for m in sources:
-                    if self.column(n) - self.column(m) in (0, 1):
-                        found.setdefault((m, n), Arc(m, n)).rows.append(row)
-        return sorted(found.values(), key=lambda arc: (arc.source, arc.target))
+        arcs: dict[tuple[int, int], list[float]] = defaultdict(list)
+        stacks = {column.stack: column for column in self.columns}
+        shown = [made.diagram for made in self.panels]
+        layers_of = [{*d.layers} if d.where == "layer" else {0} if d.where == "before" else set() for d in shown]
+        for n, diagram in enumerate(shown):
+            for i, (part, box) in enumerate(zip(diagram.parts, self.panels[n].boxes, strict=True)):
+                _, stack, layers = diagram.past.get(i, ("", "", []))
+                same = [m for m, other in enumerate(shown) if other.stack == (stack or diagram.stack)]
+                makers = [m for m in same if layers_of[m] & {*layers}]
+                if part.sort in ("source", "enter") and part.label in stacks and part.label != diagram.stack:
+                    makers = [m for m in stacks[part.label].numbers if shown[m].where != "words"][-1:]
+                for m in makers:
+                    if self.column_of[n] - self.column_of[m] in (0, 1):
+                        arcs[m, n].append(box[1] + box[3] / 2)
+        return dict(sorted(arcs.items()))
 
-    def makers(self, number: int, part: int) -> list[int]:
-        """The diagrams that make the history which a part reads."""
-        diagrams = [panel.diagram for panel in self.panels]
-        _, stack, layers = diagrams[number].past.get(part, ("", "", []))
-        stack = stack or diagrams[number].stack
-        numbers = [d.layers if d.where == "layer" else [0] if d.where == "before" else [] for d in diagrams]
-        return [m for m, d in enumerate(diagrams) if d.stack == stack and set(numbers[m]) & set(layers)]
-
-    def lanes(self, column: int) -> list[Arc]:
+    def lanes(self, column: int) -> list[tuple[int, int]]:
         """The arcs whose lines run at the left of a column."""
-        return [arc for arc in self.arcs if self.column(arc.target) == column]
+        return [(source, target) for source, target in self.arcs if self.column_of[target] == column]
 
     def place(self) -> tuple[float, float]:
         """Set columns and tops; the width and height of the figure."""
         x, height = 0.0, 0.0
+        below = BELOW if self.frame else 0
         for index, column in enumerate(self.columns):
             panels = [self.panels[n] for n in column.numbers]
             lanes = len(self.lanes(index))
@@ -117,38 +212,36 @@ class Sheet:
             y = float(MARGIN)
             for n in column.numbers:
                 self.tops[n] = y + HEAD
-                y += HEAD + self.panels[n].height + 2 * self.frame + (BELOW if self.frame else 0)
-            height = max(height, y + MARGIN - (BELOW if self.frame else 0))
+                y += HEAD + self.panels[n].height + 2 * self.frame + below
+            height = max(height, y + MARGIN - below)
         return x + MARGIN, height
 
     def bottom(self, number: int) -> float:
         """The lower border of a diagram's frame."""
         return self.tops[number] + self.panels[number].height + 2 * self.frame - 4
 
-    def draw(self, pen: Pen, linked: bool) -> None:
+    def draw(self, pen: Pen) -> None:
         """All diagrams and what leads from one to another."""
         for index, column in enumerate(self.columns):
             for n, after in zip(column.numbers, [*column.numbers[1:], None], strict=True):
                 self.draw_diagram(pen, column, n)
-                if linked and after is not None and self.follows(n, after):
+                if self.linked and after is not None and self.follows(n, after):
                     x = column.left + self.frame + column.axis
                     ends = [(x, self.bottom(n)), (x, self.tops[after] - 24)]
                     pen.path(ends, pen.stroke("line", 2))
                     pen.arrow(ends, "line")
-            for lane, arc in enumerate(self.lanes(index)):
-                self.draw_arc(pen, arc, column.left - LANE * (lane + 1))
+            for lane, arc in enumerate(self.lanes(index), 1):
+                self.draw_arc(pen, *arc, column.left - LANE * lane)
 
     def draw_diagram(self, pen: Pen, column: Column, number: int) -> None:
-        made, top = self.panels[number], self.tops[number]
-        x = column.left + self.frame
+        made, top, x = self.panels[number], self.tops[number], column.left + self.frame
+        bold = f' font-size="{LABEL}" font-weight="bold"'
         if self.frame:
-            shape = f'x="{column.left:.1f}" y="{top - 24:.1f}" width="{column.width:.1f}"'
-            shape += f' height="{self.bottom(number) - top + 24:.1f}" rx="6"'
-            pen.rows.append(f"<rect {shape} {pen.stroke('frame', 1)}/>")
-        pen.text(x, top - 10, made.diagram.title, f' font-size="{LABEL}" font-weight="bold"')
+            box = (column.left, top - 24, column.width, self.bottom(number) - top + 24)
+            pen.rectangle(box, 6, pen.stroke("frame", 1))
+        pen.text(x, top - 10, made.diagram.title, bold)
         if made.diagram.times:
-            more = f' font-size="{LABEL}" font-weight="bold" text-anchor="end"'
-            pen.text(column.left + column.width - self.frame, top - 10, made.diagram.times, more)
+            pen.text(column.left + column.width - self.frame, top - 10, made.diagram.times, bold + ' text-anchor="end"')
         pen.panel(made, x + column.axis - made.axis, top)
 
     def follows(self, number: int, after: int) -> bool:
@@ -158,18 +251,17 @@ class Sheet:
             return False
         return one.parts[one.paths[0][-1]].label == other.parts[other.paths[0][0]].label
 
-    def draw_arc(self, pen: Pen, arc: Arc, x: float) -> None:
+    def draw_arc(self, pen: Pen, source: int, target: int, x: float) -> None:
         """From the lower corner of what makes it along a lane to each reader."""
-        left = self.columns[self.column(arc.target)].left
-        start = self.tops[arc.source] + self.panels[arc.source].height
-        source = self.columns[self.column(arc.source)]
-        begin = source.left if source.left == left else source.left + source.width
-        ends = [self.tops[arc.target] + row for row in sorted(set(arc.rows))]
-        dashed = pen.stroke("line", 1.2) + ' stroke-dasharray="4 3"'
+        maker, reader = (self.columns[self.column_of[n]] for n in (source, target))
+        start = self.tops[source] + self.panels[source].height
+        begin = maker.left if maker is reader else maker.left + maker.width
+        ends = [self.tops[target] + row for row in sorted(set(self.arcs[source, target]))]
+        dashed = pen.stroke("line", 1.2) + DASHED
         furthest = max(ends, key=lambda end: abs(end - start))
-        pen.path([(begin, start), (x, start), (x, furthest), (left, furthest)], dashed)
+        pen.path([(begin, start), (x, start), (x, furthest), (reader.left, furthest)], dashed)
         for end in ends:
-            way: list[Dot] = [(x, end), (left, end)]
+            way: list[Dot] = [(x, end), (reader.left, end)]
             if end != furthest:
                 pen.path(way, dashed)
             pen.arrow(way, "line")
@@ -193,7 +285,7 @@ def draw_diagrams(
     if dark is None and not figure:
         pen.rows.append(f"<style>@media (prefers-color-scheme: dark){{{colors(DARK)}}}</style>")
     pen.rows.append(f'<rect width="100%" height="100%" rx="6" {pen.fill("ground")}/>')
-    sheet.draw(pen, linked)
+    sheet.draw(pen)
     pen.rows.append("</svg>")
     return "\n".join(pen.rows) + "\n"
 
@@ -210,7 +302,7 @@ def draw_svg(
     whole   also before, after and output
     dark    True or False: these colors only; None: light, and dark where the page prefers that
     opened  definitions to be drawn inside too, by name
-    figure  for a page with several figures: a name for this one's ids; the page has the colors (`pen.colors`)
+    figure  for a page with several figures: a name for this one's ids; the page has the colors (`colors`)
     """
     shown = diagrams(architecture, whole, opened)
     name = architecture.name or "model"

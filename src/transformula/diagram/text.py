@@ -13,21 +13,22 @@ through. A `+` or `-` inside a bracket marks what a difference adds or takes awa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import accumulate, pairwise
+import re
+from collections import defaultdict
+from collections.abc import Collection
+from itertools import accumulate
 
 from ..language.graph import Architecture
-from .layout import DiagramLayout, arrange
+from .layout import DiagramLayout, Point, arrange, steps
 from .parts import Diagram, DiagramPart, diagrams
-from .wrap import wrapped
 
 WIDTH = 78
 EQUATION = 26
 """Fewer columns than this are too few for an equation beside the diagram: then equations stand above it."""
 
-NORTH, EAST, SOUTH, WEST = 1, 2, 4, 8
-LINES = dict(enumerate(" ││└││┌├│┘─┴┐┤┬┼"))
-LINES |= {EAST: "─", WEST: "─"}
+LINES = " │─└││┌├─┘─┴┐┤┬┼"
+"""What is drawn where a line leads north (1), east (2), south (4), west (8), or several of them."""
+WAYS = {(0, -1): 1, (1, 0): 2, (0, 1): 4, (-1, 0): 8}
 CIRCLES = {"+": "⊕", "×": "⊗", "−": "⊖", "÷": "⊘", "^": "⊛"}
 PLAIN = str.maketrans(
     dict(zip("│─−–└┌├┘┴┐┤┬┼◄►×÷·", "|---+++++++++<>*/.", strict=True))
@@ -52,77 +53,46 @@ def _label(part: DiagramPart, longest: int, ascii: bool) -> str:
     return f"[{part.mark + ' ' if part.mark else ''}{label}]"
 
 
-class _Sheet:
-    """Characters by (column, row). Lines know their source, so that a crossing is not a junction."""
-
-    def __init__(self) -> None:
-        self.letters: dict[tuple[int, int], str] = {}
-        self.lines: dict[tuple[int, int], dict[int, int]] = {}
-
-    def line(self, net: int, a: tuple[int, int], b: tuple[int, int]) -> None:
-        (x, y), (right, low) = sorted([a, b])
-        steps = [(x + i, y) for i in range(right - x + 1)] if y == low else [(x, y + i) for i in range(low - y + 1)]
-        back, forth = (WEST, EAST) if y == low else (NORTH, SOUTH)
-        for i, cell in enumerate(steps):
-            masks = self.lines.setdefault(cell, {})
-            masks[net] = masks.get(net, 0) | (back if i else 0) | (forth if i < len(steps) - 1 else 0)
-
-    def write(self, x: int, y: int, text: str) -> None:
-        for i, letter in enumerate(text):
-            self.letters[x + i, y] = letter
-
-    def at(self, cell: tuple[int, int]) -> str:
-        if cell in self.letters:
-            return self.letters[cell]
-        masks = list(self.lines.get(cell, {}).values())
-        if len(masks) > 1:
-            return LINES[NORTH | SOUTH]
-        return LINES[masks[0]] if masks else " "
-
-    def rows(self) -> list[str]:
-        cells = [*self.letters, *self.lines]
-        width, height = max(x for x, _ in cells) + 1, max(y for _, y in cells) + 1
-        return ["".join(self.at((x, y)) for x in range(width)).rstrip() for y in range(height)]
-
-
-def _centers(layout: DiagramLayout, labels: Sequence[str], gap: int) -> tuple[list[int], int]:
-    """Where the columns stand, and the width of all."""
-    widths = [1] * layout.columns
-    for (column, _, _), label in zip(layout.places, labels, strict=True):
-        widths[column] = max(widths[column], len(label))
-    *lefts, end = accumulate((width + gap for width in widths), initial=0)
-    return [left + width // 2 for left, width in zip(lefts, widths, strict=True)], end - gap
-
-
-def _sheet(diagram: Diagram, layout: DiagramLayout, ascii: bool) -> tuple[_Sheet, int]:
+def _drawn(diagram: Diagram, layout: DiagramLayout, ascii: bool) -> tuple[list[str], int]:
+    """The rows of a diagram without its equations, and how wide they are."""
     for longest, gap in ((30, 3), (30, 2), (20, 2), (14, 2), (11, 1), (8, 1), (5, 1), (3, 1)):
         labels = [_label(part, longest, ascii) for part in diagram.parts]
-        centers, width = _centers(layout, labels, gap)
-        if width <= WIDTH - 2:
+        widths = [1] * layout.columns
+        for (column, _, _), label in zip(layout.places, labels, strict=True):
+            widths[column] = max(widths[column], len(label))
+        *lefts, end = accumulate((width + gap for width in widths), initial=0)
+        if end - gap <= WIDTH - 2:
             break
-    sheet = _Sheet()
+    centers = [left + width // 2 for left, width in zip(lefts, widths, strict=True)]
+    # lines know their source, so that a crossing is not a junction
+    lines: dict[Point, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for edge in layout.edges:
-        for (c, y), (d, z) in pairwise(edge.points):
-            sheet.line(edge.source, (centers[c], y), (centers[d], z))
+        for cell, way in steps([(centers[column], line) for column, line in edge.points]):
+            lines[cell][edge.source] |= WAYS[way]
+    letters = {cell: LINES[next(iter(ways.values())) if len(ways) == 1 else 5] for cell, ways in lines.items()}
+
+    def write(x: int, y: int, text: str) -> None:
+        letters.update({(x + i, y): letter for i, letter in enumerate(text)})
+
     for (column, first, last), label in zip(layout.places, labels, strict=True):
-        x = centers[column] - len(label) // 2
+        below = f"[{' ' * (len(label) - 2)}]" if len(label) > 2 else "│"
         for row in range(first, last + 1):
-            sheet.write(x, row, label if row == first else f"[{' ' * (len(label) - 2)}]" if len(label) > 2 else "│")
+            write(centers[column] - len(label) // 2, row, label if row == first else below)
     for edge in layout.edges:
-        column, _, _ = layout.places[edge.target]
+        column, label = layout.places[edge.target][0], labels[edge.target]
         (c, y), (_, z) = edge.points[-2:]
         if y == z:
-            label = labels[edge.target]
             left = centers[column] - len(label) // 2
-            sheet.write(*((left + len(label), z, "◄") if c > column else (left - 1, z, "►")))
-    return sheet, width
+            write(*((left + len(label), z, "◄") if c > column else (left - 1, z, "►")))
+    right, bottom = (max(cell[i] for cell in letters) + 1 for i in (0, 1))
+    rows = ["".join(letters.get((x, y), " ") for x in range(right)).rstrip() for y in range(bottom)]
+    return rows, end - gap
 
 
 def diagram_text(diagram: Diagram, ascii: bool = False) -> list[str]:
     """The lines of one diagram: its title, the diagram, the equations beside it (above it where it is wide)."""
     layout = arrange(diagram)
-    sheet, width = _sheet(diagram, layout, ascii)
-    rows = sheet.rows()
+    rows, width = _drawn(diagram, layout, ascii)
     head = [diagram.title + (f"  {diagram.times}" if diagram.times else "")]
     room = WIDTH - width - 5
     if room < EQUATION:
@@ -151,3 +121,26 @@ def draw_text(
     """
     shown = [diagram_text(diagram, ascii) for diagram in diagrams(architecture, whole, opened)]
     return "\n\n".join("\n".join(rows) for rows in shown)
+
+
+def wrapped(equation: str, letters: int, indent: str = "  ") -> list[str]:
+    """The rows of an equation, at most so many letters wide, all but the first indented."""
+    rows: list[str] = [""]
+    for word in re.findall(r"\s*\S+", equation.strip()):
+        for n, piece in enumerate(_pieces(word, letters - len(indent))):
+            if len(rows[-1]) + len(piece) <= letters and (not n or rows[-1].strip()):
+                rows[-1] += piece
+            elif rows[-1].strip():
+                rows.append(indent + piece.lstrip())
+            else:
+                rows[-1] += piece.lstrip()
+    return rows
+
+
+def _pieces(word: str, letters: int) -> list[str]:
+    """A word in one piece if a row holds it; else broken after brackets and commas, and anywhere where that is not
+    enough."""
+    if len(word.lstrip()) <= letters:
+        return [word]
+    pieces = re.findall(r"[^(,]+[(,]*|[(,]+", word)
+    return [piece[i : i + letters] for piece in pieces for i in range(0, len(piece), letters)]

@@ -9,32 +9,7 @@
 A new wiring is one new file in `entries/`; see docs/how-to/add-a-wiring.md.
 """
 
-from __future__ import annotations
+from .reader import KINDS, Entry, entries, entry, index, indexed, load, names, near_words, relatives, search
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .reader import KINDS, Entry, entries, entry, index, indexed, load, names, near_words, relatives, search
-
-__all__ = [
-    "KINDS",
-    "Entry",
-    "entries",
-    "entry",
-    "index",
-    "indexed",
-    "load",
-    "names",
-    "near_words",
-    "relatives",
-    "search",
-]
-
-
-def __getattr__(name: str) -> Any:
-    # Reading YAML is paid for by those who read.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.reader"), name)
+__all__ = ["KINDS", "Entry", "entries", "entry", "index", "indexed", "load", "names"]
+__all__ += ["near_words", "relatives", "search"]

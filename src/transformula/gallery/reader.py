@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownName, nearest
+from ..field_names import topics
 from ..language.model_file import ModelText, read_file
 from ..notebook import page
-from .tags import all_names, names_of
 
 if TYPE_CHECKING:
     from ..analysis.graph_distance import WiringShape
@@ -57,33 +57,38 @@ KINDS = {
 KNOWN = ("gpt2", "llama", "bert", "t5", "vit", "vaswani", "mixtral", "gemma2", "qwen3", "roberta", "bart")
 """Models that most people know: the pages begin with them."""
 
-REQUIRED = ("title", "kind", "why", "equation")
-ABOUT = (*REQUIRED, "checked_against", "paper", "authors", "year", "arxiv", "claim", "claim_source", "sound", "cost")
-"""The keys of `about`."""
+
+@cache
+def _topics() -> list[tuple[list[str], set[str]]]:
+    """Names by which entries are searched, as a person types them ("sliding window", "gqa"), and the tags of each."""
+    return [(list(names), set(tags)) for names, tags in topics()]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry. `about` is what stands under that key in its file."""
+    """One entry. Of one that the index does not hold yet, only name, path and about are there.
+
+    about   what stands under that key in its file
+    wiring  its wiring key: equal for relatives
+    hash    that of its canonical form, with its own numbers
+    unseen  what the wiring key leaves out: "norms", "chance", "scores", "shared"
+    layers  its shape as data
+    tags    what it has: see catalogue.py
+    """
 
     name: str
     path: Path
     about: Mapping[str, str]
     wiring: str = ""
-    """Its wiring key: equal for relatives. Empty where the index does not hold the entry yet."""
     hash: str = ""
-    """The hash of its canonical form, with its own numbers."""
     unseen: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """What the wiring key leaves out: "norms", "chance", "shared"."""
     layers: Sequence[Any] = ()
-    """Its shape as data; empty where the index does not hold the entry yet."""
     tags: Sequence[str] = ()
-    """What it has: see tags.py. Empty where the index does not hold the entry yet."""
 
     @property
     def field_names(self) -> list[str]:
         """The field's names of what it has, by which it is found too: "sliding window", "gqa"."""
-        return names_of(self.tags)
+        return [name for names, tags in _topics() if tags <= {*self.tags} for name in names]
 
     @property
     def title(self) -> str:
@@ -141,8 +146,7 @@ def names() -> tuple[str, ...]:
 @cache
 def index() -> Mapping[str, Mapping[str, Any]]:
     """Name -> {"about", "wiring", "hash", "unseen", "shape"}, as committed in `index.json`."""
-    found: dict[str, dict[str, Any]] = json.loads(INDEX.read_text(encoding="utf-8")) if INDEX.is_file() else {}
-    return found
+    return dict(json.loads(INDEX.read_text(encoding="utf-8"))) if INDEX.is_file() else {}
 
 
 def entry(name: str) -> Entry:
@@ -153,8 +157,7 @@ def entry(name: str) -> Entry:
     known = index().get(name)
     if known is None:
         return Entry(name, path, read_file(path).about)
-    more = known.get("unseen", {}), known.get("shape", ()), known.get("tags", ())
-    return Entry(name, path, known["about"], known["wiring"], known["hash"], *more)
+    return Entry(name, path, *(known[key] for key in ("about", "wiring", "hash", "unseen", "shape", "tags")))
 
 
 def load(name: str) -> ModelText:
@@ -183,27 +186,22 @@ def search(words: str) -> list[Entry]:
     names of what their formulas have. First those that have one in name or title, then those that have all in what is
     said of them."""
     wanted = words.lower().split()
-
-    def rank(entry: Entry) -> int | None:
+    ranks: list[list[Entry]] = [[], [], []]
+    for entry in entries():
         own, named = entry.source.lower(), " ".join(entry.field_names).split()
-        if not all(word in own or word in named for word in wanted):
-            return None
-        if any(word in f"{entry.name} {entry.title}".lower() for word in wanted):
-            return 0
-        return 1 if all(word in own for word in wanted) else 2
-
-    ranked = [(rank(entry), entry) for entry in entries()]
-    found = [(r, entry) for r, entry in ranked if r is not None]
-    return [entry for _, entry in sorted(found, key=lambda pair: pair[0])]
+        if all(word in own or word in named for word in wanted):
+            first = any(word in f"{entry.name} {entry.title}".lower() for word in wanted)
+            ranks[0 if first else 1 if all(word in own for word in wanted) else 2].append(entry)
+    return [entry for rank in ranks for entry in rank]
 
 
 def near_words(words: str) -> str:
     """The nearest words to these with which `search` finds something, or ""."""
-    known: dict[str, None] = {}
+    known: list[str] = []
     for entry in entries():
         text = f"{entry.name} {entry.about.get('authors', '')} {entry.title} {' '.join(entry.field_names)}"
-        known |= dict.fromkeys([entry.name, *re.findall(r"[a-z0-9]{3,}", text.lower())])
-    known |= dict.fromkeys(all_names())
+        known += [entry.name, *re.findall(r"[a-z0-9]{3,}", text.lower())]
+    known = list(dict.fromkeys([*known, *(name for names, _ in _topics() for name in names)]))
     tries = [nearest(words.lower(), known, 1), [near for word in words.split() for near in nearest(word, known, 1)]]
     tries += [[near] for near in tries[1]]
     return next((" ".join(found) for found in tries if found and search(" ".join(found))), "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ AXES = {"steps": ("step", 1.0), "tokens": ("units", 1.0), "minutes": ("seconds",
 """What may stand on the horizontal axis -> its field in the log, and by what that is divided."""
 MOST = 8
 """Runs that can be told apart in one picture."""
-COUNTS = ("event", "step", "units", "seconds", "losses", "sample")
+COUNTS = {"event", "step", "units", "seconds", "losses", "sample"}
 """Fields of an evaluation that are no scores."""
-
 FALLING = ("loss", "perplexity", "bits_per_byte")
 """Scores of which less is better, whatever the task."""
 
@@ -38,9 +37,9 @@ class Curve:
     folder: Path
     training: Sequence[Point]
     validation: Sequence[Point]
-    sampled: Sequence[Point] = ()
-    lower_is_better: bool = True
-    data_identity: str = ""
+    sampled: Sequence[Point]
+    lower_is_better: bool
+    data_identity: str
 
     @property
     def scores(self) -> Sequence[Point]:
@@ -51,19 +50,13 @@ class Curve:
     def best(self) -> Point | None:
         """Where the validation score was best; None before the first evaluation."""
         pick = min if self.lower_is_better else max
-        return pick(self.scores, key=lambda point: point[1]) if self.scores else None
+        return pick(self.scores, key=lambda point: point[1], default=None)
 
     @property
     def data(self) -> dict[str, Any]:
+        points = {what: list(getattr(self, what)) for what in ("training", "validation", "sampled")}
         best = {"at": self.best[0], "value": self.best[1]} if self.best else None
-        return {
-            "name": self.name,
-            "folder": str(self.folder),
-            "best": best,
-            "training": list(self.training),
-            "validation": list(self.validation),
-            "sampled": list(self.sampled),
-        }
+        return {"name": self.name, "folder": str(self.folder), "best": best, **points}
 
 
 @dataclass(frozen=True)
@@ -73,7 +66,7 @@ class Curves:
     runs: Sequence[Curve]
     x: str
     score: str
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str]
 
     @property
     def data(self) -> dict[str, Any]:
@@ -84,28 +77,28 @@ class Curves:
         score = self.score.replace("_", " ")
         rows = [("run", f"best {score}", f"at ({self.x})", f"last {score}")]
         for run in self.runs:
-            if run.best is None:
-                rows.append((run.name, "-", "-", "-"))
-            else:
+            cells = ("-", "-", "-")
+            if run.best is not None:
                 at, value = run.best
-                rows.append((run.name, f"{value:.4f}", short(at), f"{run.scores[-1][1]:.4f}"))
-        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+                place = f"{at:,.0f}" if float(at).is_integer() else f"{at:,.2f}"
+                cells = (f"{value:.4f}", place, f"{run.scores[-1][1]:.4f}")
+            rows.append((run.name, *cells))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         table = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join([*table, *self.notes])
 
     @property
     def legend(self) -> str:
         """What the lines and marks are, in words."""
-        sampled = any(run.sampled for run in self.runs)
-        said = ["validation (dots; squares: the whole set)" if sampled else "validation (dots)"]
-        return " and ".join(said + ["training (thin)"] * any(run.training for run in self.runs))
+        squares = "; squares: the whole set" if any(run.sampled for run in self.runs) else ""
+        thin = " and training (thin)" if any(run.training for run in self.runs) else ""
+        return f"validation (dots{squares}){thin}"
 
     @cached_property
     def figure(self) -> Any:
         """The picture as matplotlib's: validation with dots, training thin (where the score is the loss)."""
         with new_figure(7.2, 4.2) as (figure, axes):
-            for number, run in enumerate(self.runs):
-                color, dash = SERIES[number % MOST], DASHES[number % MOST]
+            for run, color, dash in zip(self.runs, SERIES, DASHES, strict=False):
                 if run.training:
                     x, y = zip(*run.training, strict=True)
                     name = None if run.scores else run.name
@@ -151,15 +144,14 @@ def curves(runs: Sequence[str | Path] | str | Path, *, x: str = "steps", score: 
     Raises InputError (no run, too many, an unknown axis or score), CheckpointError (a folder that is no run's).
     """
     named = [runs] if isinstance(runs, (str, Path)) else list(runs)
-    folders = [run if isinstance(run, (str, Path)) else getattr(run, "folder", run) for run in named]
-    if not 0 < len(folders) <= MOST:
-        raise InputError(f"curves takes one to {MOST} runs, and got {len(folders)}")
+    if not 0 < len(named) <= MOST:
+        raise InputError(f"curves takes one to {MOST} runs, and got {len(named)}")
     if x not in AXES:
         raise InputError(f"x: {x!r} is no axis; known: {', '.join(AXES)}", near=nearest(x, AXES))
-    opened = [RunFolder.open(folder) for folder in folders]
+    opened = [RunFolder.open(run if isinstance(run, (str, Path)) else getattr(run, "folder", run)) for run in named]
     logs = [list(read_log(run.path / "log.jsonl")) for run in opened]
     known = [{name for event in log if event.get("event") == "evaluation" for name in event} for log in logs]
-    shared = sorted(set.intersection(*known) - set(COUNTS)) if all(known) else ["loss"]
+    shared = sorted(set.intersection(*known) - COUNTS) if all(known) else ["loss"]
     for run, log in zip(opened, logs, strict=True):
         if not log:
             raise CheckpointError(f"{run.path}: the run has logged nothing yet; look again after its first evaluation")
@@ -175,13 +167,12 @@ def curves(runs: Sequence[str | Path] | str | Path, *, x: str = "steps", score: 
 
 def curve(name: str, run: RunFolder, log: Sequence[Mapping[str, Any]], x: str, score: str) -> Curve:
     """What a run has logged, as points."""
-    key, by = AXES[x]
     task = run.manifest().get("task", {})
-    identity = str(task.get("identity", "")) if isinstance(task, Mapping) else ""
-    validation, sampled = points_of(log, "evaluation", score, key, by)
-    training, _ = points_of(log, "step", "loss", key, by) if score == "loss" else ([], [])
-    name_of_task = task.get("name") if isinstance(task, Mapping) else None
-    return Curve(name, run.path, training, validation, sampled, not is_higher_better(name_of_task, score), identity)
+    task = task if isinstance(task, Mapping) else {}
+    validation, sampled = points_of(log, "evaluation", score, *AXES[x])
+    training, _ = points_of(log, "step", "loss", *AXES[x]) if score == "loss" else ([], [])
+    falls = not is_higher_better(task.get("name"), score)
+    return Curve(name, run.path, training, validation, sampled, falls, str(task.get("identity", "")))
 
 
 def is_higher_better(task: object, score: str) -> bool:
@@ -204,8 +195,3 @@ def short_names(folders: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             break
     return names
-
-
-def short(at: float) -> str:
-    """A place on the axis: '1,200', '3.5'."""
-    return f"{at:,.0f}" if float(at).is_integer() else f"{at:,.2f}"

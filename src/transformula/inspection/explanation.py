@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..analysis.accounting import parameters_in_words, summary
@@ -13,7 +14,7 @@ from ..analysis.canonical import formula_hash
 from ..analysis.equal_layers import first_of_kind
 from ..analysis.graph_distance import shape_of
 from ..analysis.lines import text_of
-from ..diagram import draw_text
+from ..diagram import draw_svg, draw_text
 from ..errors import InputError
 from ..language.graph import Architecture, Section
 from ..language.model_file import FREE_NUMBERS
@@ -24,11 +25,6 @@ from ..language.syntax import CallNode, walk
 from ..language.vocabulary import Vocabulary
 from ..notebook import page
 from .neighbours import Neighbour, comparable, named, neighbours, one_of_each
-
-UNSEEN = "sizes, options, labels, dropout, kind of norm"
-"""What the wiring key does not count, in words."""
-
-UNDRAWN = "the diagram: it would have too many parts"
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,6 @@ class Explanation:
     edits      how many edits a layer the wiring is away from nothing at all
     hash       of the canonical form: equal hashes are equal functions with equal names of parameters
     left_out   what the page leaves out of so large a model, in words (`language.budget`)
-    svg        the diagram, for a page or a paper
     """
 
     analysis: Analysis
@@ -64,13 +59,11 @@ class Explanation:
     edits: float
     hash: str
     architecture: Architecture
-    left_out: list[str] = field(default_factory=list)
+    left_out: list[str]
 
     @property
     def svg(self) -> str:
-        """The diagram as SVG."""
-        from ..diagram import draw_svg
-
+        """The diagram as SVG, for a page or a paper."""
         return draw_svg(self.architecture)
 
     def _repr_html_(self) -> str:
@@ -86,63 +79,65 @@ class Explanation:
     def data(self) -> dict[str, Any]:
         """As plain data: that of the analysis, text, filled_in, totals, relatives, differs, nearest, edits, left_out,
         hash."""
-        more = {"text": self.text, "filled_in": self.filled_in, "totals": self.totals}
-        near = {
+        return {
+            **self.analysis.data,
+            "text": self.text,
+            "filled_in": self.filled_in,
+            "totals": self.totals,
             "relatives": [neighbour.name for neighbour in self.relatives],
             "differs": {neighbour.name: list(neighbour.differs) for neighbour in self.relatives},
             "nearest": {neighbour.name: neighbour.distance for neighbour in self.nearest},
             "edits": self.edits,
             "left_out": list(self.left_out),
+            "hash": self.hash,
         }
-        return {**self.analysis.data, **more, **near, "hash": self.hash}
 
     def __repr__(self) -> str:
         return "\n".join([*([self.diagram, ""] if self.diagram else []), *self.rows()])
 
-    def rows(self) -> list[str]:
-        """The page without its diagram."""
-        rows = [*self.part_rows(), "", repr(self.analysis).rstrip(), ""]
+    def rows(self) -> Iterator[str]:
+        """The page without its diagram: the parts under each other, the analysis, the size, the gallery."""
+        width = max((len(part.key) for part in self.parts), default=0) + 2
+        for part in self.parts:
+            shown = part.text + ("   (default)" if part.left_out else "")
+            yield from wrapped(shown, f"{part.key:<{width}}", " " * (width + 2))
+        yield from ("", repr(self.analysis).rstrip(), "")
         totals = self.totals
         size = (
             f"{parameters_in_words(totals)}; "
             f"{totals['flops_per_token']:,.0f} FLOPs a token, forward and backward; "
             f"cache {totals['cache_bytes']:,.0f} bytes a position; hash {self.hash[:12]}"
         )
-        rows += wrapped(size, rest="")
-        rows += self.gallery_rows()
+        yield from wrapped(size, rest="")
+        yield from self.gallery_rows()
         if self.left_out:
-            rows += ["", "left out, for so large a model"]
+            yield from ("", "left out, for so large a model")
         for said in self.left_out:
-            rows += wrapped(said, "  ", "    ")
-        return rows
+            yield from wrapped(said, "  ", "    ")
 
-    def gallery_rows(self) -> Iterable[str]:
+    def gallery_rows(self) -> Iterator[str]:
         """The entries of the same wiring, those together that differ alike; without any, the nearest."""
         if self.relatives:
-            yield f"the same wiring in the gallery ({UNSEEN} do not count)"
-        alike: dict[tuple[str, ...], list[str]] = {}
+            yield "the same wiring in the gallery (sizes, options, labels, dropout, kind of norm do not count)"
+        alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for neighbour in self.relatives:
-            alike.setdefault(neighbour.differs, []).append(neighbour.name)
-        rows = [f"{', '.join(names)}{': ' if differs else ''}{', '.join(differs)}" for differs, names in alike.items()]
+            alike[neighbour.differs].append(neighbour.name)
+        for differs, names in alike.items():
+            yield from wrapped(f"{', '.join(names)}{': ' if differs else ''}{', '.join(differs)}", "  ", "    ")
         if self.nearest:
-            near = [f"{n.name} {n.distance:.3g}" for n in self.nearest]
-            said = f"by edits a layer ({self.edits:.3g} from nothing)"
-            rows.append(f"nearest in the gallery, {said}: {', '.join(near)}")
-        for row in rows:
-            yield from wrapped(row, "  " if self.relatives else "", "    ")
-
-    def part_rows(self) -> Iterable[str]:
-        """The parts, their texts under each other."""
-        width = max((len(part.key) for part in self.parts), default=0) + 2
-        for part in self.parts:
-            shown = part.text + ("   (default)" if part.left_out else "")
-            yield from wrapped(shown, f"{part.key:<{width}}", " " * (width + 2))
+            near = ", ".join(f"{n.name} {n.distance:.3g}" for n in self.nearest)
+            said = f"nearest in the gallery, by edits a layer ({self.edits:.3g} from nothing): {near}"
+            yield from wrapped(said, "", "    ")
 
 
 def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
     """Explain a checked model. `vocabulary` is what it was checked with; `ascii` draws without other characters."""
     budget = Budget()
-    analysis = with_names(analyze(architecture, vocabulary, budget), architecture)
+    analysis = analyze(architecture, vocabulary, budget)
+    for n, warning in enumerate(analysis.warnings):  # the gallery's names of the remedies that they offer
+        names = (tuple(name for name in named(r.wiring) if name != architecture.name) for r in warning.remedies)
+        offered = tuple(replace(r, names=known) for r, known in zip(warning.remedies, names, strict=True))
+        analysis.warnings[n] = replace(warning, remedies=offered)
     diagram = draw_text(architecture, ascii=ascii) if drawable(architecture, budget) else ""
     near: list[Neighbour] = []
     edits, hash = 0.0, formula_hash(architecture)
@@ -153,7 +148,7 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
     return Explanation(
         analysis,
         diagram,
-        [*parts_of(architecture), *idle_chances(architecture, vocabulary)],
+        parts_of(architecture, vocabulary),
         write_text(architecture.text),
         summary(architecture).data["totals"],
         relatives,
@@ -167,41 +162,33 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
 
 def drawable(architecture: Architecture, budget: Budget) -> bool:
     """Whether a model is small enough to be drawn, layers of one kind once."""
+    said = "the diagram: it would have too many parts"
     firsts = [stack.layers[n - 1] for stack in architecture.stacks for n in dict.fromkeys(first_of_kind(stack))]
     sizes = [len(section.values) for section in firsts]
-    return budget.allows("a picture", max(sizes, default=0), UNDRAWN) and budget.spend("drawn", sum(sizes), UNDRAWN)
+    return budget.allows("a picture", max(sizes, default=0), said) and budget.spend("drawn", sum(sizes), said)
 
 
-def with_names(analysis: Analysis, architecture: Architecture) -> Analysis:
-    """The analysis with the gallery's names of the remedies that its warnings offer."""
-    for n, warning in enumerate(analysis.warnings):
-        names = (tuple(name for name in named(r.wiring) if name != architecture.name) for r in warning.remedies)
-        offered = tuple(replace(r, names=found) for r, found in zip(warning.remedies, names, strict=True))
-        analysis.warnings[n] = replace(warning, remedies=offered)
-    return analysis
-
-
-def parts_of(architecture: Architecture) -> list[TextPart]:
+def parts_of(architecture: Architecture, vocabulary: Vocabulary) -> list[TextPart]:
     """The text beside the layers, with what was left out filled in."""
-    text, found = architecture.text, []
+    text, parts = architecture.text, []
     for stack, stated in zip(architecture.stacks, text.stacks, strict=True):
         prefix = f"{stack.name}, " if stack.name else ""
-        found.append(TextPart(f"{prefix}before", formula_text(stack.before), stated.before is None))
-        found.append(TextPart(f"{prefix}after", formula_text(stack.after) or "nothing", stated.after is None))
+        parts.append(TextPart(f"{prefix}before", formula_text(stack.before), stated.before is None))
+        parts.append(TextPart(f"{prefix}after", formula_text(stack.after) or "nothing", stated.after is None))
     if architecture.output.lines:
-        found.append(TextPart("output", formula_text(architecture.output), text.output is None))
-    found += [TextPart(name, one_line(source)) for name, source in text.words.items()]
+        parts.append(TextPart("output", formula_text(architecture.output), text.output is None))
+    parts += [TextPart(name, one_line(source)) for name, source in text.words.items()]
     for key, hook in text.hooks.items():
         rows = hook.items() if isinstance(hook, Mapping) else [("", hook)]
         texts = {name: one_line(value) if isinstance(value, Source) else str(value) for name, value in rows}
-        said = [f"{name}: {text}" if name else text for name, text in texts.items()]
-        found.append(TextPart(key, "; ".join(said)))
-    found += [TextPart(name, f"a word from {said.package or 'outside'}") for name, said in text.extra.items()]
+        parts.append(TextPart(key, "; ".join(f"{name}: {text}" if name else text for name, text in texts.items())))
+    parts += [TextPart(name, f"a word from {said.package or 'outside'}") for name, said in text.extra.items()]
     numbers = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
     missing = [key for key in FREE_NUMBERS if key in architecture.numbers and key not in numbers]
     if missing:
-        found.append(TextPart("numbers", ", ".join(f"{key} {architecture.numbers[key]:,}" for key in missing), True))
-    return found
+        parts.append(TextPart("numbers", ", ".join(f"{key} {architecture.numbers[key]:,}" for key in missing), True))
+    said = "p = 0, so it does nothing: the text has no number of that name"
+    return parts + [TextPart(name, said) for name in idle_chances(architecture, vocabulary)]
 
 
 def formula_text(section: Section) -> str:
@@ -211,16 +198,16 @@ def formula_text(section: Section) -> str:
 
 def one_line(source: Source) -> str:
     """A definition's lines on one."""
-    return "; ".join(row.split("#")[0].strip() for row in source.text.splitlines() if row.split("#")[0].strip())
+    rows = (row.split("#")[0].strip() for row in source.text.splitlines())
+    return "; ".join(filter(None, rows))
 
 
-def idle_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[TextPart]:
+def idle_chances(architecture: Architecture, vocabulary: Vocabulary) -> dict[str, None]:
     """Words of chance without a p, where the file has no number of their name: they do nothing, and that is said."""
     text = architecture.text
-    sources = [s for stack in text.stacks for s in (stack.before, *stack.layers.values(), stack.after) if s is not None]
-    sources += [*text.words.values(), *([text.output] if text.output is not None else [])]
-    found: list[str] = []
-    for source in sources:
+    formulas = [source for stack in text.stacks for source in (stack.before, *stack.layers.values(), stack.after)]
+    idle: dict[str, None] = {}
+    for source in filter(None, (*formulas, *text.words.values(), text.output)):
         try:
             calls = [n for line in parse(source) for n in walk(line.value) if isinstance(n, CallNode)]
         except InputError:
@@ -229,8 +216,5 @@ def idle_chances(architecture: Architecture, vocabulary: Vocabulary) -> list[Tex
             record = vocabulary.get(call.word)
             chance = record is not None and record.kind == "chance" and "p" in record.options
             if chance and len(call.items) == 1 and not call.options and call.word not in architecture.numbers:
-                found.append(call.word)
-    return [
-        TextPart(name, "p = 0, so it does nothing: the text has no number of that name")
-        for name in dict.fromkeys(found)
-    ]
+                idle[call.word] = None
+    return idle

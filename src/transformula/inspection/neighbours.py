@@ -88,28 +88,24 @@ class Nearest:
         return self.text()
 
 
-def beside(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]], what: str) -> list[str]:
-    """What one has and the other has not."""
-    return [name for name in one.get(what, ()) if name not in other.get(what, ())]
-
-
 def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """What an entry of the same wiring has that mine has not, or the other way, in words; see `distance.unseen`."""
-    found: list[str] = []
-    norms = list(theirs.get("norms", ()))
-    if norms and norms != list(mine.get("norms", ())):
-        found.append(f"its norm is {' and '.join(norms)}")
-    for what, word in (("chance", ""), ("scores", "the formula ")):
-        more, less = beside(theirs, mine, what), beside(mine, theirs, what)
-        found += [f"with {word}{' and '.join(more)}"] if more else []
-        found += [f"without {word}{' and '.join(less)}"] if less else []
-    more, less = beside(theirs, mine, "shared"), beside(mine, theirs, "shared")
-    found += ["its layers share weights"] if "layers" in more else []
-    more = [name for name in more if name != "layers"]
-    found += [f"one {' and one '.join(more)} for several calls"] if more else []
-    found += ["each layer has weights of its own"] if "layers" in less else []
-    found += ["each call has weights of its own"] if any(name != "layers" for name in less) else []
-    return tuple(found)
+    more = {what: [name for name in theirs[what] if name not in mine[what]] for what in mine}
+    less = {what: [name for name in mine[what] if name not in theirs[what]] for what in mine}
+    own = [name for name in more["shared"] if name != "layers"]
+    norms = theirs["norms"] if theirs["norms"] != mine["norms"] else ()
+    said = {
+        f"its norm is {' and '.join(norms)}": norms,
+        f"with {' and '.join(more['chance'])}": more["chance"],
+        f"without {' and '.join(less['chance'])}": less["chance"],
+        f"with the formula {' and '.join(more['scores'])}": more["scores"],
+        f"without the formula {' and '.join(less['scores'])}": less["scores"],
+        "its layers share weights": "layers" in more["shared"],
+        f"one {' and one '.join(own)} for several calls": own,
+        "each layer has weights of its own": "layers" in less["shared"],
+        "each call has weights of its own": {*less["shared"]} - {"layers"},
+    }
+    return tuple(text for text, holds in said.items() if holds)
 
 
 def named(wiring: str) -> tuple[str, ...]:
