@@ -1,18 +1,19 @@
 """Algorithmic tasks: a rule makes rows of symbols, a model learns the rule, and exact match says whether it did.
 
-A task is one file with the rule; see `copy.py`. What they share stands here: rows without a file, no evaluation row
-among those of training (see `DrawnRows`); a token for each character; the share of answers that are right letter by
-letter, in per cent, on lengths that were trained and, as `beyond`, on some that are longer.
+    copy      kqbd      ->  kqbd          reverse   kqbd  ->  dbqk          sort   kqbk  ->  bkkq
+    add       123+45    ->  168           recall    c9k8j3?k  ->  8
+
+A task is a rule. What they share: rows without a file, no evaluation row among those of training (see `DrawnRows`); a
+token for each character; the share of answers that are right letter by letter, in per cent, on lengths that were
+trained and, as `beyond`, on some that are longer.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from random import Random
-from string import ascii_lowercase, ascii_uppercase, digits
+from string import ascii_letters, digits
 from typing import Any, ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -25,12 +26,13 @@ from ..data.spelling import PLAIN, Spelling
 from ..data.tokenizing import choose_tokenizers
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
+from .base import task
 from .scores.baselines import Baseline, constant, copied
 from .scores.measured import exact_match
 from .seq2seq import SequenceToSequence
 from .seq2seq_data import RowSource
 
-SYMBOLS = ascii_lowercase + ascii_uppercase + digits
+SYMBOLS = ascii_letters + digits
 
 FURTHER = 5
 """The score `beyond` is of lengths up to so much above the longest of training."""
@@ -72,13 +74,14 @@ class SymbolSettings(AlgorithmicSettings):
     )
 
 
-@dataclass(frozen=True)
 class RuleRows(RowSource):
     """The rows that the rule of a task makes."""
 
-    task: type[Algorithmic]
-
     remedy = f"say a smaller --longest (rows that are {FURTHER} longer than those of training are evaluated, too)"
+
+    def __init__(self, task: type[Algorithmic]) -> None:
+        super().__init__()
+        self.task = task
 
     def drawn(self, settings: Any) -> DrawnRows:
         """All rows, of every split."""
@@ -87,8 +90,7 @@ class RuleRows(RowSource):
 
     def read(self, settings: Any) -> SourceTargetRows:
         """Training, validation and test rows. Raises DataError where there are too few different ones."""
-        drawn, notes = self.drawn(settings), []
-        held = {}
+        drawn, held, notes = self.drawn(settings), {}, []
         for split, count in (("validation", settings.validation_rows), ("test", settings.test_rows)):
             held[split] = drawn.held(split, count)
             if len(held[split]) < count:
@@ -105,16 +107,22 @@ class RuleRows(RowSource):
         """A token for each character that a row may have, whether one of these has it or not."""
         kind = "characters" if settings.tokenizer == "auto" else settings.tokenizer
         sides = dict.fromkeys(("source", "target"), [self.task.alphabet(settings)])
-        found, about = choose_tokenizers(kind, True, sides, {}, numbers)
-        return found, PLAIN, about
+        tokenizers, about = choose_tokenizers(kind, True, sides, {}, numbers)
+        return tokenizers, PLAIN, about
+
+    def limits(self, settings: Any) -> tuple[None, None, str]:
+        return None, None, "drop"
+
+    def check(self, settings: Any, task: str) -> None:
+        return
 
     def describe(self, settings: Any, training: int, validation: int) -> dict[str, Any]:
-        told = [name for name in type(settings).model_fields if name not in (*BatchSettings.model_fields, "tokenizer")]
-        return {name: getattr(settings, name) for name in told}
+        names = [name for name in type(settings).model_fields if name not in (*BatchSettings.model_fields, "tokenizer")]
+        return {name: getattr(settings, name) for name in names}
 
 
 class Algorithmic(SequenceToSequence):
-    """A rule that turns a source into a target.
+    """A rule that turns a source into a target: `answer`, of a row of symbols, or `row` where sources are others.
 
     alphabet  settings -> all characters of sources and targets
     same      source -> what makes two rows the same: rows that share it are on one side of a split
@@ -126,12 +134,115 @@ class Algorithmic(SequenceToSequence):
     trivial: ClassVar[Mapping[str, Baseline]] = {"copy": copied, "constant": constant}
     alphabet: ClassVar[Any] = staticmethod(lambda settings: SYMBOLS[: settings.symbols])
     same: ClassVar[Any] = staticmethod(lambda source: source)
+    answer: ClassVar[Any]
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         cls.source = RuleRows(cls)
 
     @classmethod
-    @abstractmethod
     def row(cls, settings: Any, length: int, chance: Random) -> tuple[str, str]:
         """A source of a length, and its target."""
+        source = "".join(chance.choices(cls.alphabet(settings), k=length))
+        return source, cls.answer(source)
+
+
+@task("copy")
+class Copy(Algorithmic):
+    """A row as it is. That trivial answer is the right one, so the constant one alone is beside it."""
+
+    trivial = {"constant": constant}
+    answer = staticmethod(lambda source: source)
+
+
+@task("reverse")
+class Reverse(Algorithmic):
+    """A row from its end. A copy is right for palindromes, all rows of one symbol among them."""
+
+    answer = staticmethod(lambda source: source[::-1])
+
+
+@task("sort")
+class Sort(Algorithmic):
+    """Symbols in the order of the alphabet: small letters, capital ones, digits. A copy is right for sorted rows."""
+
+    answer = staticmethod(lambda source: "".join(sorted(source, key=SYMBOLS.index)))
+
+
+class AddSettings(AlgorithmicSettings):
+    """The length of a row is the number of digits of its longer number."""
+
+    longest: int = Field(4, ge=1, description="most digits of a number in training")
+    reversed: bool = Field(False, description="sums from the least significant digit on: '861' for 168")
+
+
+@task("add")
+class Add(Algorithmic):
+    """Sums of two numbers, of which the longer has as many digits as the row is long, and the other any number of them.
+
+    Digits stand as people write them, the most significant first, as in most of the literature; so the first digit of a
+    sum may hang on every carry behind it. With `reversed` the sum is written from its least significant digit on, in
+    which order each digit needs but the carry of the one before; that is learned from far fewer examples.
+
+    "12+7" and "7+12" are the same in a split: none is learned while the other measures.
+
+    Source: Lee et al. 2023, Teaching Arithmetic to Small Transformers (plain and reversed sums).
+    """
+
+    settings = AddSettings
+    alphabet = staticmethod(lambda settings: digits + "+")
+    same = staticmethod(lambda source: "+".join(sorted(source.split("+"))))
+
+    @classmethod
+    def row(cls, settings: Any, length: int, chance: Random) -> tuple[str, str]:
+        def number(size: int) -> int:  # 0 has one digit
+            return chance.randint(10 ** (size - 1) if size > 1 else 0, 10**size - 1)
+
+        parts = [number(length), number(chance.randint(1, length))]
+        chance.shuffle(parts)
+        total = str(sum(parts))
+        return f"{parts[0]}+{parts[1]}", total[::-1] if settings.reversed else total
+
+
+class RecallSettings(SymbolSettings):
+    """The length of a row is its number of pairs. No key stands twice in a row."""
+
+    symbols: int = Field(
+        26, ge=2, le=len(ascii_letters), description="different keys: small letters, then capital ones"
+    )
+
+    @field_validator("symbols")
+    @classmethod
+    def _enough(cls, value: int, info: ValidationInfo) -> int:
+        most = info.data.get("longest", 1) + FURTHER
+        if most > value:
+            raise ValueError(
+                f"evaluation rows have up to {most} pairs ({FURTHER} more than --longest), all of different keys;"
+                f" take {most} keys, or a smaller --longest"
+            )
+        return value
+
+
+def last_value(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
+    """The last value of each row."""
+    return [str(row["source"])[-3] for row in records]
+
+
+@task("recall")
+class Recall(Algorithmic):
+    """Pairs of a key and a value, a digit, then one of the keys -> its value. The last value of a row is the baseline
+    beside the commonest digit.
+
+    Source: Ba et al. 2016, Using Fast Weights to Attend to the Recent Past (associative retrieval).
+    """
+
+    settings = RecallSettings
+    trivial = {"last value": last_value, "constant": constant}
+    alphabet = staticmethod(lambda settings: ascii_letters[: settings.symbols] + digits + "?")
+
+    @classmethod
+    def row(cls, settings: Any, length: int, chance: Random) -> tuple[str, str]:
+        keys = chance.sample(ascii_letters[: settings.symbols], length)
+        values = chance.choices(digits, k=length)
+        place = chance.randrange(length)
+        return "".join(k + v for k, v in zip(keys, values, strict=True)) + "?" + keys[place], values[place]

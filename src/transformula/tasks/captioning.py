@@ -8,7 +8,7 @@ from .scores.baselines import constant
 from .scores.bleu import bleu
 from .scores.measured import exact_match
 from .seq2seq import SequenceToSequence
-from .seq2seq_data import FileRows
+from .seq2seq_data import RowSource
 from .verb import Verb
 
 
@@ -33,7 +33,7 @@ one (seen from its folder), or on standard input. Pictures are of the size that 
         prefix=True,
         ensemble=True,
     )
-    source = FileRows("digits", pictures=True)
+    source = RowSource("digits", pictures=True)
     measure = staticmethod(lambda texts, right: [bleu(texts, right), exact_match(texts, right)])
     scores = ("bleu", "exact_match")
     trivial = {"constant": constant}

@@ -2,10 +2,9 @@
 
     loss = mean over the target's tokens of -log P(token | damaged source, target tokens before)
 
-A task says how a window of text is damaged, as a `Damage`; see `span.py` and `denoising.py`. Row `row` of micro-batch
-`micro` of step `step` is damaged by numpy.random.default_rng((seed, step, micro, row)), window `number` of the
-validation text by numpy.random.default_rng(number). So a run that goes on sees what it would have seen, and every
-evaluation asks the same.
+A task says how a window of text is damaged, by a `Damage`. Row `row` of micro-batch `micro` of step `step` is damaged
+by numpy.random.default_rng((seed, step, micro, row)), window `number` of the validation text by default_rng(number). So
+a run that goes on sees what it would have seen, and every evaluation asks the same.
 
 Sources and targets have the form of other tasks from a source to a target: the source ends with the tokenizer's end,
 with which the text that the decoder reads begins. What stands for something missing are ids above the tokenizer's own;
@@ -14,7 +13,6 @@ a task that goes on with the weights and the same tokenizer leaves them unused.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,15 +21,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.random import Generator, default_rng
+from pydantic import Field
 from torch import Tensor, nn
 
+from ..data.damage import hidden_spans, hide_spans, infill, reorder, sentence_ends
 from ..data.settings import TextSettings
-from ..errors import DataError, InputError
+from ..errors import ConfigError, DataError, InputError
 from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, Batch, Progress, Scores, check_causal
+from .base import FORWARD, Batch, Progress, Scores, check_causal, task
 from .evaluation import Evaluation, Report, Trained, standing
 from .losses import IGNORED, smoothed_cross_entropy, target_scores
 from .seq2seq_data import padded_batch
@@ -163,9 +163,9 @@ class Repairing(TextTask):
     def report(
         cls, trained: Trained, data: str | list[str] | None, given: Mapping[str, Any], progress: Progress | None = None
     ) -> Report:
-        found = super().report(trained, data, given, progress)
-        assert isinstance(found, Evaluation)
-        return replace(found, validation=f"{found.scores['tokens']:,.0f} {cls.unit}")
+        evaluation = super().report(trained, data, given, progress)
+        assert isinstance(evaluation, Evaluation)
+        return replace(evaluation, validation=f"{evaluation.scores['tokens']:,.0f} {cls.unit}")
 
     def baselines(self) -> dict[str, float]:
         """How often each token stands in targets of the training text, as its probability, each counted once more:
@@ -187,26 +187,21 @@ class Repairing(TextTask):
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few windows of the validation text: input, output and reference."""
-        rows = default_rng(seed).permutation(len(self.measured))[:SHOWN]
+        decoder: Any = model
         lines = []
-        for row in (self.measured[place] for place in rows):
-            decoder: Any = model
-            settings = SearchSettings(beam=1, alpha=0.0, max_length=len(row.target) - 1)
-            found = search(decoder, [[self.end]], settings, end=self.end, inputs={"source": [row.source.tolist()]})
-            texts = (("input", row.source), ("output", found[0][0].tokens), ("reference", row.target))
+        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN]:
+            source, target = self.measured[place]
+            settings = SearchSettings(beam=1, alpha=0.0, max_length=len(target) - 1)
+            best = search(decoder, [[self.end]], settings, end=self.end, inputs={"source": [source.tolist()]})
+            texts = (("input", source), ("output", best[0][0].tokens), ("reference", target))
             lines += [*(f"{name:<11}{shown(self.damage, ids)}" for name, ids in texts), ""]
         return "\n".join(lines).strip()
 
     # What people and folders are told.
 
     def describe(self) -> dict[str, Any]:
-        told = {name for name in type(self.chosen).model_fields if name not in TextSettings.model_fields}
-        return {
-            "task": self.name,
-            **self.data.describe(),
-            **json.loads(json.dumps({name: getattr(self.chosen, name) for name in sorted(told)})),
-            **self.numbers,
-        }
+        own = self.chosen.model_dump(mode="json", exclude=set(TextSettings.model_fields))
+        return {"task": self.name, **self.data.describe(), **dict(sorted(own.items())), **self.numbers}
 
 
 def batch_of(rows: Sequence[Damaged]) -> Batch:
@@ -220,3 +215,90 @@ def shown(damage: Damage, ids: Sequence[int] | np.ndarray) -> str:
     pieces, first = damage.tokenizer.pieces, damage.first
     parts = [pieces[number] if number < first else damage.mark(number - first).encode() for number in map(int, ids)]
     return repr(b"".join(parts).decode("utf-8", errors="replace"))[1:-1]
+
+
+class SpanSettings(TextSettings):
+    """What is taken out of a text."""
+
+    rate: float = Field(0.15, gt=0, le=0.5, description="share of the tokens that are taken out")
+    mean_span: float = Field(3.0, ge=1, description="tokens of a span, on average")
+    sentinels: int = Field(100, ge=1, description="ids that stand for spans: as many spans as a window has, at least")
+
+
+class HiddenSpans(Damage):
+    """Windows of text without some spans -> these spans, each after the sentinel that stands in its place."""
+
+    def __init__(self, settings: SpanSettings, tokenizer: Tokenizer, window: int) -> None:
+        super().__init__(settings, tokenizer, window)
+        spans = len(hidden_spans(window, settings.rate, settings.mean_span, default_rng(0))[0])
+        if spans > settings.sentinels:
+            raise ConfigError(
+                f"sentinels: windows of {window} tokens have {spans} spans, and there are {settings.sentinels}"
+                f" sentinels; say --sentinels {spans}, or a smaller --context, or a larger --mean-span"
+            )
+
+    @staticmethod
+    def extra(settings: SpanSettings) -> int:
+        return settings.sentinels
+
+    def apply(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
+        return hide_spans(ids, self.settings.rate, self.settings.mean_span, self.first, chance)
+
+    def mark(self, number: int) -> str:
+        return f"<{number + 1}>"
+
+
+@task("span")
+class SpanCorruption(Repairing):
+    """Span corruption, as T5 is pre-trained: spans are taken out of a text, and a model writes what stood there.
+
+    text     Thank you for inviting me to your party last week
+    source   Thank you <1> me to your party <2> week
+    target   <1> for inviting <2> last
+    """
+
+    settings = evaluation = SpanSettings
+    kind = HiddenSpans
+
+
+class DenoisingSettings(TextSettings):
+    """How a text is damaged."""
+
+    rate: float = Field(0.3, gt=0, lt=1, description="share of the tokens that give way to masks")
+    mean_span: float = Field(3.0, gt=0, description="tokens that one mask stands for, on average (Poisson): none, too")
+    reorder: bool = Field(True, description="sentences change places")
+
+
+class Disorder(Damage):
+    """Windows of text, their sentences in another order, with one mask for each of some spans -> the window.
+
+    A window may begin and end within a sentence; each such part moves as a sentence does.
+    """
+
+    def __init__(self, settings: DenoisingSettings, tokenizer: Tokenizer, window: int) -> None:
+        super().__init__(settings, tokenizer, window)
+        self.ends = sentence_ends(tokenizer)
+
+    @staticmethod
+    def extra(settings: DenoisingSettings) -> int:
+        return 1
+
+    def apply(self, ids: np.ndarray, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
+        source = reorder(ids, self.ends, chance) if self.settings.reorder else ids
+        return infill(source, self.settings.rate, self.settings.mean_span, self.first, chance), ids
+
+    def mark(self, number: int) -> str:
+        return "<mask>"
+
+
+@task("denoising")
+class Denoising(Repairing):
+    """Denoising, as BART is pre-trained: a text in disorder and with gaps, and a model writes the whole again.
+
+    text     He left. She read a long book. It rained.
+    source   It rained. He <mask>. She read <mask> book.
+    target   He left. She read a long book. It rained.
+    """
+
+    settings = evaluation = DenoisingSettings
+    kind = Disorder

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -25,7 +24,7 @@ from ..data.encoded import Encoded, padded
 from ..data.overlap import short_row
 from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.record import Record
-from ..data.settings import BatchSettings, Seq2SeqSettings, check_pictures
+from ..data.settings import BatchSettings, check_pictures
 from ..data.source_target import SourceTargetRows, fitting, read_source_target
 from ..data.spelling import Spelling
 from ..data.tokenizing import choose_tokenizers
@@ -40,59 +39,35 @@ WRITING = 2.0
 """What a token costs that is generated, of what it costs in training; a model that has learned little writes many."""
 
 
-class RowSource(ABC):
-    """Where the rows of a task come from, and how they become tokens.
+class RowSource:
+    """Where the rows of a task come from, and how they become tokens: files, the hub or a built-in set, unless a
+    subclass says otherwise.
 
+    default   the built-in set of old runs that named none
     pictures  the source is a picture
     remedy    what makes long rows fit, where rows have no limits
     """
 
-    pictures: bool = False
-    remedy: str = ""
+    remedy = ""
 
-    @abstractmethod
+    def __init__(self, default: str = "", pictures: bool = False) -> None:
+        self.default, self.pictures = default, pictures
+
     def read(self, settings: Any) -> SourceTargetRows:
         """The rows that the settings name."""
+        if self.pictures:
+            check_pictures(settings)
+        return read_source_target(settings, self.default, self.pictures)
 
     def beyond(self, settings: Any) -> list[Record]:
-        """Further evaluation rows, unlike those of training; none unless the source says otherwise."""
+        """Further evaluation rows, unlike those of training."""
         return []
 
-    @abstractmethod
     def tokenizers(
         self, settings: Any, rows: SourceTargetRows, reads: str, numbers: Mapping[str, Any]
     ) -> tuple[dict[str, Tokenizer], Spelling, str]:
         """The tokenizer of each side that is a text, how texts are spelled for it, and a line that says how it came to
         be. `reads` is what the source is for the model; see `Writing.input`."""
-
-    def limits(self, settings: Any) -> tuple[int | None, int | None, str]:
-        """The most tokens of a source and of a target, and what is done with longer rows: refuse, drop or cut."""
-        return None, None, "drop"
-
-    @abstractmethod
-    def describe(self, settings: Any, training: int, validation: int) -> dict[str, Any]:
-        """What of the settings, and of the numbers of rows, a run's manifest holds."""
-
-    def check(self, settings: Any, task: str) -> None:
-        """Raise InputError where a run that begins names no data."""
-        return
-
-
-@dataclass(frozen=True)
-class FileRows(RowSource):
-    """Rows of files, of the hub, or of a built-in set; `default` is that of old runs that named none."""
-
-    default: str
-    pictures: bool = False
-
-    def read(self, settings: Seq2SeqSettings) -> SourceTargetRows:
-        if self.pictures:
-            check_pictures(settings)
-        return read_source_target(settings, self.default, self.pictures)
-
-    def tokenizers(
-        self, settings: Seq2SeqSettings, rows: SourceTargetRows, reads: str, numbers: Mapping[str, Any]
-    ) -> tuple[dict[str, Tokenizer], Spelling, str]:
         if reads == "tokens" and not settings.joint:
             raise ConfigError("joint: a decoder alone reads source and target as one text, with one tokenizer")
         spelling = Spelling(settings.split_names, settings.lower)
@@ -102,21 +77,23 @@ class FileRows(RowSource):
         tokenizers, about = choose_tokenizers(settings.tokenizer, settings.joint, sides, others, numbers)
         return tokenizers, spelling, about
 
-    def limits(self, settings: Seq2SeqSettings) -> tuple[int | None, int | None, str]:
+    def limits(self, settings: Any) -> tuple[int | None, int | None, str]:
+        """The most tokens of a source and of a target, and what is done with longer rows: refuse, drop or cut."""
         return settings.max_source, settings.max_target, settings.too_long
 
-    def describe(self, settings: Seq2SeqSettings, training: int, validation: int) -> dict[str, Any]:
+    def describe(self, settings: Any, training: int, validation: int) -> dict[str, Any]:
+        """What of the settings, and of the numbers of rows, a run's manifest holds."""
         limits = {key: getattr(settings, key) for key in ("max_source", "max_target", "too_long", "overlap")}
         return {"training_rows": training, "validation_rows": validation, **limits, "held_out": settings.split}
 
-    def check(self, settings: Seq2SeqSettings, task: str) -> None:
+    def check(self, settings: Any, task: str) -> None:
+        """Raise InputError where a run that begins names no data."""
         if settings.data is None:
-            files = (
-                "a folder of pictures with captions" if self.pictures else "files, as in 'train.{de,en}' or rows.tsv"
-            )
+            files, sets = "files, as in 'train.{de,en}' or rows.tsv", built_in_names("pairs")
+            if self.pictures:
+                files, sets = "a folder of pictures with captions", built_in_names("pictures")
             raise InputError(
-                f"no {setting('data')}: {task} learns from rows; name {files}, or a built-in set:"
-                f" {', '.join(built_in_names('pictures' if self.pictures else 'pairs'))}"
+                f"no {setting('data')}: {task} learns from rows; name {files}, or a built-in set: {', '.join(sets)}"
             )
 
 

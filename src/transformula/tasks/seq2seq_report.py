@@ -128,7 +128,7 @@ def scored(
     references = references_of(records)
     scores = report(measure, texts, references, texts_by(baselines, records, learned))
     shown = [s if isinstance(s, str) else row.place for s, row in zip(sources, records, strict=True)]
-    examples = best_and_worst(scores.measured[0], texts, references, shown)
+    examples = best_and_worst(scores.rows[0].measured, texts, references, shown)
     return Seq2SeqReport(scores, examples, how_of(search, writing, len(models)), texts, notes)
 
 

@@ -12,7 +12,7 @@ from .base import task
 from .scores.baselines import constant, first_sentence, function_name
 from .scores.rouge import rouge
 from .seq2seq import SequenceToSequence
-from .seq2seq_data import FileRows
+from .seq2seq_data import RowSource
 from .seq2seq_report import Seq2SeqEvaluation
 from .verb import Verb
 
@@ -57,7 +57,7 @@ that the model was trained on is cut, as in training (--max-source).""",
         ensemble=True,
         aliases=("summarise",),
     )
-    source = FileRows("python-summaries")
+    source = RowSource("python-summaries")
     measure = staticmethod(rouge)
     scores = ("rouge_1", "rouge_2", "rouge_l")
     trivial = {"lead-1": first_sentence, "function's name": function_name, "constant": constant}

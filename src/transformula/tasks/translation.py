@@ -6,14 +6,14 @@ from .base import task
 from .scores.baselines import copied, word_by_word
 from .scores.bleu import bleu, chrf
 from .seq2seq import SequenceToSequence
-from .seq2seq_data import FileRows
+from .seq2seq_data import RowSource
 
 
 @task("translation", needs=["sacrebleu"])
 class Translation(SequenceToSequence):
     """Text in one language to text in another. BLEU, cased, is the main score; lower-cased as older papers print it."""
 
-    source = FileRows("cldr-dates:en-de")
+    source = RowSource("cldr-dates:en-de")
     measure = staticmethod(
         lambda texts, right: [bleu(texts, right), bleu(texts, right, lowercase=True), chrf(texts, right)]
     )

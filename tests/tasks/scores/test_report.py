@@ -139,7 +139,7 @@ def test_a_report_says_what_is_no_result() -> None:
 
 def test_each_kind_of_task_has_its_scores() -> None:
     def names(task: str) -> list[str]:
-        return [row.name for row in report(tasks.get(task).measure, ["a b"], ["a b"], {}).rows]
+        return [row.measured.name for row in report(tasks.get(task).measure, ["a b"], ["a b"], {}).rows]
 
     assert names("summarization") == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert names("captioning") == ["BLEU", "exact match"]

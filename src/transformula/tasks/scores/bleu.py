@@ -1,8 +1,4 @@
-"""BLEU and chrF, by sacrebleu (Post 2018, "A call for clarity in reporting BLEU scores").
-
-Counts and signatures are sacrebleu's; only the last step, from sums of counts to a score, is done here too, for many
-sums at once (a bootstrap has a thousand).
-"""
+"""BLEU and chrF, by sacrebleu (Post 2018, "A call for clarity in reporting BLEU scores")."""
 
 from __future__ import annotations
 
@@ -13,12 +9,6 @@ import numpy as np
 
 from ...extras import need
 from .measured import Measured, Numbers, References, checked
-
-ORDER = 4
-"""The longest n-grams of words that BLEU counts."""
-
-BETA = 2
-"""In chrF, recall counts so many times as much as precision."""
 
 
 def bleu(
@@ -38,26 +28,11 @@ def bleu(
     Raises MissingExtra without sacrebleu, InputError.
     """
     # "force": a text that ends in " ." is no reason for a warning in the middle of a training run
-    metric = need("sacrebleu", "BLEU").metrics.BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
-    statistics = statistics_of(metric, predictions, references)
+    options = {"lowercase": lowercase, "tokenize": tokenize, "force": True}
+    metrics = need("sacrebleu", "BLEU").metrics
     name = "BLEU lower-cased" if lowercase else "BLEU"
-    alone = bleu_of(statistics, effective_order=True)
-    return Measured(name, str(metric.get_signature()), statistics, bleu_of, alone)
-
-
-def bleu_of(sums: Numbers, effective_order: bool = False) -> Numbers:
-    """BLEU from sums of (words, words of the references, matches of 1 to 4 words, n-grams of 1 to 4): (..., 10)."""
-    predicted, reference = sums[..., 0], sums[..., 1]
-    matches, totals = sums[..., 2 : 2 + ORDER], sums[..., 2 + ORDER :]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        penalty = np.where(predicted < reference, np.where(predicted > 0, np.exp(1 - reference / predicted), 0.0), 1.0)
-        # the k-th order without a match counts as 2^-k of one; beyond the longest n-gram nothing counts
-        missed = np.cumsum((matches == 0) & (totals > 0), axis=-1)
-        precisions = np.where(matches > 0, matches, 0.5**missed) / totals
-        logarithms = np.where(totals > 0, np.log(precisions), 0.0 if effective_order else -np.inf)
-        orders = (totals > 0).sum(axis=-1) if effective_order else ORDER
-        mean = logarithms.sum(axis=-1) / orders
-        return np.where(matches.sum(axis=-1) > 0, 100 * penalty * np.exp(mean), 0.0)
+    alone = metrics.BLEU(**options, effective_order=True)
+    return measured_by(metrics.BLEU(**options), alone, name, predictions, references)
 
 
 def chrf(predictions: Sequence[str], references: References) -> Measured:
@@ -69,25 +44,19 @@ def chrf(predictions: Sequence[str], references: References) -> Measured:
 
     Raises MissingExtra without sacrebleu, InputError.
     """
-    metric = need("sacrebleu", "chrF").metrics.CHRF(beta=BETA)
-    statistics = statistics_of(metric, predictions, references)
-    return Measured(f"chrF{BETA}", str(metric.get_signature()), statistics, chrf_of, chrf_of(statistics))
+    metric = need("sacrebleu", "chrF").metrics.CHRF()
+    return measured_by(metric, metric, "chrF2", predictions, references)
 
 
-def chrf_of(sums: Numbers) -> Numbers:
-    """chrF from sums of, for each order, the n-grams of the predictions, of the references and of both: (..., 18)."""
-    predicted, reference, both = sums[..., 0::3], sums[..., 1::3], sums[..., 2::3]
-    counted = (predicted > 0) & (reference > 0)
-    orders = np.maximum(counted.sum(axis=-1), 1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        precision = np.where(counted, both / predicted, 0.0).sum(axis=-1) / orders
-        recall = np.where(counted, both / reference, 0.0).sum(axis=-1) / orders
-        score = 100 * (1 + BETA**2) * precision * recall / (BETA**2 * precision + recall)
-    return np.where(precision + recall > 0, score, 0.0)
-
-
-def statistics_of(metric: Any, predictions: Sequence[str], references: References) -> Numbers:
-    """What each example adds to a metric of sacrebleu, which knows afterwards how many references there are."""
+def measured_by(metric: Any, alone: Any, name: str, predictions: Sequence[str], references: References) -> Measured:
+    """A score by a metric of sacrebleu, and by another one for single examples: counts of n-grams, which are summed."""
     lists = checked(predictions, references)
     columns = [[each[i] if i < len(each) else None for each in lists] for i in range(max(map(len, lists)))]
-    return np.asarray(metric._extract_corpus_statistics(predictions, columns), dtype=np.float64)
+    statistics = np.asarray(metric._extract_corpus_statistics(predictions, columns), dtype=np.float64)
+
+    def value(sums: Numbers, by: Any = metric) -> Numbers:
+        scores: Numbers = np.apply_along_axis(lambda row: by._compute_score_from_stats(row.tolist()).score, -1, sums)
+        return scores
+
+    # the signature last: the metric knows how many references there are once it has seen them
+    return Measured(name, str(metric.get_signature()), statistics, value, value(statistics, alone))

@@ -47,54 +47,50 @@ def resampled(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbe
 class ScoreRow:
     """One score: the system's, its interval, and those of the baselines by name."""
 
-    name: str
-    score: float
+    measured: Measured
     interval: tuple[float, float]
     baselines: dict[str, float]
-    signature: str
 
 
 @dataclass(frozen=True)
 class ScoreReport:
-    """What was found. Its `repr` is the table, `data` is for programs, `measured` what the rows are made of."""
+    """What was found. Its `repr` is the table, `data` is for programs."""
 
     rows: list[ScoreRow]
-    measured: list[Measured]
 
     @property
     def data(self) -> dict[str, Any]:
         """{"examples": 1000, "scores": {"BLEU": {"score": ..., "interval": [low, high], "baselines": {...}, ...}}}."""
         return {
-            "examples": len(self.measured[0]),
+            "examples": len(self.rows[0].measured),
             "scores": {
-                row.name: {
-                    "score": row.score,
+                row.measured.name: {
+                    "score": row.measured.score,
                     "interval": list(row.interval),
                     "level": LEVEL,
                     "baselines": dict(row.baselines),
-                    "signature": row.signature,
+                    "signature": row.measured.signature,
                 }
                 for row in self.rows
             },
         }
 
     def __repr__(self) -> str:
-        names = list(self.rows[0].baselines)
-        table = [["", "score", f"{100 * LEVEL:.0f} % interval", *names]]
+        table, notes = [["", "score", f"{100 * LEVEL:.0f} % interval", *self.rows[0].baselines]], []
         for row in self.rows:
-            low, high = row.interval
-            beside = [f"{row.baselines[name]:.1f}" for name in names]
-            table.append([row.name, f"{row.score:.1f}", f"[{low:.1f}, {high:.1f}]", *beside])
+            name, score, (low, high) = row.measured.name, row.measured.score, row.interval
+            table.append(
+                [name, f"{score:.1f}", f"[{low:.1f}, {high:.1f}]", *(f"{v:.1f}" for v in row.baselines.values())]
+            )
+            if better := [baseline for baseline, value in row.baselines.items() if score <= value]:
+                notes.append(f"{name} is not above {', '.join(better)}: no result")
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [
             "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
             for line in table
         ]
-        for row in self.rows:
-            if better := [name for name, value in row.baselines.items() if row.score <= value]:
-                lines.append(f"{row.name} is not above {', '.join(better)}: no result")
-        lines += [f"{row.name}: {row.signature}" for row in self.rows]
-        return "\n".join([*lines, f"{len(self.measured[0]):,} examples"])
+        signatures = [f"{row.measured.name}: {row.measured.signature}" for row in self.rows]
+        return "\n".join([*lines, *notes, *signatures, f"{len(self.rows[0].measured):,} examples"])
 
 
 def report(
@@ -104,14 +100,12 @@ def report(
 
     Raises InputError, MissingExtra.
     """
-    scores = list(measure(predictions, references))
-    beside = {name: [score.score for score in measure(texts, references)] for name, texts in baselines.items()}
+    beside = {name: [each.score for each in measure(texts, references)] for name, texts in baselines.items()}
     rows = []
-    for place, measured in enumerate(scores):
+    for place, measured in enumerate(measure(predictions, references)):
         low, high = np.quantile(resampled(measured), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        others = {name: values[place] for name, values in beside.items()}
-        rows.append(ScoreRow(measured.name, measured.score, (float(low), float(high)), others, measured.signature))
-    return ScoreReport(rows, scores)
+        rows.append(ScoreRow(measured, (float(low), float(high)), {name: beside[name][place] for name in beside}))
+    return ScoreReport(rows)
 
 
 @dataclass(frozen=True)
