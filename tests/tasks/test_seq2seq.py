@@ -156,7 +156,7 @@ def test_scores_of_an_evaluation_are_those_of_what_is_written(folder: Path) -> N
     (bleu, *_) = type(task).measure([one[0].text for one in found], [[str(row["target"])] for row in records])
     assert scores["bleu"] == pytest.approx(bleu.score)
     report = scored(type(task).measure, task.trivial, [model], task.data.limited, records, (), GREEDY)
-    assert report.scores.rows[0].measured.score == pytest.approx(bleu.score) and "copy" in repr(report)
+    assert report.rows[0].measured.score == pytest.approx(bleu.score) and "copy" in repr(report)
 
 
 def test_some_rows_are_written(folder: Path) -> None:
@@ -305,8 +305,8 @@ def test_several_references(folder: Path) -> None:
         learned,
         SearchSettings(),
     )
-    assert "nrefs:2" in scores.scores.rows[0].measured.signature
-    assert {"lead-1", "constant"} == set(scores.scores.rows[0].baselines)
+    assert "nrefs:2" in scores.rows[0].measured.signature
+    assert {"lead-1", "constant"} == set(scores.rows[0].baselines)
 
 
 def test_summaries_are_scored_by_stems_where_that_is_asked(folder: Path) -> None:
@@ -316,8 +316,7 @@ def test_summaries_are_scored_by_stems_where_that_is_asked(folder: Path) -> None
     rows = {"data": f"{folder}/test.{{de,en}}", "validation": f"{folder}/val.{{de,en}}", "overlap": "keep"}
     trained = Trained("here", folder, read, [model], task.numbers, rows)
     signatures = [
-        type(task).report(trained, None, given).scores.rows[0].measured.signature
-        for given in ({}, {"stem": True, "beam": 1})
+        type(task).report(trained, None, given).rows[0].measured.signature for given in ({}, {"stem": True, "beam": 1})
     ]
     assert signatures == ["nrefs:1|f1|stem:no", "nrefs:1|f1|stem:porter"]
 

@@ -7,13 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DataError, InputError, setting
 from ..language.graph import Architecture
 from ..settings import Settings
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @dataclass(frozen=True)

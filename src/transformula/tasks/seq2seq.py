@@ -28,9 +28,9 @@ from .evaluation import Trained, above
 from .losses import IGNORED, smoothed_cross_entropy, target_scores
 from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
-from .scores.report import Measure
+from .scores.report import Measure, ScoreReport
 from .seq2seq_data import RowSource, Seq2SeqData
-from .seq2seq_report import Seq2SeqEvaluation, Seq2SeqReport, rows_to_score, scored
+from .seq2seq_report import Seq2SeqEvaluation, rows_to_score, scored
 from .verb import Verb
 from .writing import Writing
 
@@ -231,7 +231,7 @@ class SequenceToSequence(Task):
     @classmethod
     def report(
         cls, trained: Trained, data: Named, given: Mapping[str, Any], progress: Progress | None = None
-    ) -> Seq2SeqReport:
+    ) -> ScoreReport:
         """Scores of what the model writes for the test rows of its run, or for those named; see `Seq2SeqEvaluation`."""
         if "n_best" in given:
             raise ConfigError("n_best: what is scored is the best of each search; leave it out")

@@ -1,9 +1,8 @@
-"""The test of a model that writes targets: which rows, what it writes for them, and the page of scores and examples."""
+"""The test of a model that writes targets: which rows are scored, and what it writes for them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field
@@ -15,10 +14,10 @@ from ..data.source_target import SourceTargetRows, read_rows, references_of
 from ..errors import ConfigError, DataError
 from ..generation.settings import SearchSettings
 from ..settings import Settings
-from .evaluation import Report, Trained
+from .evaluation import Trained
 from .predictor import Progress
 from .scores.baselines import Baseline, texts_by
-from .scores.report import BestAndWorst, Measure, ScoreReport, best_and_worst, report
+from .scores.report import Measure, ScoreReport, report
 from .seq2seq_data import RowSource
 from .writing import Writing
 
@@ -36,30 +35,6 @@ class Seq2SeqEvaluation(SearchSettings):
 
 
 COLUMNS = ("source", "target", "references", "join")
-
-
-@dataclass(frozen=True, repr=False)
-class Seq2SeqReport(Report):
-    """Scores on rows, with the best and the worst of them.
-
-    how      the search, in words
-    written  what was written for each row
-    notes    what is to be known of the rows
-    """
-
-    scores: ScoreReport
-    examples: BestAndWorst
-    how: str
-    written: Sequence[str]
-    notes: Sequence[str] = ()
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return {**self.scores.data, "search": self.how, "notes": list(self.notes), "examples_shown": self.examples.data}
-
-    def __repr__(self) -> str:
-        notes = "".join(f"\nnote: {note}" for note in self.notes)
-        return f"{self.scores}\nsearch: {self.how}{notes}\n\n{self.examples}"
 
 
 def rows_to_score(
@@ -116,7 +91,7 @@ def scored(
     search: SearchSettings,
     progress: Progress | None = None,
     notes: Sequence[str] = (),
-) -> Seq2SeqReport:
+) -> ScoreReport:
     """Write the targets of rows and score them beside the baselines.
 
     measure    what scores texts, the headline first
@@ -125,11 +100,9 @@ def scored(
     """
     sources = [row["source"] for row in records]
     texts = [answers[0].text for answers in writing.predict(models, sources, search, progress=progress)]
-    references = references_of(records)
-    scores = report(measure, texts, references, texts_by(baselines, records, learned))
     shown = [s if isinstance(s, str) else row.place for s, row in zip(sources, records, strict=True)]
-    examples = best_and_worst(scores.rows[0].measured, texts, references, shown)
-    return Seq2SeqReport(scores, examples, how_of(search, writing, len(models)), texts, notes)
+    beside, how = texts_by(baselines, records, learned), how_of(search, writing, len(models))
+    return report(measure, texts, references_of(records), beside, shown, how, notes)
 
 
 def how_of(settings: SearchSettings, writing: Writing, models: int) -> str:

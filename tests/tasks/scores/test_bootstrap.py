@@ -40,7 +40,8 @@ def test_the_width_is_that_of_the_mean_of_coins() -> None:
     """Between the percentiles of a binomial: 1.96 sqrt(p (1 - p) / n) to both sides."""
 
     def interval(measured: Any) -> Any:
-        (row,) = reports.report(lambda texts, right: [measured], [], [], {}).rows
+        same = ["x"] * len(measured)
+        (row,) = reports.report(lambda texts, right: [measured], same, same, {}, same).rows
         return row.interval
 
     measured = coins(0.3)

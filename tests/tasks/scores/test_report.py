@@ -16,7 +16,7 @@ from transformula.tasks.base import tasks
 from transformula.tasks.scores.baselines import constant, copied, first_sentence, function_name, texts_by, word_by_word
 from transformula.tasks.scores.bleu import bleu, chrf
 from transformula.tasks.scores.measured import exact_match
-from transformula.tasks.scores.report import best_and_worst, report
+from transformula.tasks.scores.report import ScoreReport, report
 from transformula.tasks.scores.rouge import rouge
 
 ALL = [bleu, chrf, exact_match, lambda p, r: rouge(p, r)[2]]
@@ -50,30 +50,29 @@ def test_scores_lie_between_0_and_100_and_order_does_not_matter(score) -> None:
 
 def test_the_best_and_the_worst() -> None:
     made, asked = texts(50)
-    measured = chrf(made, asked)
-    found = best_and_worst(measured, made, asked, sources=[f"source {i}" for i in range(50)])
-    ranked = sorted(measured.sentences)
+    found = report(lambda *texts: [chrf(*texts)], made, asked, {}, [f"source {i}" for i in range(50)])
+    ranked = sorted(chrf(made, asked).sentences)
     assert [e.score for e in found.best] == ranked[::-1][:10] and [e.score for e in found.worst] == ranked[:10]
     for example in [*found.best, *found.worst]:
         assert example.prediction == made[example.index] and example.references == [asked[example.index]]
         assert example.source == f"source {example.index}"
-    assert json.loads(json.dumps(found.data))["best"][0]["index"] == found.best[0].index
+    assert json.loads(json.dumps(found.data))["examples_shown"]["best"][0]["index"] == found.best[0].index
     text = repr(found)
-    assert text.startswith("10 best by chrF2 of the single text\n") and "\n10 worst by chrF2" in text
+    assert "\n\n10 best by chrF2 of the single text\n\n" in text
+    assert "\n\n10 worst by chrF2 of the single text\n\n" in text
     worst = found.worst[0]
     assert f"example {worst.index + 1}: {worst.score:.1f}\n  source      source {worst.index}\n" in text
 
 
+def matched(predictions: list[str], references: list[str], sources: list[str]) -> ScoreReport:
+    return report(tasks.get("copy").measure, predictions, references, {}, sources)
+
+
 def test_few_examples_are_shown_once_and_equal_ones_in_order() -> None:
-    found = best_and_worst(exact_match(["a"] * 5, ["a"] * 5), ["a"] * 5, ["a"] * 5, [""] * 5)
+    found = matched(["a"] * 5, ["a"] * 5, [""] * 5)
     assert [e.index for e in found.best] == [0, 1, 2] and [e.index for e in found.worst] == [3, 4]
     assert "source" not in repr(found)
-    empty = best_and_worst(exact_match([""], ["a"]), [""], ["a"], ["s"])
-    assert "  prediction  -\n" in repr(empty)
-    with pytest.raises(InputError, match="1 sources for 2 predictions"):
-        best_and_worst(exact_match(["a", "b"], ["a", "b"]), ["a", "b"], ["a", "b"], ["a"])
-    with pytest.raises(InputError, match="1 scores for 2 predictions"):
-        best_and_worst(exact_match(["a"], ["a"]), ["a", "b"], ["a", "b"], ["a", "b"])
+    assert "  prediction  -\n" in repr(matched([""], ["a"], ["s"]))
 
 
 def rows(sources: Sequence[str] = (), targets: Sequence[str] = ()) -> list[Record]:
@@ -119,7 +118,7 @@ def test_a_report_has_baselines_intervals_and_signatures() -> None:
     made, asked = texts(40)
     measure = tasks.get("translation").measure
     beside = {"copy": asked[::-1], "constant": [asked[0]] * 40}
-    found = report(measure, made, asked, beside)
+    found = report(measure, made, asked, beside, made)
     assert list(found.data["scores"]) == ["BLEU", "BLEU lower-cased", "chrF2"] and found.data["examples"] == 40
     for name, score in json.loads(json.dumps(found.data["scores"])).items():
         assert score["interval"][0] < score["score"] < score["interval"][1] and score["level"] == 0.95
@@ -127,19 +126,21 @@ def test_a_report_has_baselines_intervals_and_signatures() -> None:
     assert found.data["scores"]["BLEU"]["baselines"]["copy"] == bleu(asked[::-1], asked).score
     first, second, *rest = repr(found).splitlines()
     assert first.split() == ["score", "95", "%", "interval", "copy", "constant"]
-    assert second.startswith("BLEU ") and f"{bleu(made, asked).score:.1f}" in second and rest[-1] == "40 examples"
+    assert second.startswith("BLEU ") and f"{bleu(made, asked).score:.1f}" in second and "40 examples" in rest
     assert "no result" not in repr(found)
-    assert report(measure, made, asked, beside).data == found.data
+    assert report(measure, made, asked, beside, made).data == found.data
 
 
 def test_a_report_says_what_is_no_result() -> None:
-    found = report(tasks.get("copy").measure, ["a", "b"], ["a", "c"], {"copy": ["a", "c"], "constant": ["x", "x"]})
+    found = report(
+        tasks.get("copy").measure, ["a", "b"], ["a", "c"], {"copy": ["a", "c"], "constant": ["x", "x"]}, ["s"] * 2
+    )
     assert "exact match is not above copy: no result" in repr(found)
 
 
 def test_each_kind_of_task_has_its_scores() -> None:
     def names(task: str) -> list[str]:
-        return [row.measured.name for row in report(tasks.get(task).measure, ["a b"], ["a b"], {}).rows]
+        return [row.measured.name for row in report(tasks.get(task).measure, ["a b"], ["a b"], {}, ["s"]).rows]
 
     assert names("summarization") == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert names("captioning") == ["BLEU", "exact match"]
@@ -149,7 +150,7 @@ def test_each_kind_of_task_has_its_scores() -> None:
 def test_scores_load_no_torch() -> None:
     program = (
         "import sys, transformula.tasks.scores.report as r, transformula.tasks.scores.bleu as b;"
-        "r.report(lambda *texts: [b.bleu(*texts)], ['a b'], ['a b'], {}); print('torch' in sys.modules)"
+        "r.report(lambda *texts: [b.bleu(*texts)], ['a b'], ['a b'], {}, ['s']); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]

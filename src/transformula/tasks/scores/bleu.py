@@ -56,7 +56,7 @@ def measured_by(metric: Any, alone: Any, name: str, predictions: Sequence[str], 
 
     def value(sums: Numbers, by: Any = metric) -> Numbers:
         scores: Numbers = np.apply_along_axis(lambda row: by._compute_score_from_stats(row.tolist()).score, -1, sums)
-        return scores
+        return np.minimum(scores, 100.0)  # by rounding, the best may have a little more
 
     # the signature last: the metric knows how many references there are once it has seen them
     return Measured(name, str(metric.get_signature()), statistics, value, value(statistics, alone))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InputError
+from ..evaluation import Report
 from .measured import Measured, Numbers, References, checked
 
 Measure = Callable[..., Iterable[Measured]]
@@ -53,64 +53,8 @@ class ScoreRow:
 
 
 @dataclass(frozen=True)
-class ScoreReport:
-    """What was found. Its `repr` is the table, `data` is for programs."""
-
-    rows: list[ScoreRow]
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """{"examples": 1000, "scores": {"BLEU": {"score": ..., "interval": [low, high], "baselines": {...}, ...}}}."""
-        return {
-            "examples": len(self.rows[0].measured),
-            "scores": {
-                row.measured.name: {
-                    "score": row.measured.score,
-                    "interval": list(row.interval),
-                    "level": LEVEL,
-                    "baselines": dict(row.baselines),
-                    "signature": row.measured.signature,
-                }
-                for row in self.rows
-            },
-        }
-
-    def __repr__(self) -> str:
-        table, notes = [["", "score", f"{100 * LEVEL:.0f} % interval", *self.rows[0].baselines]], []
-        for row in self.rows:
-            name, score, (low, high) = row.measured.name, row.measured.score, row.interval
-            table.append(
-                [name, f"{score:.1f}", f"[{low:.1f}, {high:.1f}]", *(f"{v:.1f}" for v in row.baselines.values())]
-            )
-            if better := [baseline for baseline, value in row.baselines.items() if score <= value]:
-                notes.append(f"{name} is not above {', '.join(better)}: no result")
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = [
-            "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
-            for line in table
-        ]
-        signatures = [f"{row.measured.name}: {row.measured.signature}" for row in self.rows]
-        return "\n".join([*lines, *notes, *signatures, f"{len(self.rows[0].measured):,} examples"])
-
-
-def report(
-    measure: Measure, predictions: Sequence[str], references: References, baselines: Mapping[str, Sequence[str]]
-) -> ScoreReport:
-    """Score predictions, and beside them what each baseline predicts: {"copy": [...], "constant": [...]}.
-
-    Raises InputError, MissingExtra.
-    """
-    beside = {name: [each.score for each in measure(texts, references)] for name, texts in baselines.items()}
-    rows = []
-    for place, measured in enumerate(measure(predictions, references)):
-        low, high = np.quantile(resampled(measured), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        rows.append(ScoreRow(measured, (float(low), float(high)), {name: beside[name][place] for name in beside}))
-    return ScoreReport(rows)
-
-
-@dataclass(frozen=True)
 class Example:
-    """One prediction beside its reference, and its source. `index` counts from 0."""
+    """One prediction beside its references, and its source; "" for none. `index` counts from 0."""
 
     index: int
     score: float
@@ -129,41 +73,96 @@ class Example:
         return "\n".join(lines) + "\n"
 
 
-@dataclass(frozen=True)
-class BestAndWorst:
-    """The examples of the highest and of the lowest score, best and worst first. Its `repr` is the text to read."""
+@dataclass(frozen=True, repr=False)
+class ScoreReport(Report):
+    """Scores of what was written for some rows.
 
-    name: str
+    rows         the scores, the main one first
+    best, worst  examples of the highest and of the lowest main score, best and worst first
+    search       how targets were searched for, in words
+    notes        what is to be known of the rows
+    written      what was written for each row
+    """
+
+    rows: list[ScoreRow]
     best: list[Example]
     worst: list[Example]
+    search: str
+    notes: Sequence[str]
+    written: Sequence[str]
 
     @property
     def data(self) -> dict[str, Any]:
-        """Plain data: {"score": name, "best": [...], "worst": [...]}."""
-        return {"score": self.name, "best": list(map(asdict, self.best)), "worst": list(map(asdict, self.worst))}
+        """{"examples": 1000, "scores": {"BLEU": {"score": ..., "interval": [low, high], "baselines": {...}, ...}},
+        "search": ..., "notes": [...], "examples_shown": {"score": "BLEU", "best": [...], "worst": [...]}}."""
+        scores = {
+            row.measured.name: {
+                "score": row.measured.score,
+                "interval": list(row.interval),
+                "level": LEVEL,
+                "baselines": dict(row.baselines),
+                "signature": row.measured.signature,
+            }
+            for row in self.rows
+        }
+        best, worst = ([asdict(example) for example in examples] for examples in (self.best, self.worst))
+        return {
+            "examples": len(self.written),
+            "scores": scores,
+            "search": self.search,
+            "notes": list(self.notes),
+            "examples_shown": {"score": self.rows[0].measured.name, "best": best, "worst": worst},
+        }
 
     def __repr__(self) -> str:
-        parts = []
+        table, lines = [["", "score", f"{100 * LEVEL:.0f} % interval", *self.rows[0].baselines]], []
+        for row in self.rows:
+            name, score, (low, high) = row.measured.name, row.measured.score, row.interval
+            beside = [f"{value:.1f}" for value in row.baselines.values()]
+            table.append([name, f"{score:.1f}", f"[{low:.1f}, {high:.1f}]", *beside])
+            if better := [baseline for baseline, value in row.baselines.items() if score <= value]:
+                lines.append(f"{name} is not above {', '.join(better)}: no result")
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        shown = [
+            "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
+            for line in table
+        ]
+        lines += [f"{row.measured.name}: {row.measured.signature}" for row in self.rows]
+        lines += [
+            f"{len(self.written):,} examples",
+            f"search: {self.search}",
+            *(f"note: {note}" for note in self.notes),
+        ]
+        lines.append("")
         for title, examples in (("best", self.best), ("worst", self.worst)):
-            parts += [f"{len(examples)} {title} by {self.name} of the single text\n", *map(str, examples)]
-        return "\n".join(parts)
+            lines.append(f"{len(examples)} {title} by {self.rows[0].measured.name} of the single text\n")
+            lines += map(str, examples)
+        return "\n".join([*shown, *lines])
 
 
-def best_and_worst(
-    measured: Measured, predictions: Sequence[str], references: References, sources: Sequence[str]
-) -> BestAndWorst:
-    """The `SHOWN` examples with the highest score and those with the lowest; equal ones in the order of the data.
+def report(
+    measure: Measure,
+    predictions: Sequence[str],
+    references: References,
+    baselines: Mapping[str, Sequence[str]],
+    sources: Sequence[str],
+    search: str = "",
+    notes: Sequence[str] = (),
+) -> ScoreReport:
+    """Score predictions, and beside them what each baseline predicts: {"copy": [...], "constant": [...]}.
 
-    No example is among both: with few examples, the lists are shorter. Raises InputError.
+    Of the `SHOWN` best examples and the `SHOWN` worst no one is among both: with few examples, there are fewer; equal
+    ones are in the order of the data. Raises InputError, MissingExtra.
     """
-    lists = checked(predictions, references)
-    for name, number in (("scores", len(measured)), ("sources", len(sources))):
-        if number != len(predictions):
-            raise InputError(f"{number:,} {name} for {len(predictions):,} predictions: give those of the same examples")
-    best = np.argsort(-measured.sentences, kind="stable")[: min(SHOWN, (len(lists) + 1) // 2)].tolist()
-    worst = [i for i in np.argsort(measured.sentences, kind="stable").tolist() if i not in best][:SHOWN]
-    best_examples, worst_examples = (
-        [Example(i, float(measured.sentences[i]), predictions[i], lists[i], sources[i]) for i in places]
-        for places in (best, worst)
+    beside = {name: [each.score for each in measure(texts, references)] for name, texts in baselines.items()}
+    rows = []
+    for place, measured in enumerate(measure(predictions, references)):
+        low, high = np.quantile(resampled(measured), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        rows.append(ScoreRow(measured, (float(low), float(high)), {name: beside[name][place] for name in beside}))
+    lists, alone = checked(predictions, references), rows[0].measured.sentences
+    best = np.argsort(-alone, kind="stable")[: min(SHOWN, (len(lists) + 1) // 2)].tolist()
+    worst = [i for i in np.argsort(alone, kind="stable").tolist() if i not in best][:SHOWN]
+    highest, lowest = (
+        [Example(i, float(alone[i]), predictions[i], lists[i], sources[i]) for i in places] for places in (best, worst)
     )
-    return BestAndWorst(measured.name, best_examples, worst_examples)
+    return ScoreReport(rows, highest, lowest, search, notes, predictions)
