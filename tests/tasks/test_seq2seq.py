@@ -22,8 +22,8 @@ from transformula.model import build
 from transformula.tasks.base import tasks
 from transformula.tasks.evaluation import Trained
 from transformula.tasks.losses import IGNORED
-from transformula.tasks.seq2seq import GREEDY, SequenceToSequence
-from transformula.tasks.seq2seq_report import scored
+from transformula.tasks.scores.report import ScoreReport
+from transformula.tasks.seq2seq import SequenceToSequence
 from transformula.tasks.writing import Writing
 
 LAYER = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"
@@ -146,6 +146,14 @@ def test_what_a_batch_holds(folder: Path) -> None:
     assert set(batch.given) == {"source", "tokens", *({"lengths"} if batch.lengths else ())}
 
 
+def reported(task: Any, model: Any, folder: Path, given: Mapping[str, Any], **recorded: Any) -> ScoreReport:
+    """What `evaluate` says of a model, of whose run so much is recorded."""
+    task.predictor().save(folder)
+    read = check_model(folder / "both.yaml", task.numbers)
+    report: ScoreReport = task.report(Trained("here", folder, read, [model], task.numbers, recorded), None, given)
+    return report
+
+
 def test_scores_of_an_evaluation_are_those_of_what_is_written(folder: Path) -> None:
     task = made(folder)
     model = model_for(task, folder)
@@ -155,7 +163,8 @@ def test_scores_of_an_evaluation_are_those_of_what_is_written(folder: Path) -> N
     found = task.data.limited.predict([model], [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0))
     (bleu, *_) = type(task).measure([one[0].text for one in found], [[str(row["target"])] for row in records])
     assert scores["bleu"] == pytest.approx(bleu.score)
-    report = scored(type(task).measure, task.trivial, [model], task.data.limited, records, (), GREEDY)
+    rows = {"data": f"{folder}/train.{{de,en}}", "validation": f"{folder}/val.{{de,en}}"}
+    report = reported(task, model, folder, {"beam": 1, "alpha": 0.0}, **rows)
     assert report.rows[0].measured.score == pytest.approx(bleu.score) and "copy" in repr(report)
 
 
@@ -287,36 +296,27 @@ def test_columns_that_nobody_named(folder: Path) -> None:
 
 
 def test_several_references(folder: Path) -> None:
-    rows = [f'{{"text": ["a b.", "c d {i}."], "tldr": ["e {i}", "f"]}}' for i in range(20)]
-    (folder / "rows.jsonl").write_text("\n".join(rows))
+    lines = [f'{{"text": ["a b.", "c d {i}."], "tldr": ["e {i}", "f"]}}' for i in range(20)]
+    (folder / "rows.jsonl").write_text("\n".join(lines))
     task = made(
         folder, "summarization", data=str(folder / "rows.jsonl"), validation=None, split=0.3, source="text",
         target="tldr.1", join=" ", references="tldr",
     )  # fmt: skip
     record = task.data.training.records[0]
     assert str(record["source"]).startswith("a b. c d ") and str(record["target"]).startswith("e ")
-    model, learned = model_for(task, folder), task.data.training.records
-    scores = scored(
-        type(task).measure,
-        task.trivial,
-        [model],
-        task.data.limited,
-        task.data.validation.records[:2],
-        learned,
-        SearchSettings(),
-    )
+    rows = {"data": str(folder / "rows.jsonl"), "split": 0.3, "source": "text", "target": "tldr.1", "join": " "}
+    scores = reported(task, model_for(task, folder), folder, {"beam": 2}, **rows, references="tldr")
     assert "nrefs:2" in scores.rows[0].measured.signature
     assert {"lead-1", "constant"} == set(scores.rows[0].baselines)
 
 
 def test_summaries_are_scored_by_stems_where_that_is_asked(folder: Path) -> None:
     task = made(folder, "summarization")
-    task.predictor().save(folder)
-    model, read = model_for(task, folder), check_model(folder / "both.yaml", task.numbers)
+    model = model_for(task, folder)
     rows = {"data": f"{folder}/test.{{de,en}}", "validation": f"{folder}/val.{{de,en}}", "overlap": "keep"}
-    trained = Trained("here", folder, read, [model], task.numbers, rows)
     signatures = [
-        type(task).report(trained, None, given).rows[0].measured.signature for given in ({}, {"stem": True, "beam": 1})
+        reported(task, model, folder, given, **rows).rows[0].measured.signature
+        for given in ({}, {"stem": True, "beam": 1})
     ]
     assert signatures == ["nrefs:1|f1|stem:no", "nrefs:1|f1|stem:porter"]
 

@@ -1,13 +1,5 @@
 """What a trained model of a task does: answers to inputs, by what its folder holds and nothing else.
 
-    @predictor("classes")
-    @dataclass(frozen=True)
-    class Classifier(Predictor):
-        tokenizer: Tokenizer
-        labels: list[str]
-
-        def predict(self, models, inputs, settings, *, progress=None): ...
-
 A task makes its predictor, which is saved beside the weights; `Model` loads and calls it, and so does the task's verb.
 """
 

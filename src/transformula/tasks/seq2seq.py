@@ -8,19 +8,22 @@ The model's inputs decide the family: `source` and `tokens` (an encoder and a de
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 from torch import Tensor, nn
 
+from ..data.overlap import find_overlap
 from ..data.preview import Preview
 from ..data.record import Record
 from ..data.settings import Named, Seq2SeqSettings
-from ..data.source_target import references_of
+from ..data.source_target import SourceTargetRows, read_rows, references_of
 from ..data.sources import need_sources
-from ..errors import ConfigError, InputError
+from ..errors import ConfigError, DataError, InputError
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from .base import Batch, Progress, Scores, Task, check_causal, tasks
@@ -28,9 +31,8 @@ from .evaluation import Trained, above
 from .losses import IGNORED, smoothed_cross_entropy, target_scores
 from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
-from .scores.report import Measure, ScoreReport
+from .scores.report import Measure, ScoreReport, scored
 from .seq2seq_data import RowSource, Seq2SeqData
-from .seq2seq_report import Seq2SeqEvaluation, rows_to_score, scored
 from .verb import Verb
 from .writing import Writing
 
@@ -38,10 +40,13 @@ GREEDY = SearchSettings(beam=1, alpha=0.0)
 """How targets of validation rows are generated while training."""
 
 MOST_SHOWN = 80
-"""Characters of a source that stands in a command, at most."""
+"""Characters of a source that stands in a command as an example, at most."""
 
 SHOWN = 5
 """Rows for which targets are generated to be looked at."""
+
+COLUMNS = ("source", "target", "references", "join")
+"""Settings of an evaluation that are columns of --data."""
 
 TRANSLATE = Verb(
     "translate",
@@ -63,12 +68,24 @@ line out, in order; an empty line stays one. So it is for every model that write
 )
 
 
+class Seq2SeqEvaluation(SearchSettings):
+    """How targets are searched for; and the columns of the rows of --data."""
+
+    source: str | None = Field(None, description="the column of the source in --data; by default as in training")
+    target: str | None = Field(None, description="the column of the target in --data; by default as in training")
+    references: str | None = Field(None, description="a column of --data with a list of texts, each of them right")
+    join: str | None = Field(None, description="what joins the texts of a list in one column of --data")
+    overlap: Literal["refuse", "keep"] = Field(
+        "refuse", description="rows of --data that are also in the training set: refuse them, or keep and score them"
+    )
+
+
 class SequenceToSequence(Task):
     """A model learns to write targets for sources. A task says:
 
     source   where the rows come from
     measure  predictions, references and options of its `evaluation` -> scores of what is written, the main one first
-    scores   these, and any others that an evaluation finds, as `key_of` writes them; more of each is better
+    scores   these, and any others that an evaluation finds, such as bleu_lower_cased; more of each is better
     trivial  the baselines, by name
 
     data     the rows, encoded
@@ -106,7 +123,9 @@ class SequenceToSequence(Task):
         self.data = data = Seq2SeqData(self.source, self.name, settings, numbers, reads, accumulate, seed)
         self.numbers, self.seed = data.numbers, seed
         self.score = "loss" if settings.written == 0 else self.scores[0]
-        self.example = "" if self.source.pictures else short_source(data.validation.records)
+        if not self.source.pictures:
+            sources = (" ".join(str(row["source"]).split()) for row in data.validation.records)
+            self.example = next((text for text in sources if 0 < len(text) <= MOST_SHOWN), "")
 
     @classmethod
     def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
@@ -184,7 +203,7 @@ class SequenceToSequence(Task):
         scores = target_scores(model, batches())
         if rows:
             found = of_written([side.records[row] for row in rows], lambda done, _: heard(len(side) + done))
-            scores.update((key_of(measured), measured.score) for measured in found)
+            scores.update((re.sub("[ -]", "_", measured.name.lower()), measured.score) for measured in found)
             if data.beyond is not None:
                 scores["beyond"] = of_written(data.beyond.records)[0].score
         return scores
@@ -238,12 +257,18 @@ class SequenceToSequence(Task):
         chosen = cls.evaluation.read(given)
         search = SearchSettings.read({key: getattr(chosen, key) for key in SearchSettings.model_fields})
         own = [key for key in cls.evaluation.model_fields if key not in Seq2SeqEvaluation.model_fields]
-        records, learned, notes = rows_to_score(cls.source, cls.settings, trained, data, given)
-        writing, measure = (
-            Writing.load(trained.folder),
+        records, learned, notes = rows_to_score(cls, trained, data, given)
+        writing, sources = Writing.load(trained.folder), [row["source"] for row in records]
+        written = writing.predict(trained.modules, sources, search, progress=progress)
+        return scored(
             partial(cls.measure, **{key: getattr(chosen, key) for key in own}),
+            [answers[0].text for answers in written],
+            references_of(records),
+            texts_by(cls.trivial, records, learned),
+            [text if isinstance(text, str) else row.place for text, row in zip(sources, records, strict=True)],
+            how_of(search, writing.usual, len(trained.modules)),
+            notes,
         )
-        return scored(measure, cls.trivial, trained.modules, writing, records, learned, search, progress, notes)
 
     def preview(self) -> Preview:
         return self.data.preview()
@@ -255,15 +280,54 @@ class SequenceToSequence(Task):
         return self.data.describe()
 
 
-def key_of(measured: Measured) -> str:
-    """How a score is called among an evaluation's: "BLEU lower-cased" is bleu_lower_cased."""
-    return measured.name.lower().replace(" ", "_").replace("-", "_")
+def rows_to_score(
+    kind: type[SequenceToSequence], trained: Trained, data: Named, given: Mapping[str, Any]
+) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
+    """The rows to be scored, those of training as far as the run is known, and notes on the rows.
+
+    Raises InputError: a model alone, and no rows named; columns of rows that are not named. DataError: rows of `data`
+    that are also training rows.
+    """
+    typed = {key: value for key, value in given.items() if key in COLUMNS and value is not None}
+    recorded, notes = trained.recorded, trained.notes
+    rows: SourceTargetRows | None = None
+    if recorded and not trained.lost:
+        rows = kind.source.read(kind.settings.read(trained.settings_of(kind.settings)))
+    if data is None:
+        unread = [key for key in (*typed, "overlap") if key in given]
+        if unread:
+            remedy = "is for the rows of --data, and none are named there; add --data, or leave it out"
+            raise ConfigError([f"{key}: {remedy}" for key in unread])
+        if rows is not None:
+            split = "test" if recorded.get("test") else "validation"
+            return rows.test, rows.training, [note for note in rows.notes if note.startswith(f"{split}: ")]
+        if not trained.lost:
+            raise trained.unknown("--data ROWS, for instance 'test.{de,en}'")
+        named = recorded.get("test") or recorded.get("validation")
+        if named is None:
+            raise trained.held_back()
+        settings = Seq2SeqSettings.read(trained.settings_of(Seq2SeqSettings))
+        return read_rows(named, settings, kind.source.pictures, "test", []), [], notes
+    known = {key: recorded[key] for key in COLUMNS if key in recorded}
+    records = read_rows(data, Seq2SeqSettings.read({**known, **typed}), kind.source.pictures, "data", notes)
+    if rows is None:
+        return records, [], notes
+    overlap = find_overlap(rows.training, records, "--data", ("source", "target"))
+    if overlap.rows and Seq2SeqEvaluation.read({"overlap": given.get("overlap", "refuse")}).overlap == "refuse":
+        raise DataError(f"{overlap}\nscores on rows that were trained on say nothing; if that is meant: --overlap keep")
+    return records, rows.training, notes
 
 
-def short_source(records: Sequence[Record]) -> str:
-    """The first source that fits into a command, on one line; "" for none."""
-    texts = (" ".join(str(row["source"]).split()) for row in records)
-    return next((text for text in texts if 0 < len(text) <= MOST_SHOWN), "")
+def how_of(settings: SearchSettings, usual: int, models: int) -> str:
+    """A search in words; `usual` tokens are written at most where nothing is said."""
+    most = f"{settings.max_length or usual} tokens"
+    if settings.max_ratio is not None:
+        most = f"{settings.max_ratio:g} times the source" + (f", {most}" if settings.max_length else "")
+    parts = [f"beam {settings.beam}", f"score {settings.formula}", f"at most {most}"]
+    parts += [f"at least {settings.min_length} tokens"] if settings.min_length else []
+    parts += [f"no {settings.block_ngrams} tokens in a row twice"] if settings.block_ngrams else []
+    parts += [f"{models} models, their {settings.ensemble} averaged"] if models > 1 else []
+    return ", ".join(parts)
 
 
 def shortened(text: str, width: int = 100) -> str:

@@ -11,9 +11,8 @@ from ..generation.settings import SearchSettings
 from .base import task
 from .scores.baselines import constant, first_sentence, function_name
 from .scores.rouge import rouge
-from .seq2seq import SequenceToSequence
+from .seq2seq import Seq2SeqEvaluation, SequenceToSequence
 from .seq2seq_data import RowSource
-from .seq2seq_report import Seq2SeqEvaluation
 from .verb import Verb
 
 

@@ -49,14 +49,8 @@ class TextGenerator(Predictor):
     tokenizer: Tokenizer
     settings = SamplingSettings
     method = "generate"
-
-    @property
-    def continues(self) -> bool:
-        return True
-
-    @property
-    def verb(self) -> str:
-        return "sample"
+    continues = True
+    verb = "sample"
 
     def predict(
         self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None

@@ -41,7 +41,7 @@ def test_the_width_is_that_of_the_mean_of_coins() -> None:
 
     def interval(measured: Any) -> Any:
         same = ["x"] * len(measured)
-        (row,) = reports.report(lambda texts, right: [measured], same, same, {}, same).rows
+        (row,) = reports.scored(lambda texts, right: [measured], same, same, {}, same).rows
         return row.interval
 
     measured = coins(0.3)

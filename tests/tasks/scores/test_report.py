@@ -16,7 +16,7 @@ from transformula.tasks.base import tasks
 from transformula.tasks.scores.baselines import constant, copied, first_sentence, function_name, texts_by, word_by_word
 from transformula.tasks.scores.bleu import bleu, chrf
 from transformula.tasks.scores.measured import exact_match
-from transformula.tasks.scores.report import ScoreReport, report
+from transformula.tasks.scores.report import ScoreReport, scored
 from transformula.tasks.scores.rouge import rouge
 
 ALL = [bleu, chrf, exact_match, lambda p, r: rouge(p, r)[2]]
@@ -50,7 +50,7 @@ def test_scores_lie_between_0_and_100_and_order_does_not_matter(score) -> None:
 
 def test_the_best_and_the_worst() -> None:
     made, asked = texts(50)
-    found = report(lambda *texts: [chrf(*texts)], made, asked, {}, [f"source {i}" for i in range(50)])
+    found = scored(lambda *texts: [chrf(*texts)], made, asked, {}, [f"source {i}" for i in range(50)])
     ranked = sorted(chrf(made, asked).sentences)
     assert [e.score for e in found.best] == ranked[::-1][:10] and [e.score for e in found.worst] == ranked[:10]
     for example in [*found.best, *found.worst]:
@@ -65,7 +65,7 @@ def test_the_best_and_the_worst() -> None:
 
 
 def matched(predictions: list[str], references: list[str], sources: list[str]) -> ScoreReport:
-    return report(tasks.get("copy").measure, predictions, references, {}, sources)
+    return scored(tasks.get("copy").measure, predictions, references, {}, sources)
 
 
 def test_few_examples_are_shown_once_and_equal_ones_in_order() -> None:
@@ -118,7 +118,7 @@ def test_a_report_has_baselines_intervals_and_signatures() -> None:
     made, asked = texts(40)
     measure = tasks.get("translation").measure
     beside = {"copy": asked[::-1], "constant": [asked[0]] * 40}
-    found = report(measure, made, asked, beside, made)
+    found = scored(measure, made, asked, beside, made)
     assert list(found.data["scores"]) == ["BLEU", "BLEU lower-cased", "chrF2"] and found.data["examples"] == 40
     for name, score in json.loads(json.dumps(found.data["scores"])).items():
         assert score["interval"][0] < score["score"] < score["interval"][1] and score["level"] == 0.95
@@ -128,11 +128,11 @@ def test_a_report_has_baselines_intervals_and_signatures() -> None:
     assert first.split() == ["score", "95", "%", "interval", "copy", "constant"]
     assert second.startswith("BLEU ") and f"{bleu(made, asked).score:.1f}" in second and "40 examples" in rest
     assert "no result" not in repr(found)
-    assert report(measure, made, asked, beside, made).data == found.data
+    assert scored(measure, made, asked, beside, made).data == found.data
 
 
 def test_a_report_says_what_is_no_result() -> None:
-    found = report(
+    found = scored(
         tasks.get("copy").measure, ["a", "b"], ["a", "c"], {"copy": ["a", "c"], "constant": ["x", "x"]}, ["s"] * 2
     )
     assert "exact match is not above copy: no result" in repr(found)
@@ -140,7 +140,7 @@ def test_a_report_says_what_is_no_result() -> None:
 
 def test_each_kind_of_task_has_its_scores() -> None:
     def names(task: str) -> list[str]:
-        return [row.measured.name for row in report(tasks.get(task).measure, ["a b"], ["a b"], {}, ["s"]).rows]
+        return [row.measured.name for row in scored(tasks.get(task).measure, ["a b"], ["a b"], {}, ["s"]).rows]
 
     assert names("summarization") == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert names("captioning") == ["BLEU", "exact match"]
@@ -150,7 +150,7 @@ def test_each_kind_of_task_has_its_scores() -> None:
 def test_scores_load_no_torch() -> None:
     program = (
         "import sys, transformula.tasks.scores.report as r, transformula.tasks.scores.bleu as b;"
-        "r.report(lambda *texts: [b.bleu(*texts)], ['a b'], ['a b'], {}, ['s']); print('torch' in sys.modules)"
+        "r.scored(lambda *texts: [b.bleu(*texts)], ['a b'], ['a b'], {}, ['s']); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]

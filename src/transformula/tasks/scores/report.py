@@ -140,7 +140,7 @@ class ScoreReport(Report):
         return "\n".join([*shown, *lines])
 
 
-def report(
+def scored(
     measure: Measure,
     predictions: Sequence[str],
     references: References,
