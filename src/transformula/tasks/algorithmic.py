@@ -84,7 +84,6 @@ class RuleRows(RowSource):
         self.task = task
 
     def drawn(self, settings: Any) -> DrawnRows:
-        """All rows, of every split."""
         task = self.task
         return DrawnRows(task.name, partial(task.row, settings), settings.shortest, settings.longest, task.same)
 
@@ -98,7 +97,6 @@ class RuleRows(RowSource):
         return SourceTargetRows(self.task.name, drawn.training(settings.rows), **held, notes=tuple(notes))
 
     def beyond(self, settings: Any) -> list[Record]:
-        """Rows that are longer than those of training."""
         return self.drawn(settings).beyond(ROWS_BEYOND, FURTHER)
 
     def tokenizers(

@@ -36,6 +36,8 @@ tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
 
 LEAST = 16
 """Rows of a sample of a validation set, at least."""
+IGNORED = -100
+"""Target of a position that does not count."""
 FORWARD = 0.5
 """What a unit costs in an evaluation, of what it costs in training."""
 
@@ -232,9 +234,9 @@ class Task(ABC):
         part.validated = f"{count:,} of {whole:,} {self.row_name}"
         return part
 
-    @abstractmethod
     def units(self, batch: Batch) -> int:
-        """How many units a batch holds."""
+        """How many units a batch holds: real targets, unless a task says otherwise."""
+        return int((batch.targets != IGNORED).sum())
 
     def steps(self, epochs: float) -> int:
         """How many steps see each example so often."""

@@ -40,12 +40,11 @@ class Trained:
     @property
     def notes(self) -> list[str]:
         """What is to be known of a score where the training data is lost."""
-        if not self.lost:
-            return []
-        return [
+        note = (
             f"the training data ({', '.join(self.lost)}) is missing: there are no baselines, and no search for"
             " evaluation examples that are also in the training set"
-        ]
+        )
+        return [note] if self.lost else []
 
     @property
     def alone(self) -> nn.Module:

@@ -23,10 +23,9 @@ from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
 from ..model.evaluating import evaluating
 from ..structured import load_json
-from .base import FORWARD, Batch, Progress, Scores, task
+from .base import FORWARD, IGNORED, Batch, Progress, Scores, task
 from .carried_rows import CarriedRows
-from .evaluation import standing
-from .losses import IGNORED, perplexity, smoothed_cross_entropy, target_nats
+from .losses import perplexity, smoothed_cross_entropy, target_nats
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
 from .text_task import CONTEXT, TextTask
 from .verb import Verb
@@ -81,7 +80,6 @@ class LanguageModeling(TextTask):
     """Next-token prediction on a text.
 
     context       inputs in a window
-    score_unit    the unit of the main score, of `baselines` and of `verdict`
     carry_length  what the model's text says: above 0 rows go on from step to step, with what their segments have left,
                   and an evaluation reads the validation text in one row to its end
     """
@@ -237,11 +235,6 @@ class LanguageModeling(TextTask):
         found = load_json(cached_entry("baselines", digest.hexdigest()[:32], make) / ABOUT)["nats_per_byte"]
         scale = 1.0 if self.score == "loss" else 1 / math.log(2)
         return {f"{order}-gram": float(found[order]) * scale for order in sorted(found)}
-
-    def verdict(self, scores: Mapping[str, float]) -> str:
-        """For instance '1.72 bits per byte: below the 6-gram (1.92) and the 5-gram (2.00)'."""
-        score = scores[self.score]
-        return f"{score:.2f} {self.score_unit}: {standing(score, self.baselines())}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """About 200 tokens from the beginning of a document (or of a line)."""

@@ -14,10 +14,7 @@ from torch.nn import functional as F
 from ..errors import InputError
 from ..generation.decoding import device_of
 from ..model.evaluating import evaluating
-from .base import Batch, Scores
-
-IGNORED = -100
-"""Target of a position that does not count."""
+from .base import IGNORED, Batch, Scores
 
 AT_ONCE = {"cpu": 1 << 19, "": 1 << 24}
 """Numbers of the logits that are looked at together, by kind of device: on a CPU as many as its caches hold."""
@@ -56,9 +53,8 @@ def perplexity(loss: float) -> float:
 def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.1) -> Tensor:
     """Mean over the real positions of (1 - e) nll + e mean_v(-log p_v): a scalar, float32 at least, in nats.
 
-    Cross-entropy against smoothed targets (Szegedy et al. 2016; Vaswani et al. 2017 with e = 0.1), in a function of its
-    own because the logits of a long batch are the largest tensor of a training step: (tokens, vocab) numbers, which the
-    usual composition holds up to four times, and goes through as often.
+    Of smoothed targets (Szegedy et al. 2016; Vaswani et al. 2017 with e = 0.1). A function of its own because the
+    logits, (tokens, vocab), are the largest tensor of a training step, and the usual composition holds them four times.
 
     logits     (..., vocab), any floating type
     targets    (...) int64; -100 where there is none

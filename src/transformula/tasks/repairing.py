@@ -32,8 +32,8 @@ from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .base import FORWARD, Batch, Progress, Scores, check_causal, task
-from .evaluation import Evaluation, Report, Trained, standing
-from .losses import IGNORED, smoothed_cross_entropy, target_scores
+from .evaluation import Evaluation, Report, Trained
+from .losses import smoothed_cross_entropy, target_scores
 from .seq2seq_data import padded_batch
 from .text_task import CONTEXT, TextTask
 from .writing import end_of
@@ -88,6 +88,7 @@ class Repairing(TextTask):
 
     unit = "target tokens"
     measures = ("loss", "perplexity", "tokens")
+    score_unit = "nats per target token"
     settings: ClassVar[type[TextSettings]]
     kind: ClassVar[type[Damage]]
 
@@ -122,9 +123,6 @@ class Repairing(TextTask):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
-
-    def units(self, batch: Batch) -> int:
-        return int((batch.targets != IGNORED).sum())
 
     # Evaluation.
 
@@ -180,10 +178,6 @@ class Repairing(TextTask):
             counts += np.bincount(row.target, minlength=len(counts))
         nats = -np.log(counts / counts.sum())
         return {"unigram": float(np.concatenate([nats[row.target] for row in self.measured]).mean())}
-
-    def verdict(self, scores: Mapping[str, float]) -> str:
-        """For instance '2.31 nats per target token: below the unigram (5.40)'."""
-        return f"{scores['loss']:.2f} nats per target token: {standing(scores['loss'], self.baselines())}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few windows of the validation text: input, output and reference."""

@@ -28,7 +28,7 @@ from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from .base import Batch, Progress, Scores, Task, check_causal, tasks
 from .evaluation import Trained, above
-from .losses import IGNORED, smoothed_cross_entropy, target_scores
+from .losses import smoothed_cross_entropy, target_scores
 from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
 from .scores.report import Measure, ScoreReport, scored
@@ -167,9 +167,6 @@ class SequenceToSequence(Task):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return smoothed_cross_entropy(model(**batch.given), batch.targets, self.data.settings.label_smoothing)
-
-    def units(self, batch: Batch) -> int:
-        return int((batch.targets != IGNORED).sum())
 
     def steps(self, epochs: float) -> int:
         return self.data.buckets.steps(epochs)

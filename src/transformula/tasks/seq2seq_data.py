@@ -31,8 +31,7 @@ from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, Batch, Progress, sample_of
-from .losses import IGNORED
+from .base import FORWARD, IGNORED, Batch, Progress, sample_of
 from .writing import Writing, end_of
 
 WRITING = 2.0

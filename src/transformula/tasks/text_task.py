@@ -9,6 +9,7 @@ from ..data.prepare import prepare
 from ..data.preview import Preview
 from ..data.windows import Windows
 from .base import Task
+from .evaluation import standing
 from .writing import TextGenerator
 
 CONTEXT = 128
@@ -24,10 +25,12 @@ class TextTask(Task):
 
     data     text, made ready
     windows  of the training text, of `context` - `less` tokens; none where there is a validation text alone
+    score_unit  the unit of the main score, of `baselines` and of `verdict`
     evaluated_at_once  how many windows an evaluation looks at together
     """
 
     row_name = "windows"
+    score_unit: str
 
     def __init__(
         self,
@@ -49,6 +52,10 @@ class TextTask(Task):
             batch, accumulate = given.get("batch") or self.sequences or 1, given.get("accumulate", 1)
             name = f"the training text of {data.corpus.name}"
             self.windows = cut(data.training.ids, context - less, batch, accumulate, self.seed, name)
+
+    def verdict(self, scores: Mapping[str, float]) -> str:
+        """For instance '1.72 bits per byte: below the 6-gram (1.92) and the 5-gram (2.00)'."""
+        return f"{scores[self.score]:.2f} {self.score_unit}: {standing(scores[self.score], self.baselines())}"
 
     def steps(self, epochs: float) -> int:
         return self.windows.steps(epochs)
