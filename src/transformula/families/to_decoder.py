@@ -185,7 +185,8 @@ class LayerLines:
     def copied(self, node: Node, group: Collection[int]) -> Node:
         """A tree of the sublayer whose lines are `group` over the memory, with labels of its own."""
         labels = [{c.label for c in calls_in(line.value) if c.label} for line in self.lines]
-        new = {label: fresh(f"{label}_memory", set().union(*labels)) for label in set().union(*labels)}
+        taken = set().union(*labels)
+        new = {label: fresh(f"{label}_memory", taken) for label in taken}
         attending = {id(c) for c in self.book.attending(node)}
 
         def change(here: Node) -> Node | None:
