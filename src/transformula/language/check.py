@@ -4,21 +4,19 @@
 kind, width and sequence instead of tensors. The files of this folder, in the order in which to read them:
 
     text       source (a text and places in it), syntax (its tree), parser, rewriting (trees changed, and back to text)
-    file       model_file, model_writing, plain_values
+    file       model_file, model_writing
     numbers    numbers; messages (every error, with its example)
     words      vocabulary (records of words), definitions (words made of words), score_formula, score_binding, ranges
-    graph      graph (what is made), flow (names from section to section), context (what all below share)
-    check      names, arithmetic, history, taps, spelling -> expressions
-               options, word_arguments, labels -> word_calls, definition_calls -> calls -> stacks -> this file
+    graph      graph (what is made), context (what all below share: names on their way, what has been read)
+    check      names, spelling -> expressions; options -> word_calls -> calls -> stacks -> this file
     afterward  unread, causality, sizes, roles (names of parameters)
 
 One object of each kind works on one `Context`; those to the right are handed those to the left:
 
-    Names        what a name stands for           WordCalls        a call held against the word's record
-    History      x[n] and x[:]                    DefinitionCalls  a definition opened into the graph
-    SpellingCheck  what is not built                Calls            which of these a call is; makes all of them
-    Expressions  a tree -> values; is handed      Stacks           formulas in their order, section by section
-                 the function that calls
+    Names          what a name, x[n], x[:] or LABEL.v stands for    WordCall  a call held against the word's record
+    SpellingCheck  what is not built                                Calls     any call; opens those of definitions
+    Expressions    a tree -> values; is handed the function that    Stacks    formulas in their order, section by
+                   calls                                                      section
 """
 
 from __future__ import annotations
@@ -31,17 +29,15 @@ from typing import Any
 from .causality import check_causal
 from .context import Context
 from .definitions import Definition, check_second, read_definition
-from .flow import trim
 from .graph import Architecture
 from .messages import FormulaError
 from .model_file import MOST_CARRIED, ModelText
-from .names import Names
-from .numbers import as_number, resolve
+from .numbers import as_number, is_whole, resolve
 from .parser import parse_expression
 from .roles import name_modules
 from .source import Source
 from .stacks import DEFAULT_NUMBERS, Stacks
-from .unread import check_outside, check_unread, outside_words
+from .unread import check_outside, check_unread, outside_words, trim
 from .vocabulary import Vocabulary
 
 DEFAULT_OUTPUT = "logits = unembed.words(x)"
@@ -58,7 +54,7 @@ def check(
     Raises FormulaError at the first mistake.
     """
     try:
-        return checked(text.override(overrides) if overrides else text, vocabulary, output)
+        return checked(text.override(overrides or {}), vocabulary, output)
     except RecursionError:
         raise FormulaError("too-deep", None) from None
 
@@ -66,10 +62,12 @@ def check(
 def checked(text: ModelText, vocabulary: Vocabulary, output: str) -> Architecture:
     """See `check`."""
     context = Context(text, vocabulary)
-    numbers = {key: parse_expression(source) for key, source in text.numbers.items()}
-    for key, value in DEFAULT_NUMBERS.items():
-        if key not in numbers and not any(key in stack.numbers for stack in text.stacks):
-            numbers[key] = parse_expression(Source(f"number {key}", str(value)))
+    defaults = {
+        key: Source(f"number {key}", str(value))
+        for key, value in DEFAULT_NUMBERS.items()
+        if not any(key in stack.numbers for stack in text.stacks)
+    }
+    numbers = {key: parse_expression(source) for key, source in {**text.numbers, **defaults, **text.numbers}.items()}
     context.numbers = resolve(numbers, {}, context.reads.numbers)
     for header, body in text.words.items():
         context.definitions.append(definition_of(header, body, context))
@@ -80,7 +78,7 @@ def checked(text: ModelText, vocabulary: Vocabulary, output: str) -> Architectur
     for hook in text.hooks.values():
         for part in hook.values() if isinstance(hook, Mapping) else [hook]:
             context.reads.numbers.update(WORD.findall(written(part)))
-    carry = carried_positions(context)
+    carry = carried_positions(context, stacks)
     architecture = Architecture(text.name, context.stacks, section, context.numbers, text.hooks, text, carry)
     note_policy(context)
     check_unread(architecture, context)
@@ -128,7 +126,7 @@ def note_policy(context: Context) -> None:
                     context.reads.line(settings[name].place)
 
 
-def carried_positions(context: Context) -> int:
+def carried_positions(context: Context, stacks: Stacks) -> int:
     """The number under `carry`, 0 if the key is not there. Raises FormulaError."""
     carry = context.text.hooks.get("carry")
     if carry is None:
@@ -136,8 +134,8 @@ def carried_positions(context: Context) -> int:
     if isinstance(carry, Mapping):
         raise FormulaError("key-value", None, name="carry", detail="is a mapping", remedy="write carry: 150")
     node = parse_expression(carry if isinstance(carry, Source) else Source("carry", str(carry)))
-    value = as_number(node, Names(context).evaluate(node, context.numbers))
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_CARRIED:
+    value = as_number(node, stacks.calls.names.evaluate(node, context.numbers))
+    if not is_whole(value) or not 1 <= value <= MOST_CARRIED:
         detail = f"is {value:g}, but must be a whole number from 1 to {MOST_CARRIED:,}"
         remedy = "say how many positions of the segments before are seen, or take the key out"
         raise FormulaError("key-value", node.place, name="carry", detail=detail, remedy=remedy)

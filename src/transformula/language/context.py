@@ -1,7 +1,5 @@
-"""What is known while a model is checked: its own names, which of them have been read, and where an expression stands.
-
-`Context` is the one thing that all parts of the checker share. `Scope` is where an expression stands.
-"""
+"""What is known while a model is checked: `Context`, which all parts of the checker share, and `Scope`, where an
+expression stands."""
 
 from __future__ import annotations
 
@@ -10,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .definitions import Definition
-from .flow import Flow
-from .graph import Frame, Section, Stack, Value
+from .graph import Call, Frame, Section, Stack, Value
+from .messages import FormulaError
 from .model_file import INPUTS, ModelText
 from .source import Place
 from .syntax import CallNode
@@ -20,31 +18,60 @@ from .vocabulary import Vocabulary
 OF_TOKENS = ("tokens", "types", "targets", "document", "rank")
 """Inputs that give something for each position of `tokens`."""
 
-LineKey = tuple[str, int, int]
-"""A line's source, line and column: equal for a layer's line in every layer."""
-
-
-def key_of(place: Place) -> LineKey:
-    return (place.source.name, place.line, place.column)
-
 
 @dataclass
 class ReadSoFar:
     """What has been read so far. Where the check ends, what nothing has read is an error.
 
     numbers, definitions  by name
-    lines                 lines whose value has been read
+    lines                 source, line and column: equal for a layer's line in every layer
     names                 names that are read where nothing is built, so that no line can be told
     """
 
     numbers: set[str] = field(default_factory=set)
     definitions: set[str] = field(default_factory=set)
-    lines: set[LineKey] = field(default_factory=set)
+    lines: set[tuple[str, int, int]] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
 
     def line(self, place: Place) -> None:
         """Note that the value of the line at `place` has been read."""
-        self.lines.add(key_of(place))
+        self.lines.add((place.source.name, place.line, place.column))
+
+    def has(self, place: Place) -> bool:
+        """Whether the value of the line at `place` has been read."""
+        return (place.source.name, place.line, place.column) in self.lines
+
+
+@dataclass
+class Setting:
+    """The value that a name has, the section that set it, and where."""
+
+    value: Value
+    section: Section
+    place: Place
+
+
+@dataclass
+class Flow:
+    """How names flow from section to section.
+
+    Of the stack that is being checked:
+    assigned  the names that any of its lines sets
+    now       name -> its present setting
+    carried   name -> the value with which it was first carried
+
+    Of all:
+    results   stack -> the setting of its final x
+    history   stack -> after `before` and each layer: (the section, all settings on leaving it)
+    entered   id of a section -> the settings on entering it
+    """
+
+    assigned: set[str] = field(default_factory=set)
+    now: dict[str, Setting] = field(default_factory=dict)
+    carried: dict[str, Value] = field(default_factory=dict)
+    results: dict[str, Setting] = field(default_factory=dict)
+    history: dict[str, list[tuple[Section, dict[str, Setting]]]] = field(default_factory=dict)
+    entered: dict[int, dict[str, Setting]] = field(default_factory=dict)
 
 
 @dataclass
@@ -53,6 +80,7 @@ class Context:
 
     numbers  the file's, outside any stack
     stacks   those that are checked already; above the output, all
+    shared   label and number under `share=` -> the call or the definition's frame
     """
 
     text: ModelText
@@ -62,6 +90,7 @@ class Context:
     stacks: list[Stack] = field(default_factory=list)
     flow: Flow = field(default_factory=Flow)
     reads: ReadSoFar = field(default_factory=ReadSoFar)
+    shared: dict[Any, Call | Frame] = field(default_factory=dict)
     inputs: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,7 +115,7 @@ class Scope:
 
     stack    the section's stack; in the output, the last
     visible  how many of the definitions can be called here
-    labels   label -> what it stands for
+    labels   label, and None -> the call or the definition's frame
     names    local values (and, in a definition, parameters that are numbers, strings, booleans, definitions)
     places   local name -> the line that sets it
     calls    word, or "." and a label -> its calls so far
@@ -96,7 +125,7 @@ class Scope:
     stack: Stack
     numbers: Mapping[str, float]
     visible: int
-    labels: dict[Any, Any]
+    labels: dict[Any, Call | Frame]
     names: dict[str, Any] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
     calls: dict[str, list[Any]] = field(default_factory=dict)
@@ -123,3 +152,21 @@ class Scope:
         self.calls.setdefault(name, []).append(thing)
         if node.label:
             self.calls[f".{node.label}"] = [thing]
+
+
+def label_table(context: Context, scope: Scope, share: int | None) -> dict[Any, Call | Frame]:
+    """What labels stand for: one label is one module, in its formula or, by a number under `share=`, in the model."""
+    return scope.labels if share is None else context.shared
+
+
+def labeled(context: Context, scope: Scope, node: CallNode, share: int | None, word: str, family: str = "") -> Any:
+    """The earlier call, or frame, of `word` that a call's label stands for; None where there is none.
+
+    Raises FormulaError where it stands for another word, but for one of the same family.
+    """
+    thing = label_table(context, scope, share).get((node.label, share)) if node.label else None
+    if thing is None or thing.name == word:
+        return thing
+    if not family or not isinstance(thing, Call) or thing.word.family != family:
+        raise FormulaError("label-twice", node.place, label=node.label, first=thing.name, second=word)
+    return None

@@ -4,11 +4,11 @@ its line, numbers stay as written (`1e-3`), and a key that stands twice, an anch
 
 from __future__ import annotations
 
-import dataclasses
 import keyword
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,10 +18,18 @@ from .. import field_names
 from ..structured import LOADER, MOST_YAML_BYTES, Malformed, half_character, load_text, yaml_events
 from .messages import FormulaError, unknown
 from .parser import MOST_CHARACTERS, MOST_LEVELS
-from .plain_values import check_characters, checked_flag, checked_name
 from .source import Place, Source
 
 LANGUAGE = 1
+
+FLAGS = {"true": True, "yes": True, "false": False, "no": False}
+"""How a flag is written, in small letters."""
+
+MOST_OF_A_NAME = 200
+"""Characters of a model's name, which is printed in titles and may name a folder."""
+
+HALF = re.compile("[\ud800-\udfff]")
+"""Half of a pair of UTF-16: what a terminal hands over for bytes that are no text; no file can hold it."""
 
 STACK_KEYS = ("before", "layer", "layers", "order", "after", "share", "causal")
 HOOKS = ("init", "calibrate", "after_step", "schedule", "policy", "carry")
@@ -96,31 +104,30 @@ class ModelText:
 
         A formula of None is taken out. Raises FormulaError for a key that the model does not have.
         """
-        model = self
-        for key, value in given.items():
-            model = model.with_key(key, value)
-        return model
+        return reduce(lambda model, row: model.with_key(*row), given.items(), self)
 
     def with_key(self, key: str, value: Any) -> ModelText:
         """This model with another value of one key. Raises FormulaError."""
         source = None if value is None else Source(key, str(value))
-        if source is not None:
-            check_characters(source)
+        half = HALF.search(source.text) if source else None
+        if half:
+            detail = f"holds {half.group()!r}, half a character"
+            raise FormulaError("key-value", None, name=key, detail=detail, remedy="take it out or replace it")
         if key == "name":
-            return dataclasses.replace(self, name=checked_name(str(value), None))
+            return replace(self, name=checked_name(str(value), None))
         if key == "output":
-            return dataclasses.replace(self, output=source)
+            return replace(self, output=source)
         if key in HOOKS:
             hooks = {name: hook for name, hook in self.hooks.items() if name != key}
             if value is not None:
                 hooks[key] = value if isinstance(value, Mapping) else str(value)
-            return dataclasses.replace(self, hooks=hooks)
+            return replace(self, hooks=hooks)
         if key in STACK_KEYS:
-            return dataclasses.replace(self, stacks=(self.stack_with(key, value, source),))
+            return replace(self, stacks=(self.stack_with(key, value, source),))
         if key not in (*self.numbers, *FREE_NUMBERS, "dropout"):
             raise unknown_key(None, key, [*self.numbers, *FREE_NUMBERS, *STACK_KEYS, "output", *HOOKS], value)
         numbers = {key: Source(f"number {key}", source.text)} if source is not None else {}
-        return dataclasses.replace(self, numbers={**self.numbers, **numbers})
+        return replace(self, numbers={**self.numbers, **numbers})
 
     def stack_with(self, key: str, value: Any, source: Source | None) -> StackText:
         """The only stack with another value of one of its keys. Raises FormulaError."""
@@ -131,12 +138,27 @@ class ModelText:
         if key == "layers":
             raise layers_wanted(None, value, "several formulas are given in a file", "write a model file")
         if key == "layer":
-            return dataclasses.replace(stack, layers={"layer": source} if source else {}, order=None)
+            return replace(stack, layers={"layer": source} if source else {}, order=None)
         if key == "causal":
-            written = Source(key, str(value))
-            return dataclasses.replace(stack, causal=checked_flag(written.text, key, written.start))
+            return replace(stack, causal=checked_flag(str(value), Source(key, str(value)).start))
         changed: dict[str, Any] = {key: source}
-        return dataclasses.replace(stack, **changed)
+        return replace(stack, **changed)
+
+
+def checked_name(text: str, place: Place | None) -> str:
+    """A model's name. Raises FormulaError for one that is too long."""
+    if len(text) > MOST_OF_A_NAME:
+        detail = f"has {len(text):,} characters"
+        remedy = f"write at most {MOST_OF_A_NAME}; what is longer goes under `about`"
+        raise FormulaError("key-value", place, name="name", detail=detail, remedy=remedy)
+    return text
+
+
+def checked_flag(text: str, place: Place) -> bool:
+    """`causal` as written. Raises FormulaError for what is neither true nor false."""
+    if text.lower() not in FLAGS:
+        raise FormulaError("key-value", place, name="causal", detail=f"is {text[:40]!r}", remedy="write true or false")
+    return FLAGS[text.lower()]
 
 
 def unknown_key(place: Place | None, key: str, known: Sequence[str], value: Any, where: str = "") -> FormulaError:
@@ -181,36 +203,34 @@ def read_text(text: str, file: str = "") -> ModelText:
     """Read the text of a model file."""
     for model in read_documents(text, file):
         return model
-    raise nothing(file)
+    raise FormulaError("not-yaml", None, detail=f"{file or 'the text'} is empty")
 
 
 def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
     """The models of a text that holds several YAML documents."""
     whole = Source("file", text, file)
+
+    def at(mark: yaml.Mark) -> Place:
+        return Place(whole, mark.line + 1, mark.column, mark.line + 1, mark.column + 1)
+
     if len(text) > 50 * MOST_CHARACTERS:
         raise FormulaError("too-long", Place(whole, 1, 0, 1, 10), count=len(text))
     try:
         for event in yaml_events(text, MOST_LEVELS):
             if getattr(event, "anchor", None) or getattr(event, "tag", None):
-                line, column = event.start_mark.line + 1, event.start_mark.column
                 detail = "anchors, aliases and tags are not part of it"
-                raise FormulaError("not-yaml", Place(whole, line, column, line, column + 1), detail=detail)
+                raise FormulaError("not-yaml", at(event.start_mark), detail=detail)
         for node in yaml.compose_all(text, Loader=LOADER):
             yield ModelReader(whole).model(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        place = Place(whole, mark.line + 1, mark.column, mark.line + 1, mark.column + 1) if mark else None
-        raise FormulaError("not-yaml", place, detail=getattr(error, "problem", None) or str(error)) from None
+        detail = getattr(error, "problem", None) or str(error)
+        raise FormulaError("not-yaml", at(mark) if mark else None, detail=detail) from None
     except Malformed as error:
         place = None if error.line is None else Place(whole, error.line, 0, error.line, 1)
         raise FormulaError("not-yaml", place, detail=error.said) from None
     except UnicodeEncodeError as error:
         raise FormulaError("not-yaml", None, detail=f"it holds {half_character(error)}") from None
-
-
-def nothing(file: str) -> FormulaError:
-    """The error for a file that holds no model."""
-    return FormulaError("not-yaml", None, detail=f"{file or 'the text'} is empty")
 
 
 Row = tuple[str, yaml.Node, yaml.Node]
@@ -267,10 +287,8 @@ class ModelReader:
         """A mapping of formulas; `called`: a key -> what a person calls the formula under it."""
         return {key: self.text(value, key, called(key)) for key, _, value in self.mapping(node, name)}
 
-    def model(self, node: yaml.Node | None) -> ModelText:
+    def model(self, node: yaml.Node) -> ModelText:
         """A whole file. Raises FormulaError."""
-        if node is None:
-            raise nothing(self.whole.file)
         here: dict[str, Any] = {"file": self.whole.file, "numbers": {}, "hooks": {}}
         stacks: list[StackText] = []
         own: list[Row] = []
@@ -280,24 +298,22 @@ class ModelReader:
             elif key == "language":
                 self.check_language(value)
             elif key in HOOKS:
-                here["hooks"][key] = self.hook(value, key)
+                inside = self.mapping(value, key) if isinstance(value, yaml.MappingNode) else None
+                texts = {k: self.text(v, f"{key}, {k}") for k, _, v in inside or ()}
+                here["hooks"][key] = self.text(value, key) if inside is None else texts
             elif key in STACK_KEYS:
                 own.append((key, key_node, value))
             elif key and isinstance(value, yaml.MappingNode) and any(k.value in STACK_KEYS for k, _ in value.value):
                 stacks.append(self.stack(key, self.mapping(value, key), key_node))
             elif not self.take_number(here["numbers"], key, key_node, value):
-                near_numbers = [] if isinstance(value, yaml.MappingNode) else list(FREE_NUMBERS)
-                known = [*MODEL_KEYS, *near_numbers]
+                known = [*MODEL_KEYS, *(() if isinstance(value, yaml.MappingNode) else FREE_NUMBERS)]
                 raise unknown_key(self.place(key_node), key, known, getattr(value, "value", None), "file")
         if own and stacks:
             raise self.wrong(own[0][1], own[0][0], "stands beside named stacks", "put it into one of them")
         return ModelText(stacks=tuple(stacks) or (self.stack("", own, node),), **here)
 
-    def name(self, node: yaml.Node) -> str:
-        return checked_name(self.text(node, "name").text, self.place(node))
-
     KEYS: ClassVar[dict[str, Callable[[ModelReader, yaml.Node], Any]]] = {
-        "name": name,
+        "name": lambda self, node: checked_name(self.text(node, "name").text, self.place(node)),
         "about": lambda self, node: self.texts(node, "about"),
         "words": lambda self, node: self.sources(node, "words", lambda key: f"definition {key.split('(')[0]}"),
         "inputs": lambda self, node: self.texts(node, "inputs"),
@@ -308,11 +324,11 @@ class ModelReader:
 
     def check_language(self, node: yaml.Node) -> None:
         """Raise FormulaError for a language that this program does not know."""
-        given = self.text(node, "language").text
-        if not re.fullmatch("[0-9]{1,9}", given):
-            raise self.wrong(node, "language", f"is {given[:40]!r}", f"write language: {LANGUAGE}")
-        if int(given) > LANGUAGE:
-            raise FormulaError("newer-language", self.place(node), given=given, known=LANGUAGE)
+        written = self.text(node, "language").text
+        if not re.fullmatch("[0-9]{1,9}", written):
+            raise self.wrong(node, "language", f"is {written[:40]!r}", f"write language: {LANGUAGE}")
+        if int(written) > LANGUAGE:
+            raise FormulaError("newer-language", self.place(node), given=written, known=LANGUAGE)
 
     def take_number(self, numbers: dict[str, Source], key: str, key_node: yaml.Node, node: yaml.Node) -> bool:
         """Take a key into `numbers` if it may be one: its text holds no assignment. Raises FormulaError for a name that
@@ -330,9 +346,8 @@ class ModelReader:
 
     def outside(self, node: yaml.Node, word: str) -> Outside:
         """`noise: token`, or `noise: {reach: token, package: my_words}`."""
-        name, rows = f"extra, {word}", [("reach", node, node)]
-        if isinstance(node, yaml.MappingNode):
-            rows = self.mapping(node, word)
+        name = f"extra, {word}"
+        rows = self.mapping(node, word) if isinstance(node, yaml.MappingNode) else [("reach", node, node)]
         texts = {key: self.text(value, name).text for key, _, value in rows}
         for key, key_node, value in rows:
             if key not in ("reach", "package"):
@@ -344,11 +359,6 @@ class ModelReader:
         if "reach" not in texts:
             raise self.wrong(node, name, "does not say its reach", "write reach: token, past or all")
         return Outside(**texts, place=self.place(node))
-
-    def hook(self, node: yaml.Node, key: str) -> Any:
-        if isinstance(node, yaml.MappingNode):
-            return {k: self.text(v, f"{key}, {k}") for k, _, v in self.mapping(node, key)}
-        return self.text(node, key)
 
     def stack(self, name: str, rows: Sequence[Row], node: yaml.Node) -> StackText:
         """One stack. Raises FormulaError."""
@@ -367,7 +377,7 @@ class ModelReader:
                     raise layers_wanted(self.place(value), written, "is not a mapping", "write keys with a colon")
                 here[key] = self.sources(value, key, lambda formula: f"{prefix}layers, {formula}")
             elif key == "causal":
-                here[key] = checked_flag(self.text(value, key).text, key, self.place(value))
+                here[key] = checked_flag(self.text(value, key).text, self.place(value))
             elif not self.take_number(here["numbers"], key, key_node, value):
                 raise unknown("unknown-key", self.place(key_node), key, [*STACK_KEYS, *FREE_NUMBERS])
         if {"layer", "layers"} <= {key for key, _, _ in rows}:

@@ -1,26 +1,35 @@
-"""What a name stands for, where an expression reads it."""
+"""What an expression reads: a name, its history `x[n]` and `x[:]`, and taps `LABEL.v`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .. import field_names
-from .context import Context, Scope
-from .flow import Setting
-from .graph import Section, Value, describe
+from .context import Context, Scope, Setting
+from .graph import Frame, Section, Value, describe
 from .messages import FormulaError, unknown
-from .numbers import evaluate
+from .numbers import as_number, evaluate, is_number
+from .options import expression
 from .source import Place
-from .syntax import Name, Node
+from .syntax import Index, Name, Node, Tap
+
+MOST_ENTRIES = 100_000
+"""Values of layers that all lists of history together may hold: those of a stack of 440 layers that each list all."""
 
 
 class Names:
-    """Looks names up in a context, and notes that they have been read."""
+    """Looks up in a context what expressions read, and notes that it has been read.
+
+    entries  how many values the lists of history hold so far
+    past     a section, another stack or "", a name, a layer -> the value of history that stands for it in the section
+    """
 
     def __init__(self, context: Context) -> None:
         self.context, self.reads, self.flow = context, context.reads, context.flow
+        self.entries = 0
+        self.past: dict[tuple[int, str, str, int], Value] = {}
 
     def look(self, node: Name, scope: Scope) -> Any:
         """What a name stands for: a Value, or in a definition what its parameter was given. Raises FormulaError."""
@@ -28,17 +37,14 @@ class Names:
         if name in scope.names:
             self.mark(scope, name)
             value = scope.names[name]
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                return scope.number(value, node.place)
-            return value
+            return scope.number(value, node.place) if is_number(value) else value
         if name in scope.numbers:
             self.reads.numbers.add(name)
             return scope.number(scope.numbers[name], node.place)
         if name == "pi":
             return scope.number(math.pi, node.place)
         value = self.from_outside(node, scope) if scope.definition is None else None
-        if value is None:
-            value = self.context.definition(name, scope.visible)
+        value = value or self.context.definition(name, scope.visible)
         if value is None:
             raise self.unset(node, scope)
         return value
@@ -49,30 +55,30 @@ class Names:
             self.reads.line(scope.places[name])
 
     def from_outside(self, node: Name, scope: Scope) -> Value | None:
-        """The value with which a name enters a formula: carried, given by the task, or a stack's result."""
-        setting = self.flow.now.get(node.name)
-        if setting is not None:
-            self.reads.line(setting.place)
-            if setting.value.op == "number":
-                return scope.number(setting.value.number, node.place)
-            return self.carried(node, setting, scope)
-        if node.name in self.context.inputs:
-            return self.input(node.name, scope.section, node.place)
-        stack = self.above(scope) if node.name == "memory" else node.name
-        setting = self.flow.results.get(stack)
-        if setting is None:
-            return None
-        self.reads.line(setting.place)
-        return entering(scope.section, reading(setting.value, "name", "x", node.place, stack=stack))
+        """The value with which a name enters a formula: carried, given by the task, or a stack's result.
 
-    def carried(self, node: Name, setting: Setting, scope: Scope) -> Value:
-        """A name's value from before this section. Raises FormulaError where its kind or width has changed."""
-        first, value = self.flow.carried.setdefault(node.name, setting.value), setting.value
+        Raises FormulaError where a carried name's kind or width has changed."""
+        name, place, section, stack = node.name, node.place, scope.section, ""
+        setting = self.flow.now.get(name)
+        if setting is None:
+            if name in self.context.inputs:
+                return self.input(name, section, place)
+            stack = self.above(scope) if name == "memory" else name
+            setting = self.flow.results.get(stack)
+            if setting is None:
+                return None
+        self.reads.line(setting.place)
+        value = setting.value
+        if stack:
+            return entering(section, reading(value, "name", "x", place, stack=stack))
+        if value.op == "number":
+            return scope.number(value.number, place)
+        first = self.flow.carried.setdefault(name, value)
         changed = (first.kind, first.width) != (value.kind, value.width) and first.op != "number"
-        if changed and scope.section.where == "layer":
+        if changed and section.where == "layer":
             before, after = describe(first), describe(value)
-            raise FormulaError("carried-changes", setting.place, name=node.name, before=before, after=after)
-        return entering(scope.section, reading(value, "name", node.name, node.place))
+            raise FormulaError("carried-changes", setting.place, name=name, before=before, after=after)
+        return entering(section, reading(value, "name", name, place))
 
     def input(self, name: str, section: Section, place: Place) -> Value:
         """What the task gives under a name."""
@@ -101,32 +107,136 @@ class Names:
         ours = field_names.read_name(name, known)
         return unknown("unset", node.place, name, known, ours, title=scope.title, remedy=remedy)
 
-    # Numbers.
-
     def evaluate(self, node: Node, numbers: Mapping[str, float], scope: Scope | None = None) -> Any:
         """The number, or the outcome of the test, that an expression stands for. Raises FormulaError."""
 
         def look(node: Name) -> Any:
-            if scope is not None and node.name in scope.names:
-                return self.local_number(node, scope)
-            if node.name in numbers:
-                self.reads.numbers.add(node.name)
-                return numbers[node.name]
-            if node.name == "pi":
+            name = node.name
+            if scope is not None and name in scope.names:
+                value = scope.names[name]
+                value = value.number if isinstance(value, Value) and value.op == "number" else value
+                if not isinstance(value, (int, float, str)):
+                    raise FormulaError("not-a-number", node.place, what=f"`{name}`")
+                self.mark(scope, name)
+                return value
+            if name in numbers:
+                self.reads.numbers.add(name)
+                return numbers[name]
+            if name == "pi":
                 return math.pi
             known = [*numbers, "pi"]
-            raise unknown("unknown-number", node.place, node.name, known, field_names.read_name(node.name, known))
+            raise unknown("unknown-number", node.place, name, known, field_names.read_name(name, known))
 
         return evaluate(node, look)
 
-    def local_number(self, node: Name, scope: Scope) -> Any:
-        """The number, string or flag that a local name holds. Raises FormulaError."""
-        value = scope.names[node.name]
-        value = value.number if isinstance(value, Value) and value.op == "number" else value
-        if not isinstance(value, (int, float, str)):
-            raise FormulaError("not-a-number", node.place, what=f"`{node.name}`")
-        self.mark(scope, node.name)
+    def history(self, node: Index, scope: Scope) -> Value:
+        """The value of `name[n]` or `name[:]`. Raises FormulaError, also for a name that has no history."""
+        name, flow, section, stack = node.name, self.flow, scope.section, scope.stack
+        if scope.definition is not None:
+            remedy = "a definition gets history as an argument: f(x[:])"
+            raise FormulaError("unset", node.place, name=name, title=scope.title, remedy=remedy)
+        other = name if name in flow.results else self.above(scope) if name == "memory" else ""
+        if other:
+            name, last = "x", next(s.depth for s in self.context.stacks if s.name == other)
+        else:
+            if name not in flow.assigned and all(name not in settings for _, settings in flow.history[stack.name]):
+                remedy = "set it in `before` or in a layer"
+                raise unknown("unset", node.place, name, flow.assigned, title=scope.title, remedy=remedy)
+            last = {"before": -1, "layer": section.number - 1}.get(section.where, stack.depth)
+        title = section.title
+        if last < 0:
+            index = ":" if node.index is None else "n"
+            raise FormulaError("history-range", node.place, name=name, index=index, title=title, last="nothing")
+        if node.index is None:
+            return self.listed(node, name, other, last, scope)
+        number = as_number(node.index, self.evaluate(node.index, scope.numbers, scope))
+        if not isinstance(number, int) or not 0 <= number <= last:
+            index = f"{number:g}"
+            raise FormulaError("history-range", node.place, name=node.name, index=index, title=title, last=last)
+        setting = flow.history[other or stack.name][number][1].get(name)
+        if setting is None:
+            layer = f"layer {number}" if number else "`before`"
+            raise FormulaError("history-unset", node.place, name=name, place_name=layer)
+        return self.entry(node, name, other, number, setting, scope)
+
+    def listed(self, node: Index, name: str, other: str, last: int, scope: Scope) -> Value:
+        """The value of `name[:]`: what `before` and each layer up to `last` that set the name left in it, then its
+        present value if this layer has set it."""
+        self.entries += last + 1
+        if self.entries > MOST_ENTRIES:
+            raise FormulaError("too-many-entries", node.place, name=name)
+        entries: list[Value] = []
+        for number, (section, settings) in enumerate(self.flow.history[other or scope.stack.name][: last + 1]):
+            setting = settings.get(name)
+            if setting is not None and setting.section is section:
+                entries.append(self.entry(node, name, other, number, setting, scope))
+        if not other and name in scope.names:
+            self.mark(scope, name)
+            entries.append(scope.names[name])
+        entries = [e for e in entries if e.op != "number"]
+        first = entries[0] if entries else Value("number")
+        for entry in entries:
+            if (entry.kind, entry.width) != (first.kind, first.width):
+                raise FormulaError("widths", node.place, left=first.width, right=entry.width)
+        self.reads.names.add(name)
+        return Value("list", tuple(entries), "list", first.width, first.sequence, name=name, place=node.place)
+
+    def entry(self, node: Index, name: str, other: str, number: int, setting: Setting, scope: Scope) -> Value:
+        """The value that a name had on leaving layer `number`: one for all that read it in a section."""
+        self.reads.line(setting.place)
+        if setting.value.op == "number":
+            return scope.number(setting.value.number, node.place)
+        key = id(scope.section), other, name, number
+        if key not in self.past:
+            self.past[key] = reading(setting.value, "history", name, node.place, number, other)
+            scope.section.values.append(self.past[key])
+        return self.past[key]
+
+    def tap(self, node: Tap, scope: Scope) -> Value:
+        """The value of a tap. Raises FormulaError."""
+        labeled = scope.calls.get(f".{node.call}")
+        calls = labeled or scope.calls.get(node.call, [])
+        if not calls:
+            known = sorted(call.lstrip(".") for call in scope.calls)
+            remedy = f"a tap follows its call; calls before this line: {', '.join(known) or 'none'}"
+            raise unknown_tap(node, node.call, known, remedy)
+        if not labeled and len(calls) > 1:
+            raise FormulaError("tap-ambiguous", node.place, call=node.call, count=len(calls), tap=node.tap)
+        (call,) = calls
+        if not isinstance(call, Frame):
+            return tap_of_word(node, call, scope)
+        value = call.names.get(node.tap)
+        if not isinstance(value, Value) or value.kind == "list":
+            known = [name for name, v in call.names.items() if isinstance(v, Value)]
+            raise unknown_tap(node, node.tap, known, f"its values: {', '.join(known)}")
+        definition = self.context.definition(call.name)
+        for line in definition.lines if definition else ():
+            if line.name == node.tap:
+                self.reads.line(line.place)
         return value
+
+
+def tap_of_word(node: Tap, value: Value, scope: Scope) -> Value:
+    """A value made inside a call of a word: one for all that read it."""
+    call, taps = value.called, value.called.word.taps
+    if node.tap not in taps:
+        raise unknown_tap(node, node.tap, taps, f"its taps: {', '.join(taps) or 'none'}")
+    if node.tap not in call.taps:
+        call.taps.append(node.tap)
+    for other in scope.section.values:
+        if other.op == "tap" and other.args[0] is value and other.name == node.tap:
+            return other
+    keys = value.args[len(call.streams) - 1].sequence
+    inside = Value("tap", (value,), "scores", 1, value.sequence, name=node.tap, place=node.place, keys=keys)
+    if taps[node.tap]:
+        width = expression(call.word, taps[node.tap], call.numbers, node.place)
+        inside.kind, inside.width, inside.keys = "stream", width, ""
+        inside.sequence = keys if node.tap in call.word.key_taps else value.sequence
+    return scope.add(inside)
+
+
+def unknown_tap(node: Tap, name: str, known: Iterable[str], remedy: str) -> FormulaError:
+    return unknown("unknown-tap", node.place, name, known, call=node.call, tap=node.tap, remedy=remedy)
 
 
 def reading(value: Value, op: str, name: str, place: Place, number: int = 0, stack: str = "") -> Value:

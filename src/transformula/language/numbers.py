@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, truediv
+from typing import Any, TypeGuard
 
 from .messages import FormulaError, unknown
 from .parser import parse_expression
@@ -17,34 +17,23 @@ LARGEST = 1e9
 
 Functions = Mapping[str, Callable[..., float]]
 
-FUNCTIONS: Functions = {
-    "sqrt": math.sqrt,
-    "log": math.log,
-    "exp": math.exp,
-    "abs": abs,
-    "min": min,
-    "max": max,
-}
+FUNCTIONS: Functions = {"sqrt": math.sqrt, "log": math.log, "exp": math.exp, "abs": abs, "min": min, "max": max}
 
 OF_RECORDS = {**FUNCTIONS, "tanh": math.tanh, "erf": math.erf}
 """What expressions of words' records may call."""
 
-OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-}
-COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
+OPERATORS: dict[str, Callable[[Any, Any], Any]]
+OPERATORS = {"+": add, "-": sub, "*": mul, "/": truediv, "//": floordiv, "%": mod}
+COMPARISONS: dict[str, Callable[[Any, Any], bool]]
+COMPARISONS = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def tidy(value: float, place: Place | None, largest: float = LARGEST) -> int | float:

@@ -2,75 +2,73 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import field_names
 from .graph import Call, Value, describe
 from .messages import FormulaError, unknown
-from .numbers import evaluate_text
+from .numbers import evaluate_text, is_number, is_whole
 from .score_formula import ScoreFormula
 from .source import Place
 from .syntax import Keyword
 from .vocabulary import Option, WordRecord
 
-NUMBERS = {"whole": "a whole number", "number": "a number"}
+EXPECTED = {
+    "flag": "True or False",
+    "definition": "a definition over scores",
+    "whole": "a whole number",
+    "number": "a number",
+}
+"""What an option of a type takes, in words."""
 
 
 def check_option(word: str, option: Option, value: Any, place: Place) -> Any:
     """The value of an option, checked for type and range. Raises FormulaError."""
-    expected = type_expected(option, value)
-    code = "option-type" if expected else "option-range"
-    expected = expected or range_expected(option, value)
-    if expected:
+    low, high = option.minimum, option.maximum
+    expected = EXPECTED.get(option.type) or "one of " + ", ".join(map(repr, option.choices))
+    match option.type:
+        case "flag":
+            fits = isinstance(value, bool)
+        case "choice":
+            fits = isinstance(value, str)
+        case "definition":
+            fits = not isinstance(value, (bool, int, float, str, Value))
+        case _:
+            fits = is_whole(value) if option.type == "whole" else is_number(value)
+    code = "option-range" if fits else "option-type"
+    if fits and option.type == "choice":
+        fits = value in option.choices
+    elif fits and not ((low is None or value >= low) and (high is None or value <= high)):
+        fits = False
+        if low is None or high is None:
+            expected = f"at most {high:g}" if low is None else f"at least {low:g}"
+        else:
+            expected = f"from {low:g} to {high:g}"
+    if not fits:
         given = describe(value)
         raise FormulaError(code, place, word=word, name=option.name, expected=expected, given=given, help=option.help)
     return value
 
 
-def type_expected(option: Option, value: Any) -> str:
-    """The type that an option takes, in words; "" if the value has it."""
-    match option.type:
-        case "flag":
-            return "" if isinstance(value, bool) else "True or False"
-        case "choice":
-            return "" if isinstance(value, str) else "one of " + ", ".join(map(repr, option.choices))
-        case "definition":
-            return "a definition over scores" if isinstance(value, (bool, int, float, str, Value)) else ""
-    fits = isinstance(value, int if option.type == "whole" else (int, float)) and not isinstance(value, bool)
-    return "" if fits else NUMBERS[option.type]
-
-
-def range_expected(option: Option, value: Any) -> str:
-    """The values that an option takes, in words; "" if the value is one of them."""
-    if option.type == "choice":
-        return "" if value in option.choices else "one of " + ", ".join(map(repr, option.choices))
-    low, high = option.minimum, option.maximum
-    if (low is None or value >= low) and (high is None or value <= high):
-        return ""
-    if low is None or high is None:
-        return f"at most {high:g}" if low is None else f"at least {low:g}"
-    return f"from {low:g} to {high:g}"
-
-
 def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place) -> Any:
     """The default of an option, from the numbers at hand. Raises FormulaError if it needs one that the file lacks."""
+    default = option.default
     if option.type == "definition":
         return None
-    if option.default is None:
+    if default is None:
         raise FormulaError("option-missing", place, word=word, name=option.name, help=option.help)
-    if not isinstance(option.default, str) or option.type == "choice":
-        return option.default
+    if not isinstance(default, str) or option.type == "choice":
+        return default
     try:
-        value = evaluate_text(option.default, names)
+        value = evaluate_text(default, names)
     except KeyError as missing:
         if option.absent is not None:
             return option.absent
-        remedy = f"it is {option.default} by default, and the model has no number {missing.args[0]!r}"
+        remedy = f"it is {default} by default, and the model has no number {missing.args[0]!r}"
         raise FormulaError("option-missing", place, word=word, name=option.name, help=remedy) from None
     if option.type == "whole" and not isinstance(value, int):
-        detail = f"{option.name} = {option.default} is {value:g}, not a whole number"
+        detail = f"{option.name} = {default} is {value:g}, not a whole number"
         raise FormulaError("check-failed", place, word=word, detail=detail)
     return check_option(word, option, value, place)
 
@@ -127,7 +125,3 @@ class Environment(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len({**self.numbers, **self.names})
-
-    def filled(self, message: str) -> str:
-        """A message with {name} replaced by its value, where there is one."""
-        return re.sub(r"\{(\w+)\}", lambda name: str(self.get(name[1], name[0])), message)

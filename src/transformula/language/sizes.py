@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .definitions import Definition
-from .history import MOST_ENTRIES
 from .messages import FormulaError
+from .names import MOST_ENTRIES
 from .syntax import Binary, CallNode, Choice, Index, Line, Node, children
 
 MOST_CALLS = 100_000

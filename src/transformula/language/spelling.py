@@ -5,52 +5,39 @@ Its words, options and names are known, and count as read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .. import field_names
 from .context import Context, Scope
 from .definitions import Definition
 from .messages import FormulaError, unknown
 from .numbers import FUNCTIONS
 from .options import unknown_option
-from .syntax import CallNode, Index, Line, Name, Node, walk
+from .syntax import CallNode, Index, Name, Node, walk
 from .vocabulary import WordRecord
 
 
 class SpellingCheck:
-    """Checks what is not built."""
+    """Checks what is not built. Its methods raise FormulaError."""
 
     def __init__(self, context: Context) -> None:
         self.context, self.reads = context, context.reads
 
-    def lines(self, lines: Sequence[Line]) -> None:
-        """The lines of a formula that no layer uses."""
-        for line in lines:
-            self.reads.line(line.place)
-            for node in walk(line.value):
-                self.note(node, len(self.context.definitions))
-
-    def side(self, tree: Node, scope: Scope) -> None:
-        """The side of a condition that is not built."""
+    def tree(self, tree: Node, scope: Scope | None = None) -> None:
+        """An expression: in `scope` its names are checked, too."""
         for node in walk(tree):
-            self.note(node, scope.visible)
-            if isinstance(node, (Name, Index)):
-                self.known_name(node, scope)
+            if isinstance(node, CallNode):
+                self.word(node, scope.visible if scope else len(self.context.definitions))
+            elif isinstance(node, (Name, Index)):
+                self.reads.names.add(node.name)
+                self.reads.numbers.add(node.name)
+                if scope is not None:
+                    self.name(node, scope)
 
-    def note(self, node: Node, visible: int) -> None:
-        """Check a call; note that a name is read."""
-        if isinstance(node, CallNode):
-            self.known_word(node, visible)
-        elif isinstance(node, (Name, Index)):
-            self.reads.names.add(node.name)
-            self.reads.numbers.add(node.name)
-
-    def known_name(self, node: Name | Index, scope: Scope) -> None:
-        """Raise FormulaError for a name that nothing sets."""
+    def name(self, node: Name | Index, scope: Scope) -> None:
+        """A name is set somewhere."""
         context = self.context
         known = {*scope.names, *scope.numbers, *context.inputs, *context.stack_names(), "memory", "pi"}
         if scope.definition is None:
-            known |= context.flow.assigned | set(context.flow.now)
+            known |= {*context.flow.assigned, *context.flow.now}
         else:
             known |= {line.name for line in scope.definition.lines}
         known |= {d.name for d in context.definitions}
@@ -59,15 +46,15 @@ class SpellingCheck:
             remedy = "set it before this line"
             raise unknown("unset", node.place, node.name, known, ours, title=title, remedy=remedy)
 
-    def known_word(self, node: CallNode, visible: int) -> None:
-        """Raise FormulaError for a word or an option that is not known."""
+    def word(self, node: CallNode, visible: int) -> None:
+        """A call's word and its options are known."""
         definition = self.context.definition(node.word, visible)
         if definition is not None:
             self.definition(definition)
         elif node.word in self.context.vocabulary or node.word not in FUNCTIONS:
             record = self.record(node, visible)
             for option in node.options:
-                if option.name not in record.options and option.name not in record.ports and option.name != "share":
+                if option.name not in (*record.options, *record.ports, "share"):
                     raise unknown_option(record, node.word, option)
                 if isinstance(option.value, Name):
                     self.reads.definitions.add(option.value.name)
@@ -80,12 +67,12 @@ class SpellingCheck:
         for tree in (*definition.defaults.values(), *(line.value for line in definition.lines)):
             for node in walk(tree):
                 if isinstance(node, CallNode) and not definition.second:
-                    self.known_word(node, definition.index)
+                    self.word(node, definition.index)
                 elif isinstance(node, Name):
                     self.reads.numbers.add(node.name)
 
     def record(self, node: CallNode, visible: int) -> WordRecord:
-        """The record of a call's word. Raises FormulaError, with the nearest known words, or the word's package."""
+        """The record of a call's word; the error names the nearest known words, or the word's package."""
         context = self.context
         if node.word in context.vocabulary:
             return context.vocabulary[node.word]

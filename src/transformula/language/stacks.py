@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .calls import Calls
-from .context import Context, Scope, key_of
+from .context import Context, Scope, Setting
 from .definitions import Definition, tells_positions
-from .flow import Setting
 from .graph import Section, Stack
 from .messages import FormulaError
 from .model_file import StackText
-from .numbers import as_number, resolve
+from .numbers import as_number, is_whole, resolve
 from .parser import parse, parse_expression
 from .sizes import check_size
-from .source import Source
+from .source import Place, Source
 from .syntax import CallNode, Choice, Line, Name, Node, Number, walk
 from .vocabulary import Vocabulary
 
@@ -29,57 +28,69 @@ LARGEST_SHARE = 10 * MOST_LAYERS
 
 
 class Stacks:
-    """Checks the stacks of a model and its output, in the order in which they run."""
+    """Checks the stacks of a model and its output, in the order in which they run. Its methods raise FormulaError.
+
+    labels  those of `before`, `after` and `output`, which belong to the whole model
+    """
 
     def __init__(self, context: Context) -> None:
         self.context, self.flow, self.calls = context, context.flow, Calls(context)
         self.labels: dict[Any, Any] = {}
 
     def check(self, text: StackText) -> Stack:
-        """One stack. Raises FormulaError."""
+        """One stack."""
+        context, flow, name = self.context, self.flow, text.name
         own = {key: parse_expression(source) for key, source in text.numbers.items()}
-        numbers = {**self.context.numbers, **resolve(own, self.context.numbers, self.context.reads.numbers)}
-        depth = self.depth(text, numbers)
+        numbers = {**context.numbers, **resolve(own, context.numbers, context.reads.numbers)}
+        depth = numbers.get("depth", DEFAULT_NUMBERS["depth"])
+        if not isinstance(depth, int) or not 1 <= depth <= MOST_LAYERS:
+            source = text.numbers.get("depth") or context.text.numbers.get("depth") or Source("depth", str(depth))
+            raise FormulaError("needs-depth", source.start, name="depth", given=f"{depth:g}")
         if not text.layers:
-            raise FormulaError("no-layer", text.place, title=f"the stack {text.name!r}" if text.name else "the model")
-        formulas = {name: parse(source) for name, source in text.layers.items()}
-        if text.name and text.before is None:
-            title = f"the stack {text.name!r} (among several, each says its `before`)"
+            raise FormulaError("no-layer", text.place, title=f"the stack {name!r}" if name else "the model")
+        formulas = {key: parse(source) for key, source in text.layers.items()}
+        if name and text.before is None:
+            title = f"the stack {name!r} (among several, each says its `before`)"
             raise FormulaError("no-layer", text.place, title=title)
-        before = parse(text.before or self.default_before(formulas.values()))
+        definitions, layers = context.definitions, formulas.values()
+        before = parse(text.before or default_before(layers, definitions, context.vocabulary, context.inputs))
         after = parse(text.after) if text.after else []
-        check_size(depth, [before, after, *formulas.values()], self.context.definitions)
+        check_size(depth, [before, after, *layers], definitions)
         order = self.order(text, formulas, numbers, depth)
-        first, last = (Section(where, 0, where, text.name) for where in ("before", "after"))
-        stack = Stack(text.name, text.causal, depth, numbers, first, [], last)
-        self.flow.begin(text.name, {line.name for part in (before, after, *formulas.values()) for line in part})
+        first, last = (Section(where, 0, where, name) for where in ("before", "after"))
+        stack = Stack(name, text.causal, depth, numbers, first, [], last)
+        history = flow.history[name] = []
+        flow.assigned = {line.name for part in (before, after, *layers) for line in part}
+        flow.now, flow.carried = {}, {}
         self.section(first, stack, before, numbers)
-        self.flow.leave(first)
-        for number, name in enumerate(order, 1):
-            layer = Section("layer", number, name, text.name)
-            self.section(layer, stack, formulas[name], {**numbers, "layer": number})
+        history.append((first, dict(flow.now)))
+        for number, formula in enumerate(order, 1):
+            layer = Section("layer", number, formula, name)
+            self.section(layer, stack, formulas[formula], {**numbers, "layer": number})
             stack.layers.append(layer)
-            self.flow.leave(layer)
-        for name in [name for name in formulas if name not in order]:
-            self.calls.spelling.lines(formulas[name])
+            history.append((layer, dict(flow.now)))
+        for line in (line for formula, lines in formulas.items() if formula not in order for line in lines):
+            context.reads.line(line.place)
+            self.calls.spelling.tree(line.value)
         self.section(last, stack, after, numbers)
         stack.share = self.share(text, order, numbers)
-        self.flow.finish()
+        if name and "x" in flow.now:
+            flow.results[name] = flow.now["x"]
         return stack
 
     def output(self, source: Source) -> Section:
-        """The output, which goes with the last stack. Raises FormulaError."""
+        """The output, which goes with the last stack."""
         section = Section("output", 0, "output", "")
         scope = self.section(section, self.context.stacks[-1], parse(source), self.context.numbers)
-        lines = self.context.reads.lines
-        section.leaves = {n: value for n, value in scope.names.items() if key_of(scope.places[n]) not in lines}
+        read = self.context.reads.has
+        section.leaves = {name: value for name, value in scope.names.items() if not read(scope.places[name])}
         return section
 
     def section(self, section: Section, stack: Stack, lines: Sequence[Line], numbers: Mapping[str, float]) -> Scope:
-        """Evaluate a formula's lines into a section. Raises FormulaError."""
+        """Evaluate a formula's lines into a section."""
         labels = {} if section.where == "layer" else self.labels
         scope = Scope(section, stack, numbers, len(self.context.definitions), labels)
-        self.flow.enter(section)
+        self.flow.entered[id(section)] = dict(self.flow.now)
         for line in lines:
             self.check_target(line, scope)
             section.lines.append((line.place, line.name, self.calls.expressions.assign(line, scope)))
@@ -88,7 +99,7 @@ class Stacks:
         return scope
 
     def check_target(self, line: Line, scope: Scope) -> None:
-        """Raise FormulaError for a line whose name stands for something else."""
+        """A line's name stands for nothing else."""
         name, context = line.name, self.context
         for other, taken in (
             ("a number", name in ("layer", "pi")),
@@ -101,59 +112,47 @@ class Stacks:
             if taken:
                 raise FormulaError("two-things", line.target, name=name, other=other)
 
-    def depth(self, text: StackText, numbers: Mapping[str, float]) -> int:
-        """How many layers a stack has."""
-        depth = numbers.get("depth", DEFAULT_NUMBERS["depth"])
-        if not isinstance(depth, int) or not 1 <= depth <= MOST_LAYERS:
-            source = text.numbers.get("depth") or self.context.text.numbers.get("depth") or Source("depth", str(depth))
-            raise FormulaError("needs-depth", source.start, name="depth", given=f"{depth:g}")
-        return depth
-
-    def default_before(self, formulas: Iterable[Sequence[Line]]) -> Source:
-        """The `before` of a stack whose text has none."""
-        context = self.context
-        return default_before(formulas, context.definitions, context.vocabulary, context.inputs)
-
     def order(
         self, text: StackText, formulas: Mapping[str, Any], numbers: Mapping[str, float], depth: int
     ) -> list[str]:
-        """The name of each layer's formula. Raises FormulaError."""
-        known = ", ".join(formulas)
+        """The name of each layer's formula."""
+
+        def wrong(place: Place | None, detail: str) -> FormulaError:
+            return FormulaError("order", place, detail=detail, known=", ".join(formulas))
+
         if text.order is None:
             if len(formulas) > 1:
-                raise FormulaError("order", text.place, detail="several formulas need an order", known=known)
-            return [next(iter(formulas))] * depth
+                raise wrong(text.place, "several formulas need an order")
+            return [*formulas] * depth
         if isinstance(text.order, tuple):
             names = [source.text.strip() for source in text.order]
             for source, name in zip(text.order, names, strict=True):
                 if name not in formulas:
-                    detail = f"{name!r} is not a formula of `layers`"
-                    raise FormulaError("order", source.start, detail=detail, known=known)
+                    raise wrong(source.start, f"{name!r} is not a formula of `layers`")
             if not names:
-                raise FormulaError("order", text.place, detail="the list is empty", known=known)
+                raise wrong(text.place, "the list is empty")
             return [names[i % len(names)] for i in range(depth)]
         tree = parse_expression(text.order)
         for node in ends(tree):
             if not isinstance(node, Name) or node.name not in formulas:
-                detail = f"`{node.place.text}` is not a formula of `layers`"
-                raise FormulaError("order", node.place, detail=detail, known=known)
-        found = []
+                raise wrong(node.place, f"`{node.place.text}` is not a formula of `layers`")
+        names = []
         for layer in range(1, depth + 1):
             node = tree
             while isinstance(node, Choice):
                 test = self.calls.names.evaluate(node.test, {**numbers, "layer": layer})
                 node = node.then if test else node.other
-            found.append(node.place.text)
-        return found
+            names.append(node.place.text)
+        return names
 
     def share(self, text: StackText, order: Sequence[str], numbers: Mapping[str, float]) -> list[int] | None:
-        """For each layer the number under `share`; layers of one number have one formula. Raises FormulaError."""
+        """For each layer the number under `share`; layers of one number have one formula."""
         if text.share is None:
             return None
         node, formulas, shares = parse_expression(text.share), dict[int, str](), list[int]()
         for layer, name in enumerate(order, 1):
             value = as_number(node, self.calls.names.evaluate(node, {**numbers, "layer": layer}))
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_SHARE:
+            if not is_whole(value) or not 0 <= value <= LARGEST_SHARE:
                 what = f"{value:g} (a whole number from 0 to {LARGEST_SHARE} is expected here; it)"
                 raise FormulaError("not-a-number", node.place, what=what)
             shares.append(value)
@@ -172,7 +171,6 @@ def default_before(
     formulas: Iterable[Sequence[Line]], definitions: Sequence[Definition], vocabulary: Vocabulary, inputs: set[str]
 ) -> Source:
     """Embedding, with learned positions unless a word of the layers tells positions apart itself."""
-
     rotary = {record.rotary for record in vocabulary.values() if record.rotary and record.sublayer}
 
     def tells(call: CallNode) -> bool:

@@ -1,17 +1,22 @@
-"""What nothing reads is an error: nothing that a model's file says is ignored."""
+"""What nothing reads: in the text an error, as nothing that a file says is ignored; in the graph it is left out."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from .. import field_names
 from ..errors import nearest
-from .chance import line_with_chance
-from .context import Context, key_of
-from .graph import Architecture
+from .context import Context, Flow
+from .definitions import Definition
+from .graph import Architecture, Section, Value
 from .messages import FormulaError
 from .model_file import FREE_NUMBERS, MODEL_KEYS, Outside
+from .parser import parse
+from .rewriting import rewritten, spell
 from .source import Source
+from .syntax import CallNode, Node, walk
+from .vocabulary import Vocabulary
 
 
 def check_unread(architecture: Architecture, context: Context) -> None:
@@ -23,7 +28,7 @@ def check_unread(architecture: Architecture, context: Context) -> None:
                 raise unread_number(name, source, context)
     for section in architecture.sections():
         for place, name, _ in section.lines if section.where != "output" else ():
-            if key_of(place) not in reads.lines and name not in reads.names:
+            if not reads.has(place) and name not in reads.names:
                 raise FormulaError("never-read", place, name=name)
     for definition in context.definitions:
         if definition.name not in reads.definitions:
@@ -40,9 +45,44 @@ def unread_number(name: str, source: Source, context: Context) -> FormulaError:
     elif setting is not None:
         written = field_names.written(setting.name, setting.write or source.text, "line")
         near, said = [setting.name], f" a model file holds no settings of a run: type {written}"
-    line = line_with_chance(name, context.text, context.vocabulary, context.definitions)
+    line = line_with_chance(name, context)
     remedy = f"read it in the layer: {line}" if line else "use it in a formula"
     return FormulaError("number-unused", source.start, name=name, near=near, said=said, remedy=remedy)
+
+
+def line_with_chance(word: str, context: Context) -> str:
+    """The first line of a layer that has a sublayer, with the word of chance around it: where it would stand.
+
+    `x = x + dropout(attention(norm(x)))`; "" if `word` is no word of chance, or no layer has a sublayer.
+    """
+    record = context.vocabulary.get(word)
+    if record is None or record.kind != "chance":
+        return ""
+    sublayers: list[CallNode] = []
+
+    def around(node: Node) -> Node | None:
+        if not isinstance(node, CallNode) or not has_sublayer(node, context.vocabulary, context.definitions):
+            return None
+        sublayers.append(node)
+        return CallNode(node.place, word, "", (node,), (), node.head)
+
+    for source in (source for stack in context.text.stacks for source in stack.layers.values()):
+        for line in parse(source):
+            value = rewritten(line.value, around)
+            if sublayers:
+                return f"{line.name} = {spell(value)}"
+    return ""
+
+
+def has_sublayer(call: CallNode, vocabulary: Vocabulary, definitions: Sequence[Definition]) -> bool:
+    """Whether a call is of a sublayer, or of a definition that calls one."""
+    for definition in reversed(definitions):
+        if definition.name == call.word:
+            calls = [node for line in definition.lines for node in walk(line.value) if isinstance(node, CallNode)]
+            above = definitions[: definition.index]
+            return not definition.second and any(has_sublayer(node, vocabulary, above) for node in calls)
+    record = vocabulary.get(call.word)
+    return record is not None and record.sublayer
 
 
 def check_outside(context: Context) -> None:
@@ -64,12 +104,47 @@ def check_outside(context: Context) -> None:
 
 def outside_words(architecture: Architecture) -> dict[str, Outside]:
     """The words of a model that are not the language's own, with their packages: what a file that is saved says."""
-    found: dict[str, Outside] = {}
-    waiting = [v.call for s in architecture.sections() for v in s.calls() if v.call is not None]
+    outside: dict[str, Outside] = {}
+    waiting = [value.called for section in architecture.sections() for value in section.calls()]
     while waiting:
         call = waiting.pop()
-        waiting += [v.call for t in call.inner.values() for v in t.values if v.call is not None]
+        waiting += [value.call for t in call.inner.values() for value in t.values if value.call is not None]
         package = call.word.module.partition(".")[0]
-        if package != __name__.partition(".")[0] and call.word.name not in found:
-            found[call.word.name] = Outside(call.word.reach, "" if package == "__main__" else package)
-    return dict(sorted(found.items()))
+        if package != __name__.partition(".")[0] and call.word.name not in outside:
+            outside[call.word.name] = Outside(call.word.reach, "" if package == "__main__" else package)
+    return dict(sorted(outside.items()))
+
+
+def trim(architecture: Architecture, flow: Flow) -> None:
+    """Keep what output and policy need: fill `leaves`, `keeps`, `history` of every section; drop what is dead."""
+    live: set[int] = set()
+    waiting: list[tuple[Section, Value]] = [(architecture.output, v) for v in architecture.output.leaves.values()]
+    waiting += [(section, v) for section in architecture.sections() for v in section.asked.values()]
+    while waiting:
+        section, value = waiting.pop()
+        if id(value) in live:
+            continue
+        live.add(id(value))
+        waiting += [(section, argument) for argument in value.args]
+        if value.op == "name":
+            setting = flow.results[value.stack] if value.stack else flow.entered[id(section)][value.name]
+        elif value.op == "history":
+            stack = value.stack or (architecture.main.name if section.where == "output" else section.stack)
+            setting = flow.history[stack][int(value.number)][1][value.name]
+            if value.name not in setting.section.keeps:
+                setting.section.keeps.append(value.name)
+            pair = (value.name, int(value.number))
+            if not value.stack and pair not in section.history:
+                section.history.append(pair)
+        else:
+            continue
+        setting.section.leaves[value.name] = setting.value
+        waiting.append((setting.section, setting.value))
+    for section in architecture.sections():
+        section.values = [v for v in section.values if id(v) in live]
+        section.history.sort()
+        section.reads = {k: v for k, v in section.reads.items() if id(v) in live}
+        section.lines = [
+            (place, name, value if value is not None and (id(value) in live or value.op == "number") else None)
+            for place, name, value in section.lines
+        ]

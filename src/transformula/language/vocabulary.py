@@ -8,14 +8,13 @@ without torch, and so that its own tests can hand in a toy vocabulary.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, did_you_mean, nearest
-from .option_types import OPTIONS
 
 KINDS = {
     "input": "makes a stream from what the task gives, or from nothing",
@@ -58,112 +57,92 @@ class Option:
 
 @dataclass(frozen=True)
 class WordRecord:
-    """What one word states of itself.
-
-    forms        accepted streams by name, e.g. (("x",), ("x", "memory"), ("q", "k", "v")); ("*entries",) takes any
-                 number of streams and lists; ("a", "*entries") one first
-    numbers      options that may follow the streams without their name, in this order
-    ports        further streams by name, all optional
-    ids          streams that are ids as the task gives them (words of kind "input" may take any as such)
-    kind         one of KINDS; `positions` and `channels` are sublayers; `chance` and `function` transparent for roles
-    value        what the result is: "stream", "coefficient" or "scores"
-    width        expression: the result's width
-    sequence     "first" (that of the first stream), "own" (a new one), "none"; or an expression that gives one of them
-    rows         expression: how many positions the last stream must have, where it is a table; 0: any. `causal` is
-                 whether the stack is
-    equal        streams must have equal widths
-    reach        "token", "past" or "all": what of its own sequence a position sees
-    back         of reach "past": how many positions back a position sees, as an expression; "" where nothing bounds it
-    padding      the word must know which positions are real (`real=`, see words/word.py)
-    positional   the word must know at which position it stands (so decoding hands it `at`)
-    parameters   name -> expression: how many numbers it holds (0: it is not there)
-    active       name -> expression: how many of a parameter's numbers one position uses, where not all (experts)
-    flops        expression: floating-point operations a position forward (matrix products: 2 a multiply-add);
-                 `span` is the mean number of keys a query sees, `length` the sequence's (`positions`, too, for words
-                 with an option called length)
-    state        expression: numbers kept for each past position in step-by-step decoding
-    saved        expression: numbers kept for the backward pass, for each position. A term that is a stream's name, or y
-                 for the result, is that tensor itself: where another call keeps it too it is counted once
-    checks       condition -> message shown where it does not hold; {name} is replaced by the value
-    inner        role inside the word -> expression of a width (0: not there): made by the file's `norm`
-    taps         values made inside that a formula may read -> expression of their width ("": scores)
-    key_taps     those of them that stand at the positions of the last stream; the others at those of the first
-    ordered      the word itself tells positions apart (rotary, relative, recurrent): then `before` needs no positions
-    order        expression of the options: how the word tells positions apart: 'learned', 'sinusoids', 'scores' or
-                 'recurrent', as a string; "" or '' if it does not
-    rotary       expression of the options: the base of the rotary positions that it gives, 0 for none
-    centered     in a stack that sees all positions it looks ahead as far as it looks back (a convolution does)
-    attends      of an attention: "streams" if it makes queries, keys and values of its streams, "qkv" if it is given
-                 them; "" for any other word
-    cross        of an attention: the word that attends to another sequence in its place, `CROSS(x, memory)`; ""
-                 stands for the word itself
-    distances    of an attention: its options and ports that tell positions of one sequence apart, which mean nothing
-                 from one sequence to another
-    linear       the word is one linear map and no more (a gate may hold one, too)
-    real         of a word that makes a sequence, which of its positions are real: "joined" (those of its streams),
-                 "strided" (of every `stride` of its stream the first), "patches" (all squares of `size` pixels), "rows"
-                 (all of `rows`); "": all, of a number that does not matter
-    initial_scale  how large the result is while sublayers yield zero, see words/word.py
-    constant     of a function: the value of each channel of the result where all channels of the stream have the value
-                 c, an expression of c and the stream's width; "" where that is not known
-    nonzero      of a function: where the result is surely not zero: "positive" (wherever the argument is positive),
-                 "everywhere" (wherever the argument is not zero); "" where that is not known
-    partial      of a function: it is not defined for every number
-    same_as      the word that this one stands for where a file does not define it
-    family       words of one family may share a label (two faces of one table)
-    built        False: checked and explained, not yet built
-    example      a formula of a layer that calls the word, or the keys of a model file that differ from a plain one's:
-                 "before: x = ...". It works as it stands
-    doc          the docstring of the class: shapes, parameters and their initial values
-    """
+    """What one word states of itself. An expression is one of `words/word.py`; {name} in a message is its value."""
 
     name: str
     module: str
+    # Accepted streams by name, e.g. (("x",), ("x", "memory"), ("q", "k", "v")); ("*entries",) takes any number of
+    # streams and lists; ("a", "*entries") one first.
     forms: tuple[tuple[str, ...], ...]
-    kind: str
-    numbers: tuple[str, ...] = ()
-    ports: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
+    kind: str  # one of KINDS; `positions` and `channels` are sublayers; `chance` and `function` transparent for roles
+    numbers: tuple[str, ...] = ()  # options that may follow the streams without their name, in this order
+    ports: tuple[str, ...] = ()  # further streams by name, all optional
+    ids: tuple[str, ...] = ()  # streams that are ids as the task gives them (kind "input" may take any as such)
     options: Mapping[str, Option] = field(default_factory=dict)
-    value: str = "stream"
-    width: str = ""
-    sequence: str = "first"
-    rows: str = "0"
-    equal: bool = False
-    reach: str = "token"
-    back: str = ""
-    padding: bool = False
-    positional: bool = False
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    value: str = "stream"  # what the result is: "stream", "coefficient" or "scores"
+    width: str = ""  # expression: the result's width
+    sequence: str = "first"  # "first" (that of the first stream), "own" (a new one), "none"; or an expression of these
+    rows: str = "0"  # expression, also of `causal`: the positions that the last stream must have, a table; 0: any
+    equal: bool = False  # streams must have equal widths
+    reach: str = "token"  # "token", "past" or "all": what of its own sequence a position sees
+    back: str = ""  # of reach "past", expression: how many positions back a position sees; "": nothing bounds it
+    padding: bool = False  # the word must know which positions are real (`real=`, see words/word.py)
+    positional: bool = False  # the word must know at which position it stands (so decoding hands it `at`)
+    parameters: Mapping[str, str] = field(default_factory=dict)  # -> expression: its numbers (0: it is not there)
+    # -> expression: how many of a parameter's numbers one position uses, where not all (experts).
     active: Mapping[str, str] = field(default_factory=dict)
+    # Expression: floating-point operations a position forward (matrix products: 2 a multiply-add); `span` is the mean
+    # number of keys a query sees, `length` the sequence's (`positions`, too, for words with an option called length).
     flops: str = "0"
-    state: str = "0"
+    state: str = "0"  # expression: numbers kept for each past position in step-by-step decoding
+    # Expression: numbers kept for the backward pass, for each position. A term that is a stream's name, or y for the
+    # result, is that tensor itself: where another call keeps it too it is counted once.
     saved: str = "0"
-    checks: Mapping[str, str] = field(default_factory=dict)
-    inner: Mapping[str, str] = field(default_factory=dict)
-    taps: Mapping[str, str] = field(default_factory=dict)
-    key_taps: tuple[str, ...] = ()
+    checks: Mapping[str, str] = field(default_factory=dict)  # condition -> message shown where it does not hold
+    inner: Mapping[str, str] = field(default_factory=dict)  # role -> a width (0: not there): made by the file's `norm`
+    taps: Mapping[str, str] = field(default_factory=dict)  # values made inside -> their width ("": scores)
+    key_taps: tuple[str, ...] = ()  # taps at the positions of the last stream; the others at those of the first
+    # Expression: how the word tells positions apart: 'learned', 'sinusoids', 'scores' or 'recurrent'; "" or '' if not.
     order: str = ""
-    rotary: str = ""
-    centered: bool = False
-    attends: str = ""
-    cross: str = ""
-    distances: tuple[str, ...] = ()
-    linear: bool = False
+    rotary: str = ""  # expression: the base of the rotary positions that it gives, 0 for none
+    centered: bool = False  # in a stack that sees all positions it looks ahead as far as it looks back (a convolution)
+    attends: str = ""  # attention: "streams" if it makes queries, keys and values of its streams, "qkv" if given them
+    cross: str = ""  # attention: the word in its place over another sequence, `CROSS(x, memory)`; "": the word itself
+    distances: tuple[str, ...] = ()  # attention: options and ports that mean nothing from one sequence to another
+    linear: bool = False  # the word is one linear map and no more (a gate may hold one, too)
+    # Of a word that makes a sequence, which of its positions are real: "joined" (those of its streams), "strided" (of
+    # every `stride` of its stream the first), "patches" (all squares of `size` pixels), "rows" (all of `rows`); "":
+    # all, of a number that does not matter.
     real: str = ""
-    initial_scale: str = ""
+    initial_scale: str = ""  # how large the result is while sublayers yield zero, see words/word.py
+    # Of a function: the value of each channel of the result where all channels of the stream have the value c, an
+    # expression of c and the stream's width; "" where that is not known.
     constant: str = ""
+    # Of a function: where the result is surely not zero: "positive" (wherever the argument is positive), "everywhere"
+    # (wherever the argument is not zero); "" where that is not known.
     nonzero: str = ""
-    partial: bool = False
-    same_as: str = ""
-    family: str = ""
+    partial: bool = False  # of a function: it is not defined for every number
+    same_as: str = ""  # the word that this one stands for where a file does not define it
+    family: str = ""  # words of one family may share a label (two faces of one table)
     version: int = 1
-    built: bool = True
-    ordered: bool = False
+    built: bool = True  # False: checked and explained, not yet built
+    ordered: bool = False  # it tells positions apart itself (rotary, relative, recurrent): `before` needs no positions
     equation: str = ""
     source: str = ""
+    # A formula of a layer that calls the word, or the keys of a model file that differ from a plain one's:
+    # "before: x = ...". It works as it stands.
     example: str = ""
-    doc: str = field(default="", compare=False)
+    doc: str = field(default="", compare=False)  # the class's: shapes, parameters and their initial values
+
+    @cached_property
+    def lists(self) -> tuple[str, ...]:
+        """The streams of which any number may be given."""
+        return tuple(dict.fromkeys(name[1:] for form in self.forms for name in form if name.startswith("*")))
+
+    @cached_property
+    def by_layer(self) -> bool:
+        """Whether an option's default depends on the layer."""
+        defaults = (option.default for option in self.options.values())
+        return any(isinstance(text, str) and "layer" in text for text in defaults)
+
+    def form(self, count: int) -> tuple[str, ...] | None:
+        """The names of `count` streams; None if the word takes no such number."""
+        for form in self.forms:
+            fixed = [name for name in form if not name.startswith("*")]
+            many = [name[1:] for name in form if name.startswith("*")]
+            if len(form) == count if not many else count >= max(len(fixed), 1):
+                return (*fixed, *(many * (count - len(fixed))))
+        return None
 
     @property
     def sublayer(self) -> bool:
@@ -176,10 +155,43 @@ class WordRecord:
         return self.kind in ("chance", "function")
 
 
+# How a record states its options; called with literals only, as records are read without running them.
+
+Stated = dict[str, Any]
+
+
+def whole(help: str, default: int | str | None = None, **fields: Any) -> Stated:
+    """A whole number; without a default it must be given."""
+    return {"type": "whole", "help": help, "default": default, **fields}
+
+
+def number(help: str, default: float | str | None = None, **fields: Any) -> Stated:
+    """A number; without a default it must be given."""
+    return {"type": "number", "help": help, "default": default, **fields}
+
+
+def flag(help: str, default: bool = False, **fields: Any) -> Stated:
+    """True or False."""
+    return {"type": "flag", "help": help, "default": default, **fields}
+
+
+def choice(help: str, choices: Sequence[str], **fields: Any) -> Stated:
+    """One of several strings, by default the first."""
+    return {"type": "choice", "help": help, "default": choices[0], "choices": tuple(choices), **fields}
+
+
+def definition(help: str) -> Stated:
+    """The name of a definition over scores; by default none."""
+    return {"type": "definition", "help": help, "default": ""}
+
+
+OPTIONS: dict[str, Callable[..., Stated]] = {f.__name__: f for f in (whole, number, flag, choice, definition)}
+
+
 def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = "") -> WordRecord:
     """Make a record from a decorator's keywords and the docstring below it. Raises InputError that names the word and
     the key."""
-    fields = dict(stated)
+    fields, options = dict(stated), dict[str, Option]()
 
     def wrong(what: str) -> InputError:
         return InputError(f"the word {name!r} of {module}: {what}")
@@ -187,16 +199,12 @@ def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = ""
     forms = fields.pop("streams", None)
     if forms is None:
         raise wrong("states no streams")
-    forms = tuple(tuple(f) for f in (forms if forms and isinstance(forms[0], (tuple, list)) else (forms,)))
-    options: dict[str, Option] = {}
-    for key, given in dict(fields.pop("options", {})).items():
-        given = dict(given)
-        if given.get("type") not in TYPES:
-            raise wrong(f"option {key!r} has the type {given.get('type')!r}; known: {', '.join(TYPES)}")
-        given["choices"] = tuple(given.get("choices", ()))
-        given.setdefault("default", None)
+    several = forms and isinstance(forms[0], (tuple, list))
+    for key, written in dict(fields.pop("options", {})).items():
+        if written.get("type") not in TYPES:
+            raise wrong(f"option {key!r} has the type {written.get('type')!r}; known: {', '.join(TYPES)}")
         try:
-            options[key] = Option(name=key, **given)
+            options[key] = Option(key, **{"default": None, **written, "choices": tuple(written.get("choices", ()))})
         except TypeError as error:
             raise wrong(f"option {key!r}: {error}") from None
     if fields.get("kind") not in KINDS:
@@ -205,13 +213,13 @@ def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = ""
         fields["initial_scale"] = fields.pop("silent")
     for key in ("numbers", "ports", "ids", "key_taps", "distances"):
         fields[key] = tuple(fields.get(key, ()))
-    for key in fields["numbers"]:
-        if key not in options:
-            raise wrong(f"the number {key!r} is not among its options")
-    unknown = [key for key in fields if key not in WordRecord.__dataclass_fields__]
-    if unknown:
-        near = did_you_mean(nearest(unknown[0], WordRecord.__dataclass_fields__))
-        raise wrong(f"states {unknown[0]!r}, which no record has;{near} see words/word.py")
+    if missing := [key for key in fields["numbers"] if key not in options]:
+        raise wrong(f"the number {missing[0]!r} is not among its options")
+    for key in fields:
+        if key not in WordRecord.__dataclass_fields__:
+            near = did_you_mean(nearest(key, WordRecord.__dataclass_fields__))
+            raise wrong(f"states {key!r}, which no record has;{near} see words/word.py")
+    forms = tuple(map(tuple, forms if several else (forms,)))
     return WordRecord(name=name, module=module, forms=forms, options=options, doc=doc, **fields)
 
 

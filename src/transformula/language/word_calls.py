@@ -1,23 +1,27 @@
-"""Calls of words, held against the words' records."""
+"""Calls of words: their arguments, sorted and held against the word's record, and the value that they make."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from .context import Scope
+from .context import Scope, label_table, labeled
 from .definitions import Definition
 from .graph import Call, Section, Template, Value, describe
-from .labels import Labels, take_share
 from .messages import FormulaError
 from .names import Names
-from .options import Environment, check_option, default_of, expression
+from .numbers import is_number
+from .options import Environment, check_option, default_of, expression, unknown_option
 from .score_binding import ScoreBinding
 from .score_formula import ScoreFormula
 from .source import Place
 from .syntax import CallNode, Name
 from .vocabulary import WordRecord
-from .word_arguments import BARE, WordCall
+
+BARE = ("function", "shape", "chance", "norm", "depth")
+"""Kinds of words that also act on coefficients, position by position."""
 
 NO_IDS = ("image", "audio")
 """Inputs that hold no ids."""
@@ -25,130 +29,213 @@ NO_IDS = ("image", "audio")
 OF_VOCABULARY = ("tokens", "source")
 """Inputs whose ids are those of the vocabulary."""
 
+ONE_SEQUENCE = (("k", "v"), ("memory", "ids"))
+"""Streams of attention that belong to one sequence, though others may belong to another."""
 
+
+@dataclass
 class WordCalls:
-    """Evaluates calls of words.
+    """What the calls of words of a model have in common.
 
-    call  evaluates a call of whatever word (see `calls.py`): of the file's `norm`, inside another word
+    call_norm  evaluates a call of the file's `norm`, inside another word (see `calls.py`)
+    formulas   one object for all formulas over scores that are equal: equal layers are told by it
+    resolved   `WordCall.key` -> options, so that those of a deep model are resolved once
+    rows       the sequence of a table -> its rows
     """
 
-    def __init__(self, names: Names, labels: Labels, call: Callable[[CallNode, Scope], Any]) -> None:
-        self.names, self.context, self.labels, self.call_norm = names, names.context, labels, call
-        self.formulas: dict[ScoreFormula, ScoreFormula] = {}
-        self.resolved: dict[Any, dict[str, Any]] = {}
-        self.by_layer: dict[str, bool] = {}
-        self.rows: dict[str, int] = {}
+    names: Names
+    call_norm: Callable[[CallNode, Scope], Any]
+    formulas: dict[ScoreFormula, ScoreFormula] = field(default_factory=dict)
+    resolved: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
 
-    def call(
-        self,
-        record: WordRecord,
-        name: str,
-        node: CallNode,
-        items: Sequence[Any],
-        options: dict[str, tuple[Any, Place]],
-        scope: Scope,
-    ) -> Value:
-        """The value of one call: streams, ports and options held against the word's record. Raises FormulaError."""
-        share = take_share(name, node, options)
-        call = WordCall(record, name, node, scope, options)
-        call.arrange(items)
-        check_causal_use(call)
-        first, found = self.labels.find(node, scope, share, name, record.family)
-        earlier: Call | None = found if first == name else None
-        environment = self.resolve_options(call, earlier)
-        resolved = {option: environment.names[option] for option in record.options}
-        self.check_ids(call, resolved)
-        self.bind_definitions(call, resolved)
+
+@dataclass
+class WordCall:
+    """A call of a word.
+
+    name       as the formula writes the word: a definition's that renames it
+    options    those that are written, with their places
+    streams    (name in the record, value), lists opened
+    ports      (name, value) of those that are given
+    """
+
+    model: WordCalls
+    record: WordRecord
+    name: str
+    node: CallNode
+    scope: Scope
+    options: dict[str, tuple[Any, Place]]
+    share: int | None
+    streams: list[tuple[str, Value]] = field(default_factory=list)
+    ports: list[tuple[str, Value]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.context, self.place = self.model.names.context, self.node.place
+        self.names = Environment(self.scope.numbers, self.context.reads.numbers)
+
+    def wrong(self, code: str, place: Place | None = None, **values: Any) -> FormulaError:
+        """The error of a row of MESSAGES for this call."""
+        return FormulaError(code, place or self.place, word=self.name, **values)
+
+    def expression(self, text: str) -> Any:
+        """The value of an expression of the record for this call. Raises FormulaError."""
+        return expression(self.record, text, self.names, self.place)
+
+    def value(self, items: Sequence[Any]) -> Value:
+        """The value of the call with the positional arguments `items`. Raises FormulaError."""
+        record, node, scope = self.record, self.node, self.scope
+        self.arrange(items)
+        self.check_causal_use()
+        earlier: Call | None = labeled(self.context, scope, node, self.share, self.name, record.family)
+        self.resolve_options(earlier)
+        resolved = {option: self.names[option] for option in record.options}
+        self.check_ids(resolved)
+        self.bind_definitions(resolved)
         if record.kind == "chance" and resolved.get("p") == 0 and not node.label:
-            return call.streams[0][1]
-        width = width_of(call, environment)
-        made = Call(
+            return self.streams[0][1]
+        width = self.width()
+        call = Call(
             record,
-            name,
+            self.name,
             resolved,
-            frozenset(options) | (earlier.given if earlier else frozenset()),
-            tuple(stream for stream, _ in call.streams),
-            tuple(port for port, _ in call.ports),
-            environment.names["entries"],
+            frozenset(self.options) | (earlier.given if earlier else frozenset()),
+            tuple(stream for stream, _ in self.streams),
+            tuple(port for port, _ in self.ports),
+            self.names["entries"],
             node.label,
-            numbers={**scope.numbers, **environment.names, **resolved},
-            share=share,
+            numbers={**scope.numbers, **self.names.names, **resolved},
+            share=self.share,
         )
-        for role, text in record.inner.items():
-            inner_width = expression(record, text, environment, node.place)
-            if inner_width:
-                made.inner[role] = self.template(inner_width, node, scope)
-        sequence = self.sequence_of(call, environment, resolved)
-        self.check_rows(call, environment)
-        value = result_of(call, made, width, sequence)
-        self.labels.set(node, scope, share, name, made, record.family)
+        widths = {role: self.expression(text) for role, text in record.inner.items()}
+        call.inner = {role: self.template(inner) for role, inner in widths.items() if inner}
+        sequence = self.sequence(resolved)
+        self.check_rows()
+        value = self.result(call, width, sequence)
+        if node.label:
+            label_table(self.context, scope, self.share).setdefault((node.label, self.share), call)
         scope.add(value)
-        scope.called(node, name, value)
+        scope.called(node, self.name, value)
         return value
 
-    def resolve_options(self, call: WordCall, earlier: Call | None) -> Environment:
-        """Every option of the word: as written, as at the label's first call, or by default. `names` holds them."""
-        record, numbers = call.record, call.scope.numbers
-        environment = Environment(numbers, self.context.reads.numbers)
-        key = self.key_of(call) if earlier is None else None
-        if key is not None and key in self.resolved:
-            environment.names = self.resolved[key]
-            return environment
-        lists = {name[1:] for form in record.forms for name in form if name.startswith("*")}
-        entries = [value for stream, value in call.streams if stream in lists]
-        names = environment.names
+    # Arguments: streams, ports, options.
+
+    def arrange(self, items: Sequence[Any]) -> None:
+        """Sort the positional arguments and the options. Raises FormulaError."""
+        record = self.record
+        for item, node in zip(items, self.node.items, strict=False):
+            if not isinstance(item, Value):
+                raise FormulaError("definition-value", node.place, name=self.name, what="streams and numbers here")
+        form, streams = self.split(items)
+        for option, value in zip(record.numbers, items[len(streams) :], strict=False):
+            if option in self.options:
+                raise self.wrong("option-twice", name=option)
+            self.options[option] = (value.number, value.place or self.place)
+        for port in record.ports:  # a number 0 is none: the first value of what is carried into it
+            value, place = self.options.pop(port, (0, None))
+            if is_number(value):
+                if value == 0:
+                    continue
+                value = Value("number", kind="number", number=value, place=place)
+            if not isinstance(value, Value) or (port == "scores" and value.kind != "scores"):
+                raise FormulaError("wrong-kind", place, word=f"{self.name}({port}=)", what=describe(value))
+            self.ports.append((port, value))
+        for option in self.options:
+            if option not in record.options:
+                raise unknown_option(record, self.name, next(o for o in self.node.options if o.name == option))
+        self.take_streams(form, streams)
+
+    def split(self, items: Sequence[Value]) -> tuple[tuple[str, ...], Sequence[Value]]:
+        """The streams among the positional arguments, with their names; numbers follow them.
+
+        A number may stand for a stream, so every split is tried, most streams first as long as they are streams.
+        """
+        record, leading = self.record, 0
+        while leading < len(items) and items[leading].kind != "number":
+            leading += 1
+        for count in [leading, *range(leading + 1, len(items) + 1), *range(leading - 1, -1, -1)]:
+            form, rest = record.form(count), items[count:]
+            if form is not None and len(rest) <= len(record.numbers) and all(i.kind == "number" for i in rest):
+                return form, items[:count]
+        expected = " or ".join(f"({', '.join(f)})" for f in record.forms) if any(record.forms) else "no streams"
+        if record.numbers:
+            expected += f" and then, as numbers, ({', '.join(record.numbers)})"
+        given = ", ".join(map(describe, items)) or "nothing"
+        raise self.wrong("argument-count", expected=expected, given=given, equation=record.equation or self.name)
+
+    def take_streams(self, form: Sequence[str], values: Sequence[Value]) -> None:
+        """The streams, lists opened, of kinds that the word takes and of widths that go together."""
+        lists = self.record.lists
+        for name, value in zip(form, values, strict=True):
+            self.check_kind(name, value, name in lists)
+            opened = [value] if value.kind != "list" else [v for v in value.args if v.op != "number"]
+            self.streams += [(name, v) for v in opened]
+        if lists and not self.streams:
+            raise self.wrong("empty-list")
+        groups = [[v for n, v in self.streams if n == name] for name in lists]
+        if self.record.equal:
+            groups.append([value for _, value in self.streams])
+        for group in groups:
+            for value in group:
+                if value.width != group[0].width:
+                    raise FormulaError("widths", self.place, left=group[0].width, right=value.width)
+
+    def check_kind(self, name: str, value: Value, many: bool) -> None:
+        """Raise FormulaError for a value that the word does not take as its stream `name`; `many`: it takes a list."""
+        record, place = self.record, value.place or self.place
+        if value.kind == "list" and not many:
+            raise FormulaError("list-here", place)
+        if value.kind == "input" and record.kind != "input" and name not in record.ids:
+            raise self.wrong("not-an-input", place, what=f"{value.name!r}")
+        if value.kind != "input" and name in record.ids:
+            raise self.wrong("ids-wanted", place, what=describe(value))
+        if value.kind == "number" and not many and record.kind not in ("function", "chance"):
+            raise self.wrong("wrong-kind", what=describe(value))
+        kinds = {"coefficient": BARE if record.reach == "token" else (), "scores": ("function", "chance", "scores")}
+        if record.kind not in kinds.get(value.kind, (record.kind,)):
+            raise self.wrong("wrong-kind", place, what=describe(value))
+
+    def resolve_options(self, earlier: Call | None) -> None:
+        """Put every option of the word into `names`: as written, as at the label's first call, or by default."""
+        record, names, resolved = self.record, self.names.names, self.model.resolved
+        key = self.key() if earlier is None else None
+        if key is not None and key in resolved:
+            self.names.names = resolved[key]
+            return
+        entries = [value for stream, value in self.streams if stream in record.lists]
         names |= {name.lstrip("*"): 0 for form in record.forms for name in form}
-        names |= {stream: value.width for stream, value in reversed(call.streams)}
+        names |= {stream: value.width for stream, value in reversed(self.streams)}
         names |= {"entries": len(entries), "entry": entries[0].width if entries else 0}
         for name, option in record.options.items():
-            if name in call.options:
-                names[name] = check_option(call.name, option, *call.options[name])
+            if name in self.options:
+                names[name] = check_option(self.name, option, *self.options[name])
             elif earlier is not None and name in earlier.given:
                 names[name] = earlier.options[name]
             else:
-                names[name] = default_of(call.name, option, environment, call.node.place)
+                names[name] = default_of(self.name, option, self.names, self.place)
             if earlier is not None and option.shapes and earlier.options[name] != names[name]:
-                first, second = describe(earlier.options[name]), describe(names[name])
-                label, place = call.node.label, call.node.place
-                raise FormulaError("label-differs", place, label=label, name=name, first=first, second=second)
+                first, second, label = describe(earlier.options[name]), describe(names[name]), self.node.label
+                raise FormulaError("label-differs", self.place, label=label, name=name, first=first, second=second)
         for condition, message in record.checks.items():
-            if not expression(record, condition, environment, call.node.place):
-                raise call.wrong("check-failed", detail=environment.filled(message))
+            if not self.expression(condition):
+                detail = re.sub(r"\{(\w+)\}", lambda name: str(self.names.get(name[1], name[0])), message)
+                raise self.wrong("check-failed", detail=detail)
         if key is not None:
-            self.resolved[key] = names
-        return environment
+            resolved[key] = names
 
-    def key_of(self, call: WordCall) -> Any:
-        """What two calls have in common whose options are equal, so that those of a deep model are resolved once. What
-        cannot be hashed is told by its identity."""
-        record, scope = call.record, call.scope
-        values = [(name, value) for name, (value, _) in call.options.items()]
+    def key(self) -> Any:
+        """What two calls have in common whose options are equal. What cannot be hashed is told by its identity."""
+        record, scope = self.record, self.scope
+        values = [(name, value) for name, (value, _) in self.options.items()]
         written = tuple((k, type(v), v if isinstance(v, (bool, int, float, str)) else id(v)) for k, v in values)
-        if record.name not in self.by_layer:
-            defaults = (option.default for option in record.options.values())
-            self.by_layer[record.name] = any(isinstance(text, str) and "layer" in text for text in defaults)
-        layer = scope.numbers.get("layer") if self.by_layer[record.name] else None
+        layer = scope.numbers.get("layer") if record.by_layer else None
         stack = None if scope.section.where == "output" else scope.stack.name
-        return record.name, stack, tuple((s, v.width) for s, v in call.streams), written, layer
+        return record.name, stack, tuple((s, v.width) for s, v in self.streams), written, layer
 
-    def check_ids(self, call: WordCall, resolved: Mapping[str, Any]) -> None:
-        """Ids come from an input that holds ids, and there is a row for each of the vocabulary where its size is known
-        (`vocab` is written, or the run has said it)."""
-        rows, vocab = resolved.get("rows"), self.context.numbers["vocab"]
-        for stream, value in call.streams:
-            if stream not in call.record.ids:
-                continue
-            if value.name in NO_IDS:
-                raise call.wrong("ids-wanted", value.place, what=describe(value))
-            known = value.name in OF_VOCABULARY and "vocab" in self.context.text.numbers
-            if known and rows is not None and rows < vocab:
-                detail = f"rows is {rows}, and the ids of {value.name} are those of a vocabulary of {vocab}"
-                raise call.wrong("check-failed", detail=detail)
-
-    def bind_definitions(self, call: WordCall, resolved: dict[str, Any]) -> None:
+    def bind_definitions(self, resolved: dict[str, Any]) -> None:
         """Put bound formulas in the place of definitions over scores; the inputs that they read become ports."""
-        queries, keys = (call.streams[at][1].sequence if call.streams else "" for at in (0, -1))
-        for key, option in call.record.options.items():
+        queries, keys = (self.streams[at][1].sequence if self.streams else "" for at in (0, -1))
+        for key, option in self.record.options.items():
             formula = resolved[key]
             if option.type != "definition" or formula is None:
                 continue
@@ -157,119 +244,128 @@ class WordCalls:
                     formula,
                     key,
                     heads=resolved.get("heads", 1),
-                    numbers=call.scope.numbers,
+                    numbers=self.scope.numbers,
                     inputs=self.context.inputs,
                     used=self.context.reads.numbers,
-                    causal=call.scope.stack.causal and queries == keys,
+                    causal=self.scope.stack.causal and queries == keys,
                 )
                 formula = binding.formula()
-                # one object for all that are equal: equal layers are told by it
-                formula = resolved[key] = self.formulas.setdefault(formula, formula)
+                formula = resolved[key] = self.model.formulas.setdefault(formula, formula)
             for name, side in formula.inputs:
-                own, place = self.context.sequence_of(name), call.node.place
-                if own != (queries if side == "i" else keys):
-                    where = f"the {'queries' if side == 'i' else 'keys'} here to {queries if side == 'i' else keys!r}"
+                own, sequence = self.context.sequence_of(name), queries if side == "i" else keys
+                if own != sequence:
+                    where = f"the {'queries' if side == 'i' else 'keys'} here to {sequence!r}"
                     detail = f"it belongs to the sequence {own!r}, {where}"
-                    raise FormulaError("second-level", place, name=f"{name}({side})", detail=detail)
-                if all(name != port for port, _ in call.ports):
-                    call.ports.append((name, self.names.input(name, call.scope.section, place)))
+                    raise FormulaError("second-level", self.place, name=f"{name}({side})", detail=detail)
+                if all(name != port for port, _ in self.ports):
+                    self.ports.append((name, self.model.names.input(name, self.scope.section, self.place)))
 
-    def template(self, width: int, node: CallNode, scope: Scope) -> Template:
+    # Checks of what stands where.
+
+    def check_causal_use(self) -> None:
+        """Raise FormulaError for a word that sees too much to stand in a causal stack."""
+        record = self.record
+        if not self.scope.stack.causal or record.kind == "input":
+            return
+        if record.reach == "all" and self.scope.section.where != "output":
+            raise FormulaError("reach-all", self.node.head, word=self.name)
+        if record.ids and len({value.sequence for _, value in self.streams}) == 1:
+            detail = "it points into another sequence; of its own a causal stack must not see what comes later"
+            raise self.wrong("check-failed", detail=detail)
+
+    def check_ids(self, resolved: Mapping[str, Any]) -> None:
+        """Ids come from an input that holds ids, and there is a row for each of the vocabulary where its size is known
+        (`vocab` is written, or the run has said it)."""
+        rows, vocab = resolved.get("rows"), self.context.numbers["vocab"]
+        for stream, value in self.streams:
+            if stream not in self.record.ids:
+                continue
+            if value.name in NO_IDS:
+                raise self.wrong("ids-wanted", value.place, what=describe(value))
+            known = value.name in OF_VOCABULARY and "vocab" in self.context.text.numbers
+            if known and rows is not None and rows < vocab:
+                detail = f"rows is {rows}, and the ids of {value.name} are those of a vocabulary of {vocab}"
+                raise self.wrong("check-failed", detail=detail)
+
+    def check_rows(self) -> None:
+        """A table has as many rows as the word needs, where both are known."""
+        if self.record.rows == "0":
+            return
+        causal = self.scope.stack.causal
+        needed = expression(self.record, self.record.rows, {**self.names.names, "causal": causal}, self.place)
+        rows = self.model.rows.get(self.streams[-1][1].sequence, needed)
+        if needed not in (0, rows):
+            where = "a causal stack" if causal else "a stack that sees the future"
+            detail = f"in {where} it needs a table of {needed} rows; this one has {rows}"
+            raise self.wrong("check-failed", detail=detail)
+
+    # The value.
+
+    def template(self, width: int) -> Template:
         """The file's `norm` on a stream of `width`, for use inside another word."""
-        section = Section(scope.section.where, scope.section.number, scope.section.formula, scope.section.stack)
+        scope, node, here = self.scope, self.node, self.scope.section
+        section = Section(here.where, here.number, here.formula, here.stack)
         argument = Value("argument", width=width, sequence="inner", name="x")
         visible = scope.visible if self.context.definition("norm") is None else len(self.context.definitions)
         inner = Scope(section, scope.stack, scope.numbers, visible, {}, names={"x": argument})
         norm = CallNode(node.place, "norm", "", (Name(node.place, "x"),), (), node.head)
-        result = self.call_norm(norm, inner)
+        result = self.model.call_norm(norm, inner)
         if not isinstance(result, Value):
             raise FormulaError("wrong-kind", node.place, word="norm", what=describe(result))
         alias = len(section.values) == 1 and result.op == "call" and result.args == (argument,)
         return Template(section.values, argument, result, alias)
 
-    def sequence_of(self, call: WordCall, environment: Environment, resolved: Mapping[str, Any]) -> str:
-        """The sequence of the result: that of the streams, a new one, or none."""
-        whose = call.record.sequence
+    def width(self) -> int:
+        """The width of the result."""
+        text = self.record.width
+        if not text:
+            return self.streams[0][1].width if self.streams else 1
+        width = self.expression(text)
+        if not isinstance(width, int) or width < 1:
+            raise self.wrong("check-failed", detail=f"its result's width {text} is {width:g}")
+        return width
+
+    def sequence(self, resolved: Mapping[str, Any]) -> str:
+        """The sequence of the result: that of the streams, a new one, or none.
+
+        What reads position by position reads one sequence, as a sum does; attention that of its queries, and its keys
+        and values are of one, too. Raises FormulaError."""
+        whose = self.record.sequence
         if whose not in ("first", "own", "none"):
-            whose = expression(call.record, whose, environment, call.node.place)
-        if whose == "first":
-            return common_sequence(call)
-        if whose != "own":
+            whose = self.expression(whose)
+        if whose == "own":
+            sequence = f"{self.name}.{len(self.scope.section.values)}.{self.scope.section.title}"
+            if "rows" in resolved:
+                self.model.rows[sequence] = resolved["rows"]
+            return sequence
+        if whose != "first" or not self.streams:
             return ""
-        sequence = f"{call.name}.{len(call.scope.section.values)}.{call.scope.section.title}"
-        if "rows" in resolved:
-            self.rows[sequence] = resolved["rows"]
-        return sequence
+        sequences, by_name = [value.sequence for _, value in self.streams], dict(self.streams)
+        if self.record.kind in ("positions", "scores", "input", "output"):
+            pairs = [[by_name[name].sequence for name in pair if name in by_name] for pair in ONE_SEQUENCE]
+        else:
+            pairs = [list(dict.fromkeys(filter(None, sequences)))]
+            sequences = pairs[0] or [""]
+        for left, right, *_ in (pair for pair in pairs if len(set(pair)) > 1):
+            raise FormulaError("sequences", self.place, left=left or "none", right=right or "none")
+        return sequences[0]
 
-    def check_rows(self, call: WordCall, environment: Environment) -> None:
-        """A table has as many rows as the word needs, where both are known."""
-        if call.record.rows == "0":
-            return
-        causal = call.scope.stack.causal
-        wanted = expression(call.record, call.record.rows, {**environment.names, "causal": causal}, call.node.place)
-        rows = self.rows.get(call.streams[-1][1].sequence, wanted)
-        if wanted not in (0, rows):
-            where = "a causal stack" if causal else "a stack that sees the future"
-            detail = f"in {where} it needs a table of {wanted} rows; this one has {rows}"
-            raise call.wrong("check-failed", detail=detail)
-
-
-def check_causal_use(call: WordCall) -> None:
-    """Raise FormulaError for a word that sees too much to stand in a causal stack."""
-    record = call.record
-    if not call.scope.stack.causal or record.kind == "input":
-        return
-    if record.reach == "all" and call.scope.section.where != "output":
-        raise FormulaError("reach-all", call.node.head, word=call.name)
-    if record.ids and len({value.sequence for _, value in call.streams}) == 1:
-        detail = "it points into another sequence; of its own a causal stack must not see what comes later"
-        raise call.wrong("check-failed", detail=detail)
-
-
-def width_of(call: WordCall, environment: Environment) -> int:
-    """The width of the result."""
-    text = call.record.width
-    if not text:
-        return call.streams[0][1].width if call.streams else 1
-    width = expression(call.record, text, environment, call.node.place)
-    if not isinstance(width, int) or width < 1:
-        raise call.wrong("check-failed", detail=f"its result's width {text} is {width:g}")
-    return width
-
-
-def result_of(call: WordCall, made: Call, width: int, sequence: str) -> Value:
-    """The value of a call. Raises FormulaError for scores of other queries or other keys."""
-    kind, kinds = call.record.value, {stream.kind for _, stream in call.streams} - {"number"}
-    if call.record.kind in BARE and kinds in ({"coefficient"}, {"scores"}):
-        (kind,) = kinds  # made of coefficients alone, it has no sequence either
-    arguments = tuple(value for _, value in [*call.streams, *call.ports])
-    value = Value("call", arguments, kind, width, sequence, name=call.name, call=made, place=call.node.place)
-    if kind == "scores" and call.streams:
-        first = call.streams[0][1]
-        value.keys = first.keys if first.kind == "scores" else first.sequence
-    for port, scores in call.ports:
-        if scores.kind != "scores" or not call.streams:
-            continue
-        own = value.args[0].sequence, call.streams[-1][1].sequence
-        for theirs, mine in zip((scores.sequence, scores.keys), own, strict=True):
-            if theirs not in ("", mine):  # one position of no sequence goes with all
-                left, right = f"{theirs} in {port}=", f"{mine or 'one position'} in {call.name}"
-                raise FormulaError("sequences", scores.place or value.place, left=left, right=right)
-    return value
-
-
-def common_sequence(call: WordCall) -> str:
-    """The sequence of a word's result, where that is its streams'. What reads position by position reads one sequence,
-    as a sum does; attention that of its queries, and its keys and values are of one, too. Raises FormulaError."""
-    sequences = [value.sequence for _, value in call.streams]
-    if call.record.kind in ("positions", "scores", "input", "output"):
-        by_name = dict(call.streams)
-        for pair in (("k", "v"), ("memory", "ids")):
-            left, right = (by_name[name].sequence if name in by_name else None for name in pair)
-            if None not in (left, right) and left != right:
-                raise FormulaError("sequences", call.node.place, left=left or "none", right=right or "none")
-        return sequences[0] if sequences else ""
-    known = list(dict.fromkeys(filter(None, sequences)))
-    if len(known) > 1:
-        raise FormulaError("sequences", call.node.place, left=known[0], right=known[1])
-    return known[0] if known else ""
+    def result(self, call: Call, width: int, sequence: str) -> Value:
+        """The value of the call. Raises FormulaError for scores of other queries or other keys."""
+        kind, kinds = self.record.value, {stream.kind for _, stream in self.streams} - {"number"}
+        if self.record.kind in BARE and kinds in ({"coefficient"}, {"scores"}):
+            (kind,) = kinds  # made of coefficients alone, it has no sequence either
+        arguments = tuple(value for _, value in [*self.streams, *self.ports])
+        value = Value("call", arguments, kind, width, sequence, name=self.name, call=call, place=self.place)
+        if kind == "scores" and self.streams:
+            first = self.streams[0][1]
+            value.keys = first.keys if first.kind == "scores" else first.sequence
+        for port, scores in self.ports:
+            if scores.kind != "scores" or not self.streams:
+                continue
+            own = value.args[0].sequence, self.streams[-1][1].sequence
+            for theirs, mine in zip((scores.sequence, scores.keys), own, strict=True):
+                if theirs not in ("", mine):  # one position of no sequence goes with all
+                    left, right = f"{theirs} in {port}=", f"{mine or 'one position'} in {self.name}"
+                    raise FormulaError("sequences", scores.place or value.place, left=left, right=right)
+        return value

@@ -10,7 +10,7 @@
         def forward(self, x): ...
 
 The record. The decorator's keywords are the fields of `language.vocabulary.WordRecord` (`streams` are its `forms`),
-written as literals and, for options, calls of `whole number flag choice definition` (`language/option_types.py`),
+written as literals and, for options, calls of `whole number flag choice definition` (`language/vocabulary.py`),
 because they are read from the file without running it. `like="NAME"`, a word above in the same file, gives the fields
 that are not written; mappings are joined key by key. Expressions are strings over: the options;
 the widths of the streams by their names (0 where the call's form lacks that stream); `entries`, how many a list has,
@@ -75,12 +75,12 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName
-from ..language.option_types import choice as choice
-from ..language.option_types import definition as definition
-from ..language.option_types import flag as flag
-from ..language.option_types import number as number
-from ..language.option_types import whole as whole
 from ..language.vocabulary import WordRecord, merged, record_from
+from ..language.vocabulary import choice as choice
+from ..language.vocabulary import definition as definition
+from ..language.vocabulary import flag as flag
+from ..language.vocabulary import number as number
+from ..language.vocabulary import whole as whole
 from .shared_sequences import SharedSequences
 
 CLASSES: dict[str, type[Word]] = {}
