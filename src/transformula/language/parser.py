@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from .messages import FormulaError
@@ -105,14 +104,14 @@ def parse_python(source: Source, mode: str) -> ast.AST:
 
 
 class Rebuilder:
-    """Rebuilds one tree, node by node.
+    """Rebuilds one tree, node by node. Its methods raise FormulaError.
 
-    second   comparisons are values (formulas over scores)
-    strings  strings, flags and comparisons are values (expressions of words' records)
+    tests    comparisons are values (formulas over scores, expressions of words' records)
+    strings  strings and flags are values (expressions of words' records)
     """
 
-    def __init__(self, source: Source, second: bool = False, strings: bool = False) -> None:
-        self.source, self.tests, self.strings = source, second or strings, strings
+    def __init__(self, source: Source, tests: bool = False, strings: bool = False) -> None:
+        self.source, self.tests, self.strings = source, tests, strings
         self.level = 0
 
     def place(self, node: Any) -> Place:
@@ -127,45 +126,37 @@ class Rebuilder:
         return FormulaError("not-allowed", self.place(node), what=what, remedy=remedy)
 
     def line(self, node: ast.stmt) -> Line:
-        if isinstance(node, ast.Expr):
-            raise FormulaError("not-assignment", self.place(node), what="this line has no `=`")
-        if not isinstance(node, ast.Assign):
-            raise self.refused(node)
-        if len(node.targets) != 1:
-            raise FormulaError("not-assignment", self.place(node), what="this line has two")
-        target = node.targets[0]
-        if isinstance(target, (ast.Tuple, ast.Attribute, ast.List)):
-            raise self.refused(target)
-        if not isinstance(target, ast.Name):
-            raise FormulaError("not-assignment", self.place(target), what="the left side is not a name")
-        return Line(target.id, self.value(node.value), self.place(node))
+        wrong: tuple[ast.AST, str] = node, "this line has no `=`"
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                return Line(name, self.value(value), self.place(node))
+            case ast.Assign(targets=[ast.Tuple() | ast.Attribute() | ast.List() as target]):
+                raise self.refused(target)
+            case ast.Assign(targets=[target]):
+                wrong = target, "the left side is not a name"
+            case ast.Assign():
+                wrong = node, "this line has two"
+            case ast.Expr():
+                pass
+            case _:
+                raise self.refused(node)
+        raise FormulaError("not-assignment", self.place(wrong[0]), what=wrong[1])
 
-    def value(self, node: ast.expr) -> Node:
-        """An expression where a value or a number stands."""
-        return self.deeper(node, self.value_at)
-
-    def test(self, node: ast.expr) -> Node:
-        """An expression where a test stands."""
-        return self.deeper(node, self.test_at)
-
-    def deeper(self, node: ast.expr, rebuild: Callable[[Any, Place], Node | None]) -> Node:
-        """A node one level further down."""
+    def value(self, node: ast.expr, test: bool = False) -> Node:
+        """An expression, one level further down. `test`: a test stands there, else a value or a number."""
         self.level += 1
         try:
             if self.level > MOST_LEVELS:
                 raise FormulaError("too-deep", self.place(node))
-            rebuilt = rebuild(node, self.place(node))
+            return self.test_at(node) if test else self.value_at(node)
         finally:
             self.level -= 1
-        if rebuilt is None:
-            raise self.refused(node)
-        return rebuilt
 
-    def value_at(self, node: ast.expr, place: Place) -> Node | None:
-        """The node's value; None if it has none."""
+    def value_at(self, node: ast.expr) -> Node:
+        place = self.place(node)
         match node:
             case ast.Constant():
-                return self.constant(node, place)
+                return self.constant(node, self.strings)
             case ast.Name(id=name):
                 return Name(place, name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -173,19 +164,42 @@ class Rebuilder:
             case ast.BinOp():
                 return self.chain(node)
             case ast.IfExp(test=test, body=body, orelse=other):
-                return Choice(place, self.test(test), self.value(body), self.value(other))
+                return Choice(place, self.value(test, True), self.value(body), self.value(other))
             case ast.Call():
                 return self.call(node)
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Slice() as part):
+                if part.lower or part.upper or part.step:
+                    raise self.refused(node, "a part of a history", "write x[:] for all of it, or x[n] for one")
+                return Index(place, name, None)
             case ast.Subscript(value=ast.Name(id=name), slice=index):
-                return Index(place, name, self.index(node, index))
+                return Index(place, name, self.value(index))
             case ast.Attribute(value=ast.Name(id=call), attr=tap):
                 return Tap(place, call, tap)
-        return self.test_at(node, place) if self.tests and is_test(node) else None
+        if self.tests and is_test(node):
+            return self.test_at(node)
+        raise self.refused(node)
 
-    def constant(self, node: ast.Constant, place: Place) -> Node:
+    def test_at(self, node: ast.expr) -> Node:
+        place = self.place(node)
+        match node:
+            case ast.Compare(left=left, ops=ops, comparators=parts):
+                for op in ops:
+                    if type(op) not in COMPARE:
+                        raise self.refused(node, f"the test `{type(op).__name__}`", "tests are < <= > >= == !=")
+                return Compare(place, tuple(COMPARE[type(op)] for op in ops), tuple(map(self.value, [left, *parts])))
+            case ast.BoolOp(op=op, values=parts):
+                operator = "and" if isinstance(op, ast.And) else "or"
+                return Logic(place, operator, tuple(self.value(part, True) for part in parts))
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return Logic(place, "not", (self.value(operand, True),))
+        if self.strings:
+            return self.value(node)
+        raise self.refused(node, "this as a test", "a test compares numbers, e.g. layer % 2 == 0")
+
+    def constant(self, node: ast.Constant, strings: bool) -> Node:
         """A number; a string or a flag where these may stand."""
-        value = node.value
-        if isinstance(value, (str, bool)) and self.strings:
+        value, place = node.value, self.place(node)
+        if isinstance(value, (str, bool)) and strings:
             return Text(place, value) if isinstance(value, str) else Flag(place, value)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             what = {str: "a string", bool: "True or False"}.get(type(value), f"{value!r}")
@@ -193,14 +207,6 @@ class Rebuilder:
         if not abs(value) <= 1e9:
             raise FormulaError("number-too-large", place)
         return Number(place, value)
-
-    def index(self, node: ast.Subscript, index: ast.expr) -> Node | None:
-        """What stands in brackets; None for `:`."""
-        if not isinstance(index, ast.Slice):
-            return self.value(index)
-        if index.lower or index.upper or index.step:
-            raise self.refused(node, "a part of a history", "write x[:] for all of it, or x[n] for one")
-        return None
 
     def chain(self, node: ast.BinOp) -> Node:
         """A chain of operators that lean to the left is walked, not recursed into: it counts as one level."""
@@ -228,38 +234,16 @@ class Rebuilder:
         for argument in node.args if not self.strings else ():
             if isinstance(argument, ast.Constant) and isinstance(argument.value, (str, bool)):
                 raise FormulaError("definition-value", self.place(argument), name=word, what="streams and numbers here")
-        items = tuple(map(self.value, node.args))
-        options = tuple(map(self.option, node.keywords))
+        items, options = tuple(map(self.value, node.args)), tuple(map(self.option, node.keywords))
         return CallNode(self.place(node), word, label, items, options, self.place(node.func))
 
     def option(self, keyword: ast.keyword) -> Keyword:
         """An option of a call."""
         if keyword.arg is None:
             raise self.refused(keyword, *REMEDIES[ast.Starred])
-        match keyword.value:
-            case ast.Constant(value=bool() as flag):
-                value: Node = Flag(self.place(keyword.value), flag)
-            case ast.Constant(value=str() as text):
-                value = Text(self.place(keyword.value), text)
-            case _:
-                value = self.value(keyword.value)
-        return Keyword(keyword.arg, value, self.place(keyword))
-
-    def test_at(self, node: ast.expr, place: Place) -> Node:
-        """The node as a test."""
-        match node:
-            case ast.Compare(left=left, ops=ops, comparators=parts):
-                for op in ops:
-                    if type(op) not in COMPARE:
-                        raise self.refused(node, f"the test `{type(op).__name__}`", "tests are < <= > >= == !=")
-                return Compare(place, tuple(COMPARE[type(op)] for op in ops), tuple(map(self.value, [left, *parts])))
-            case ast.BoolOp(op=op, values=parts):
-                return Logic(place, "and" if isinstance(op, ast.And) else "or", tuple(map(self.test, parts)))
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return Logic(place, "not", (self.test(operand),))
-        if self.strings:
-            return self.value(node)
-        raise self.refused(node, "this as a test", "a test compares numbers, e.g. layer % 2 == 0")
+        value = keyword.value
+        node = self.constant(value, True) if isinstance(value, ast.Constant) else self.value(value)
+        return Keyword(keyword.arg, node, self.place(keyword))
 
 
 def is_test(node: ast.AST) -> bool:
@@ -277,7 +261,7 @@ def parse(source: Source, *, second: bool = False) -> list[Line]:
     tree = parse_python(source, "exec")
     if not isinstance(tree, ast.Module) or not tree.body:
         raise FormulaError("empty", source.start)
-    return [Rebuilder(source, second=second).line(statement) for statement in tree.body]
+    return [Rebuilder(source, second).line(statement) for statement in tree.body]
 
 
 def parse_expression(source: Source, *, strings: bool = False) -> Node:
@@ -287,4 +271,4 @@ def parse_expression(source: Source, *, strings: bool = False) -> Node:
         raise FormulaError("empty", source.start)
     tree = parse_python(source, "eval")
     assert isinstance(tree, ast.Expression)
-    return Rebuilder(source, strings=strings).value(tree.body)
+    return Rebuilder(source, strings, strings).value(tree.body)

@@ -20,6 +20,10 @@ class Range:
     def finite(self) -> bool:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
+    @property
+    def has_zero(self) -> bool:
+        return self.low <= 0 <= self.high
+
 
 ANY = Range(-math.inf, math.inf)
 
@@ -30,14 +34,6 @@ def over(x: float, y: float) -> float:
     return x / y
 
 
-def corners(of: Callable[[float, float], float], a: Range, b: Range, whole: bool) -> Range:
-    """The range of an operation that is monotone in each argument."""
-    found = [guarded(of, x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    if any(math.isnan(f) for f in found):
-        return Range(-math.inf, math.inf, whole)
-    return Range(min(found), max(found), whole)
-
-
 def guarded(of: Callable[..., float], *args: float) -> float:
     try:
         return float(of(*args))
@@ -45,41 +41,42 @@ def guarded(of: Callable[..., float], *args: float) -> float:
         return math.inf
 
 
+def corners(of: Callable[[float, float], float], a: Range, b: Range, whole: bool) -> Range:
+    """The range of an operation that is monotone in each argument."""
+    ends = [guarded(of, x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    if any(map(math.isnan, ends)):
+        return Range(-math.inf, math.inf, whole)
+    return Range(min(ends), max(ends), whole)
+
+
 def floored(a: Range, b: Range) -> Range:
-    found = corners(over, a, b, True)
-    return Range(math.floor(found.low), math.floor(found.high), True) if found.finite else found
+    exact = corners(over, a, b, True)
+    return Range(math.floor(exact.low), math.floor(exact.high), True) if exact.finite else exact
 
 
 def absolute(a: Range) -> Range:
     low, high = sorted((abs(a.low), abs(a.high)))
-    return Range(0 if a.low <= 0 <= a.high else low, high, a.whole)
+    return Range(0 if a.has_zero else low, high, a.whole)
 
 
-def without_zero(a: Range) -> bool:
-    return not a.low <= 0 <= a.high
-
-
-ONE: dict[str, tuple[Callable[[Range], bool], Callable[[Range], Range]]] = {
-    "neg": (lambda a: True, lambda a: Range(-a.high, -a.low, a.whole)),
-    "abs": (lambda a: True, absolute),
-    "exp": (lambda a: True, lambda a: Range(guarded(math.exp, a.low), guarded(math.exp, a.high))),
-    "sqrt": (lambda a: a.low >= 0, lambda a: Range(math.sqrt(a.low), math.sqrt(a.high))),
-    "log": (lambda a: a.low > 0, lambda a: Range(math.log(a.low), math.log(a.high))),
+RANGES: dict[str, Callable[[Range, Range, bool], Range | None]] = {
+    "neg": lambda a, _, w: Range(-a.high, -a.low, w),
+    "abs": lambda a, _, w: absolute(a),
+    "exp": lambda a, _, w: Range(guarded(math.exp, a.low), guarded(math.exp, a.high)),
+    "sqrt": lambda a, _, w: Range(math.sqrt(a.low), math.sqrt(a.high)) if a.low >= 0 else None,
+    "log": lambda a, _, w: Range(math.log(a.low), math.log(a.high)) if a.low > 0 else None,
+    "where": lambda a, b, w: Range(min(a.low, b.low), max(a.high, b.high), w),
+    "min": lambda a, b, w: Range(min(a.low, b.low), min(a.high, b.high), w),
+    "max": lambda a, b, w: Range(max(a.low, b.low), max(a.high, b.high), w),
+    "+": lambda a, b, w: corners(operator.add, a, b, w),
+    "-": lambda a, b, w: corners(operator.sub, a, b, w),
+    "*": lambda a, b, w: corners(lambda x, y: 0.0 if 0 in (x, y) else x * y, a, b, w),
+    "/": lambda a, b, w: None if b.has_zero else corners(over, a, b, False),
+    "//": lambda a, b, w: None if b.has_zero else floored(a, b),
+    "%": lambda a, b, w: Range(0, b.high - w, w) if b.low > 0 else None,
+    "**": lambda a, b, w: corners(operator.pow, a, b, False) if a.low > 0 or (a.low == 0 and b.low > 0) else None,
 }
-"""Operations of one argument: where their range can be told, and that range."""
-
-TWO: dict[str, tuple[Callable[[Range, Range], bool], Callable[[Range, Range, bool], Range]]] = {
-    "min": (lambda a, b: True, lambda a, b, w: Range(min(a.low, b.low), min(a.high, b.high), w)),
-    "max": (lambda a, b: True, lambda a, b, w: Range(max(a.low, b.low), max(a.high, b.high), w)),
-    "+": (lambda a, b: True, lambda a, b, w: corners(operator.add, a, b, w)),
-    "-": (lambda a, b: True, lambda a, b, w: corners(operator.sub, a, b, w)),
-    "*": (lambda a, b: True, lambda a, b, w: corners(lambda x, y: 0.0 if 0 in (x, y) else x * y, a, b, w)),
-    "/": (lambda a, b: without_zero(b), lambda a, b, w: corners(over, a, b, False)),
-    "//": (lambda a, b: without_zero(b), lambda a, b, w: floored(a, b)),
-    "%": (lambda a, b: b.low > 0, lambda a, b, w: Range(0, b.high - w, w)),
-    "**": (lambda a, b: a.low > 0 or (a.low == 0 and b.low > 0), lambda a, b, w: corners(operator.pow, a, b, False)),
-}
-"""Operations of two arguments; w: both are whole."""
+"""Operations of the last two arguments, or of one, given twice; w: both are whole. None: it cannot be told."""
 
 
 def range_of(op: str, args: Sequence[Range], value: object, heads: int, furthest: float) -> Range:
@@ -91,11 +88,7 @@ def range_of(op: str, args: Sequence[Range], value: object, heads: int, furthest
         return Range(value, value, value == int(value))
     if op in ("h", "i", "j"):
         return Range(1, heads, True) if op == "h" else Range(0, furthest, True)
-    if op == "where":
-        a, b = args[1:]
-        return Range(min(a.low, b.low), max(a.high, b.high), a.whole and b.whole)
-    if op in ONE and ONE[op][0](args[0]):
-        return ONE[op][1](args[0])
-    if op in TWO and TWO[op][0](args[0], args[1]):
-        return TWO[op][1](args[0], args[1], args[0].whole and args[1].whole)
-    return ANY
+    if op not in RANGES:
+        return ANY
+    a, b = [*args, *args][-2:]
+    return RANGES[op](a, b, a.whole and b.whole) or ANY

@@ -55,25 +55,33 @@ class ScoreBinding:
     def formula(self) -> ScoreFormula:
         """The formula. Raises FormulaError for what cannot stand in one, with its place."""
         definition, lines = self.definition, self.definition.lines
+        name, parameters, last = definition.name, definition.parameters, definition.lines[-1]
         self.check_definition()
         for number, line in enumerate(lines):
-            self.check_target(line)
+            for taken, other in ((self.numbers, "a number here"), (self.inputs, "an input of the task")):
+                if line.name in taken:
+                    raise FormulaError("two-things", line.target, name=line.name, other=other)
             self.names[line.name] = self.value(line.value)
             later = [n.name for other in lines[number + 1 :] for n in walk(other.value) if isinstance(n, Name)]
-            if number < len(lines) - 1 and line.name not in later:
+            if line is not last and line.name not in later:
                 raise FormulaError("never-read", line.place, name=line.name)
-        result = self.names[lines[-1].name]
+        result = self.names[last.name]
         if self.is_test(result) != (self.option == "mask"):
             detail = "its result is a test; a score is a number, and a test is for mask="
             if self.option == "mask":
                 detail = "a mask is a test, such as i - j < 3"
-            raise self.wrong(lines[-1], detail, definition.name)
-        steps = self.needed(result)
-        self.check_read(steps, lines[-1])
-        tables = tuple(self.tables)
-        return ScoreFormula(
-            definition.name, self.option, definition.parameters, self.heads, steps, tables, self.longest
-        )
+            raise self.wrong(last, detail, name)
+        order = self.below(result)
+        place = {old: new for new, old in enumerate(order)}
+        needed = [self.steps[number] for number in order]
+        steps = tuple(Step(s.op, tuple(place[a] for a in s.args), s.value) for s in needed)
+        for number, table in enumerate(self.tables):  # what the result does not stand on would be lost
+            if not any(s.op == "table" and s.value == number for s in steps):
+                raise self.wrong(last, "the result does not depend on it", table.name)
+        if "s" in parameters and not any(s.op == "s" for s in steps):
+            detail = "the result does not depend on it; leave it out of the parameters if that is meant"
+            raise self.wrong(last, detail, "s")
+        return ScoreFormula(name, self.option, parameters, self.heads, steps, tuple(self.tables), self.longest)
 
     def check_definition(self) -> None:
         """Raise FormulaError for a definition that is none over scores, or none for a mask."""
@@ -88,18 +96,6 @@ class ScoreBinding:
         if detail:
             raise FormulaError("second-level", self.definition.place, name=name, detail=detail)
 
-    def check_target(self, line: Line) -> None:
-        for taken, other in ((self.numbers, "a number here"), (self.inputs, "an input of the task")):
-            if line.name in taken:
-                raise FormulaError("two-things", line.target, name=line.name, other=other)
-
-    def needed(self, result: int) -> tuple[Step, ...]:
-        """The steps that the result stands on, the result last."""
-        order = self.below(result)
-        place = {old: new for new, old in enumerate(order)}
-        steps = (self.steps[number] for number in order)
-        return tuple(Step(s.op, tuple(place[a] for a in s.args), s.value) for s in steps)
-
     def below(self, step: int) -> list[int]:
         """A step and all that it stands on, in order."""
         live = {step}
@@ -107,16 +103,6 @@ class ScoreBinding:
             if number in live:
                 live.update(self.steps[number].args)
         return sorted(live)
-
-    def check_read(self, steps: Sequence[Step], last: Line) -> None:
-        """The result depends on the score and on every table: else content, or learned numbers, would be lost."""
-        live = {s.value for s in steps if s.op == "table"}
-        for number, table in enumerate(self.tables):
-            if number not in live:
-                raise self.wrong(last, "the result does not depend on it", table.name)
-        if "s" in self.definition.parameters and not any(s.op == "s" for s in steps):
-            detail = "the result does not depend on it; leave it out of the parameters if that is meant"
-            raise self.wrong(last, detail, "s")
 
     def add(self, op: str, *args: int, value: float | bool | str = 0) -> int:
         """The number of a step; equal ones are one."""
@@ -141,6 +127,7 @@ class ScoreBinding:
         return here.op in ("test", "and", "or", "not") or here.op in COMPARISONS
 
     def value(self, node: Node) -> int:
+        """The step of an expression."""
         match node:
             case Number(value=value):
                 return self.number(value)
@@ -159,15 +146,14 @@ class ScoreBinding:
             case Choice(test=test, then=then, other=other):
                 return self.choice(node, self.test(test), self.value(then), self.value(other))
             case Compare(operators=operators, parts=parts):
-                values = [self.quantity(p) for p in parts]
-                pairs = zip(operators, values, values[1:], strict=False)
-                return self.logic("and", [self.compare(*pair) for pair in pairs])
+                values = [self.quantity(part) for part in parts]
+                return self.logic("and", list(map(self.compare, operators, values, values[1:])))
             case Logic(operator="not", parts=(part,)):
                 inner = self.test(part)
                 known = self.constant(inner)
                 return self.add("not", inner) if known is None else self.add("test", value=not known)
             case Logic(operator=operator, parts=parts):
-                return self.logic(operator, [self.test(p) for p in parts])
+                return self.logic(operator, [self.test(part) for part in parts])
             case CallNode():
                 return self.call(node)
         raise self.wrong(node, "only scores and positions are seen here")
@@ -221,12 +207,10 @@ class ScoreBinding:
     def logic(self, operator: str, parts: Sequence[int]) -> int:
         """`and` or `or` of tests; those that are constant are gone."""
         decides = operator == "or"
-        open_ = [p for p in parts if self.constant(p) is None]
-        if any(self.constant(p) is decides for p in parts):
+        undecided = [part for part in parts if self.constant(part) is None]
+        if any(self.constant(part) is decides for part in parts):
             return self.add("test", value=decides)
-        if not open_:
-            return self.add("test", value=not decides)
-        return reduce(partial(self.add, operator), open_)
+        return reduce(partial(self.add, operator), undecided) if undecided else self.add("test", value=not decides)
 
     def choice(self, node: Choice, test: int, then: int, other: int) -> int:
         if self.is_test(then) != self.is_test(other):
@@ -242,59 +226,58 @@ class ScoreBinding:
             return self.read_input(node)
         if word == "table":
             return self.table(node)
-        values = [self.quantity(item) for item in items]
-        known = [self.constant(v) for v in values]
-        if all(k is not None for k in known) or (word not in ("min", "max") and len(values) != 1) or not values:
+        values, of_one = [self.quantity(item) for item in items], word not in ("min", "max")
+        known = [self.constant(value) for value in values]
+        if None not in known or (of_one and len(values) != 1):
             return self.number(apply_function(word, known, node.place))
-        if word not in ("min", "max"):
-            return self.add(word, *values)
-        return reduce(partial(self.add, word), values)
+        return self.add(word, *values) if of_one else reduce(partial(self.add, word), values)
 
     def read_input(self, node: CallNode) -> int:
-        at = node.items[0]
+        """What an input of the task gives at the position i or j."""
+        at, name = node.items[0], node.word
         if not isinstance(at, Name) or at.name not in ("i", "j") or at.name not in self.definition.parameters:
-            raise self.wrong(node, "an input is read at the position i or j", node.word)
+            raise self.wrong(node, "an input is read at the position i or j", name)
         if at.name in self.names:
             raise self.wrong(at, "it has become another value here; an input is read at the position i or j")
-        if node.word in NOT_A_NUMBER:
-            raise self.wrong(node, "it is not one number a position", node.word)
-        if node.word in KEYWORDS:
-            raise self.wrong(node, "attention itself has something of that name; call the input otherwise", node.word)
-        return self.add("input", self.add(at.name), value=node.word)
+        if name in NOT_A_NUMBER:
+            raise self.wrong(node, "it is not one number a position", name)
+        if name in KEYWORDS:
+            raise self.wrong(node, "attention itself has something of that name; call the input otherwise", name)
+        return self.add("input", self.add(at.name), value=name)
 
     def table(self, node: CallNode) -> int:
+        """Learned numbers, as many as its arguments can come to."""
         if self.option == "mask":
             raise self.wrong(node, "what is seen cannot be learned: a test has no gradient", "table")
-        row, column = (self.quantity(item) for item in node.items)
+        arguments = [self.quantity(item) for item in node.items]
         sizes: list[tuple[int, int]] = []
-        for item, step in zip(node.items, (row, column), strict=True):
-            found = self.range(step, item, math.inf)
-            if not found.finite and "context" in self.numbers:
+        for item, step in zip(node.items, arguments, strict=True):
+            reach = self.range(step, item, math.inf)
+            if not reach.finite and "context" in self.numbers:
                 self.used.add("context")
                 self.longest = int(self.numbers["context"])
-                found = self.range(step, item, self.longest - 1)
-            if not found.finite:
-                detail = "nothing says how far it goes; put it within bounds: min(max(..., 0), 31)"
-                raise self.wrong(item, detail)
-            low, high = math.floor(found.low), math.floor(found.high)
+                reach = self.range(step, item, self.longest - 1)
+            if not reach.finite:
+                raise self.wrong(item, "nothing says how far it goes; put it within bounds: min(max(..., 0), 31)")
+            low, high = math.floor(reach.low), math.floor(reach.high)
             sizes.append((low, high - low + 1))
         (first_row, rows), (first_column, columns) = sizes
         tidy(rows * columns, node.place)
         name = "table" if not self.tables else f"table_{len(self.tables) + 1}"
         self.tables.append(Table(name, rows, columns, first_row, first_column))
-        return self.add("table", row, column, value=len(self.tables) - 1)
+        return self.add("table", *arguments, value=len(self.tables) - 1)
 
     def range(self, step: int, node: Node, furthest: float) -> Range:
         """What a step can be, positions being at most `furthest`."""
-        found: dict[int, Range] = {}
+        ranges: dict[int, Range] = {}
         for number in self.below(step):
             here = self.steps[number]
-            args = [found[a] for a in here.args]
             ops = [self.steps[a].op for a in here.args]
             if here.op in ("s", "table"):
                 raise self.wrong(node, "a table is read by head and positions, not by what is learned or by a score")
             if self.causal and here.op == "-" and sorted(ops) == ["i", "j"]:
-                found[number] = Range(0, furthest) if ops == ["i", "j"] else Range(-furthest, 0)
+                ranges[number] = Range(0, furthest) if ops == ["i", "j"] else Range(-furthest, 0)
             else:
-                found[number] = range_of(here.op, args, here.value, self.heads, furthest)
-        return found[step]
+                args = [ranges[a] for a in here.args]
+                ranges[number] = range_of(here.op, args, here.value, self.heads, furthest)
+        return ranges[step]

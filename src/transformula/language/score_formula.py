@@ -14,6 +14,7 @@ folded, so two that mean the same are equal.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,15 +109,12 @@ class ScoreFormula:
 
     def __str__(self) -> str:
         """The formula with its numbers folded in, every operation in brackets; what is read twice under a number."""
-        uses: dict[int, int] = {}
-        for step in self.steps:
-            for argument in step.args:
-                uses[argument] = uses.get(argument, 0) + 1
+        uses = Counter(argument for step in self.steps for argument in step.args)
         texts: list[str] = []
         rows: list[str] = []
         for number, step in enumerate(self.steps):
             text = self._text(step, [texts[a] for a in step.args])
-            if uses.get(number, 0) > 1 and step.args:
+            if uses[number] > 1 and step.args:
                 rows.append(f"%{len(rows) + 1} = {text}")
                 text = f"%{len(rows)}"
             texts.append(text)
