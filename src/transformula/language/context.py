@@ -21,17 +21,12 @@ OF_TOKENS = ("tokens", "types", "targets", "document", "rank")
 
 @dataclass
 class ReadSoFar:
-    """What has been read so far. Where the check ends, what nothing has read is an error.
-
-    numbers, definitions  by name
-    lines                 source, line and column: equal for a layer's line in every layer
-    names                 names that are read where nothing is built, so that no line can be told
-    """
+    """What has been read so far, by name. Where the check ends, what nothing has read is an error."""
 
     numbers: set[str] = field(default_factory=set)
     definitions: set[str] = field(default_factory=set)
-    lines: set[tuple[str, int, int]] = field(default_factory=set)
-    names: set[str] = field(default_factory=set)
+    lines: set[tuple[str, int, int]] = field(default_factory=set)  # source, line, column: those of all layers are one
+    names: set[str] = field(default_factory=set)  # read where nothing is built, so that no line can be told
 
     def line(self, place: Place) -> None:
         """Note that the value of the line at `place` has been read."""
@@ -53,22 +48,15 @@ class Setting:
 
 @dataclass
 class Flow:
-    """How names flow from section to section.
+    """How names flow from section to section."""
 
-    Of the stack that is being checked:
-    assigned  the names that any of its lines sets
-    now       name -> its present setting
-    carried   name -> the value with which it was first carried
-
-    Of all:
-    results   stack -> the setting of its final x
-    history   stack -> after `before` and each layer: (the section, all settings on leaving it)
-    entered   id of a section -> the settings on entering it
-    """
-
+    # Of the stack that is being checked: the names that any of its lines sets; name -> its present setting; name -> the
+    # value with which it was first carried.
     assigned: set[str] = field(default_factory=set)
     now: dict[str, Setting] = field(default_factory=dict)
     carried: dict[str, Value] = field(default_factory=dict)
+    # Of all: stack -> the setting of its final x; stack -> after `before` and each layer, the section and all settings
+    # on leaving it; id of a section -> the settings on entering it.
     results: dict[str, Setting] = field(default_factory=dict)
     history: dict[str, list[tuple[Section, dict[str, Setting]]]] = field(default_factory=dict)
     entered: dict[int, dict[str, Setting]] = field(default_factory=dict)
@@ -76,21 +64,16 @@ class Flow:
 
 @dataclass
 class Context:
-    """A model on its way to a graph.
-
-    numbers  the file's, outside any stack
-    stacks   those that are checked already; above the output, all
-    shared   label and number under `share=` -> the call or the definition's frame
-    """
+    """A model on its way to a graph."""
 
     text: ModelText
     vocabulary: Vocabulary
-    numbers: Mapping[str, int | float] = field(default_factory=dict)
+    numbers: Mapping[str, int | float] = field(default_factory=dict)  # the file's, outside any stack
     definitions: list[Definition] = field(default_factory=list)
-    stacks: list[Stack] = field(default_factory=list)
+    stacks: list[Stack] = field(default_factory=list)  # those that are checked already; above the output, all
     flow: Flow = field(default_factory=Flow)
     reads: ReadSoFar = field(default_factory=ReadSoFar)
-    shared: dict[Any, Call | Frame] = field(default_factory=dict)
+    shared: dict[Any, Call | Frame] = field(default_factory=dict)  # label, number under `share=` -> what they stand for
     inputs: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -111,24 +94,16 @@ class Context:
 
 @dataclass
 class Scope:
-    """Where an expression stands: a section, or a definition called in it.
-
-    stack    the section's stack; in the output, the last
-    visible  how many of the definitions can be called here
-    labels   label, and None -> the call or the definition's frame
-    names    local values (and, in a definition, parameters that are numbers, strings, booleans, definitions)
-    places   local name -> the line that sets it
-    calls    word, or "." and a label -> its calls so far
-    """
+    """Where an expression stands: a section, or a definition called in it."""
 
     section: Section
-    stack: Stack
+    stack: Stack  # the section's; in the output, the last
     numbers: Mapping[str, float]
-    visible: int
-    labels: dict[Any, Call | Frame]
-    names: dict[str, Any] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
-    calls: dict[str, list[Any]] = field(default_factory=dict)
+    visible: int  # how many of the definitions can be called here
+    labels: dict[Any, Call | Frame]  # label, None -> what they stand for
+    names: dict[str, Any] = field(default_factory=dict)  # local values, and what a definition's parameters stand for
+    places: dict[str, Place] = field(default_factory=dict)  # local name -> the line that sets it
+    calls: dict[str, list[Any]] = field(default_factory=dict)  # word, or "." and a label -> its calls so far
     frames: tuple[Frame, ...] = ()
     definition: Definition | None = None
 

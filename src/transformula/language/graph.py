@@ -22,35 +22,29 @@ OPERATIONS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "neg"
 class Value:
     """One value of the graph; equality is identity.
 
-    op        "input"    `name`: what the task gives (tokens, ...)
-              "name"     `name`: its value on entering this section (carried, a constant of the stack, a stack's result)
-              "number"   `number`
-              "add" "sub" "mul" "div" "neg" "pow"   of `args`
-              "call"     `call`; `args`: its streams, then its ports, in the order of `call.streams` + `call.ports`
-              "tap"      `name` made inside the call `args[0]`
-              "history"  `name` on leaving layer `number` (0: on leaving `before`)
-              "list"     `args`: its entries, oldest first; only an argument of a call
-              "argument" the argument of a `Template`
-    kind      "number", "stream", "coefficient", "scores" or "list"
-    width     channels; for a list those of its entries
-    sequence  the name of the sequence the stream belongs to; "" if none; of scores that of their queries
-    keys      of scores the sequence of their keys
+    op  "input"    `name`: what the task gives (tokens, ...)
+        "name"     `name`: its value on entering this section (carried, a constant of the stack, a stack's result)
+        "number"   `number`
+        "add" "sub" "mul" "div" "neg" "pow"   of `args`
+        "call"     `call`; `args`: its streams, then its ports, in the order of `call.streams` + `call.ports`
+        "tap"      `name` made inside the call `args[0]`
+        "history"  `name` on leaving layer `number` (0: on leaving `before`)
+        "list"     `args`: its entries, oldest first; only an argument of a call
+        "argument" the argument of a `Template`
     """
 
     op: str
     args: tuple[Value, ...] = ()
-    kind: str = "stream"
-    width: int = 1
-    sequence: str = ""
+    kind: str = "stream"  # "number", "stream", "coefficient", "scores" or "list"
+    width: int = 1  # channels; for a list those of its entries
+    sequence: str = ""  # the name of the sequence the stream belongs to; "" if none; of scores that of their queries
     name: str = ""
     number: float = 0
     call: Call | None = None
     place: Place | None = None
-    stack: str = ""
-    """For "history" and a stack's result: the stack that is read; "" means the section's own."""
-    frames: tuple[Frame, ...] = ()
-    """The definitions that the value stands in, outermost first."""
-    keys: str = ""
+    stack: str = ""  # for "history" and a stack's result: the stack that is read; "" means the section's own
+    frames: tuple[Frame, ...] = ()  # the definitions that the value stands in, outermost first
+    keys: str = ""  # of scores the sequence of their keys
 
     @property
     def called(self) -> Call:
@@ -72,33 +66,33 @@ class Value:
 
 def describe(value: Any) -> str:
     """A value, or what stands in the place of one, in words for messages: 'a stream of width 64', 'the number 2'."""
-    if isinstance(value, Value):
-        if value.kind == "stream":
+    match value:
+        case Value(kind="stream"):
             return f"a stream of width {value.width}"
-        if value.op in ("number", "input"):
-            return f"the number {value.number:g}" if value.op == "number" else f"the input {value.name!r}"
-        known = {"list": "a list of history", "coefficient": "a coefficient", "scores": "scores"}
-        return known.get(value.kind, value.kind)
-    if isinstance(value, (bool, str)):
-        return repr(value)
-    if isinstance(value, (int, float)):
-        return f"{value:g}"
+        case Value(op="number"):
+            return f"the number {value.number:g}"
+        case Value(op="input"):
+            return f"the input {value.name!r}"
+        case Value():
+            return {"list": "a list of history", "coefficient": "a coefficient"}.get(value.kind, value.kind)
+        case bool() | str():
+            return repr(value)
+        case int() | float():
+            return f"{value:g}"
     return f"the definition {getattr(value, 'name', value)!r}"
 
 
 @dataclass(eq=False)
 class Frame:
-    """One call of a definition: its values stand in the graph like any others, and know their frame.
-
-    `role` is its part of the names of parameters; `names` are its parameters and local names (what taps read)."""
+    """One call of a definition: its values stand in the graph like any others, and know their frame."""
 
     name: str
     label: str
     place: Place
-    names: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)  # its parameters and local names: what taps read
     result: Value | None = None
-    role: str = ""
-    labels: dict[str, Any] = field(default_factory=dict)
+    role: str = ""  # its part of the names of parameters
+    labels: dict[Any, Any] = field(default_factory=dict)
     share: int | None = None
 
 
@@ -116,63 +110,41 @@ class Template:
 
 @dataclass(eq=False)
 class Call:
-    """A call of a word.
-
-    name      as written (an alias `norm` of `rmsnorm` is called norm; word.name is rmsnorm)
-    path      where its module lives: "layers.3.attention", "before.positions", "words"; one path, one module
-    role      the last part of the path, inside its section and definition
-    options   every option, resolved: numbers, strings, flags
-    given     the options that were written
-    streams   names of the streams, in the order of the value's args ("entries" for lists)
-    ports     names of the ports that were given, args after the streams
-    entries   for lists: how many values
-    numbers   all names an expression of the record may use: options, widths of streams by name, the file's numbers
-    inner     role inside the module -> template
-    scope     definitions that the call stands in, outermost first, as roles: ("latent",)
-    """
+    """A call of a word."""
 
     word: WordRecord
-    name: str
-    options: dict[str, Any]
-    given: frozenset[str]
-    streams: tuple[str, ...]
-    ports: tuple[str, ...] = ()
-    entries: int = 0
+    name: str  # as written (an alias `norm` of `rmsnorm` is called norm; word.name is rmsnorm)
+    options: dict[str, Any]  # every option, resolved: numbers, strings, flags
+    given: frozenset[str]  # the options that were written
+    streams: tuple[str, ...]  # names of the streams, in the order of the value's args ("entries" for lists)
+    ports: tuple[str, ...] = ()  # names of the ports that were given, args after the streams
+    entries: int = 0  # for lists: how many values
     label: str = ""
-    path: str = ""
-    role: str = ""
-    numbers: dict[str, Any] = field(default_factory=dict)
-    inner: dict[str, Template] = field(default_factory=dict)
-    taps: list[str] = field(default_factory=list)
+    path: str = ""  # where its module lives: "layers.3.attention", "before.positions", "words"; one path, one module
+    role: str = ""  # the last part of the path, inside its section and definition
+    numbers: dict[str, Any] = field(default_factory=dict)  # all that the record's expressions may name
+    inner: dict[str, Template] = field(default_factory=dict)  # role inside the module -> template
+    taps: list[str] = field(default_factory=list)  # those that are read
     share: int | None = None
 
 
 @dataclass(eq=False)
 class Section:
-    """One evaluation of one formula.
+    """One evaluation of one formula."""
 
-    where    "before", "layer", "after" or "output"
-    number   the layer, 1 to depth; 0 elsewhere
-    formula  the formula's name among `layers:` ("layer" if there is one only)
-    reads    names and inputs needed on entering -> their value (op "name" or "input"), in order of first use
-    history  the (name, layer) pairs needed from the history of this stack
-    leaves   names that this section sets and that something later needs -> their value
-    keeps    names whose value on leaving this section is needed as history later on
-    lines    for each line of the formula: (its place, name, value or None if not built here)
-    asked    names whose value on leaving this layer the model's `policy` reads -> that value
-    """
-
-    where: str
-    number: int
-    formula: str
+    where: str  # "before", "layer", "after" or "output"
+    number: int  # the layer, 1 to depth; 0 elsewhere
+    formula: str  # its name among `layers:` ("layer" if there is one only)
     stack: str
     values: list[Value] = field(default_factory=list)
+    # Names and inputs needed on entering -> their value (op "name" or "input"), in order of first use.
     reads: dict[str, Value] = field(default_factory=dict)
-    history: list[tuple[str, int]] = field(default_factory=list)
-    leaves: dict[str, Value] = field(default_factory=dict)
-    keeps: list[str] = field(default_factory=list)
+    history: list[tuple[str, int]] = field(default_factory=list)  # (name, layer): what this stack's history must hold
+    leaves: dict[str, Value] = field(default_factory=dict)  # names set here that something later needs -> their value
+    keeps: list[str] = field(default_factory=list)  # names whose value on leaving is needed as history later on
+    # For each line of the formula: its place, its name, and the value, or None if it is not built here.
     lines: list[tuple[Place, str, Value | None]] = field(default_factory=list)
-    asked: dict[str, Value] = field(default_factory=dict)
+    asked: dict[str, Value] = field(default_factory=dict)  # names that the model's `policy` reads on leaving -> values
 
     @property
     def title(self) -> str:
@@ -196,8 +168,7 @@ class Stack:
     before: Section
     layers: list[Section]
     after: Section
-    share: list[int] | None = None
-    """For each layer the number of its module, or None: each its own."""
+    share: list[int] | None = None  # for each layer the number of its module, or None: each its own
 
     def sections(self) -> list[Section]:
         return [self.before, *self.layers, self.after]
@@ -212,10 +183,8 @@ class Architecture:
     output: Section
     numbers: Mapping[str, float]
     hooks: Mapping[str, Any]
-    text: Any
-    """The `ModelText` that it was made from, with overrides applied."""
-    carry: int = 0
-    """How many positions of the segments before a segment sees in training; 0: none (the hook `carry`)."""
+    text: Any  # the `ModelText` that it was made from, with overrides applied
+    carry: int = 0  # positions of the segments before that a segment sees in training; 0: none (the hook `carry`)
 
     @property
     def main(self) -> Stack:

@@ -9,7 +9,7 @@ factors that are numbers are looked through. Equal roles count on in order of ev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -43,17 +43,17 @@ class Unit:
         """The name of its word, or of its definition."""
         assert self.named is not None
         name = self.named.name
-        if isinstance(self.named, Call) and isinstance(self.thing, Value) and self.named.word.kind == "positions":
-            streams = self.thing.args[: len(self.named.streams)]
+        if isinstance(self.thing, Value) and self.thing.word_kind == "positions":
+            streams = self.thing.args[: len(self.thing.called.streams)]
             return f"cross_{name}" if len({s.sequence for s in streams if s.sequence}) > 1 else name
         return name
 
     @cached_property
     def transparent(self) -> bool:
         """Whether names look through it."""
-        if isinstance(self.thing, Frame) or self.thing.call is not None:
+        if self.named is not None:
             return isinstance(self.named, Call) and self.named.word.transparent
-        if self.op in ("mul", "div"):
+        if isinstance(self.thing, Value) and self.op in ("mul", "div"):
             return any(argument.op == "number" for argument in self.thing.args)
         return self.op in ("neg", "pow", "tap")
 
@@ -110,7 +110,8 @@ def units_of(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> l
             unit.sublayer |= value.call is not None and value.call.word.sublayer
     for value in values:
         reader = units.get(id(owner(value, depth)))
-        for argument in opened(value.args) if reader else ():
+        opened = (entry for arg in value.args for entry in (arg.args if arg.op == "list" else (arg,)))
+        for argument in opened if reader else ():
             source = units.get(id(owner(argument, depth)))
             if reader and source and source is not reader:
                 reader.inputs.setdefault(source)
@@ -119,12 +120,6 @@ def units_of(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> l
         if id(owner(value, depth)) in units:
             units[id(owner(value, depth))].leaves = True
     return list(units.values())
-
-
-def opened(values: Sequence[Value]) -> Iterator[Value]:
-    """Values, lists opened."""
-    for value in values:
-        yield from opened(value.args) if value.op == "list" else (value,)
 
 
 def last_results(units: Sequence[Unit], through_sums: bool) -> dict[Unit, Unit]:
@@ -143,23 +138,6 @@ def last_results(units: Sequence[Unit], through_sums: bool) -> dict[Unit, Unit]:
     return found
 
 
-def name_units(units: Sequence[Unit]) -> None:
-    """Give every call and every definition among `units` its role. Raises FormulaError for a label that is one."""
-    direct, summed = last_results(units, False), last_results(units, True)
-    counts: Counter[str] = Counter()
-    named = [unit for unit in units if unit.named is not None]
-    for unit in sorted(named, key=lambda unit: not unit.sublayer):  # the others' names are made of the sublayers'
-        unit.role = unit.label
-        if not unit.label:
-            base = unit.word if unit.sublayer else role_of(unit, direct, summed)
-            counts[base] += 1
-            unit.role = base if counts[base] == 1 else f"{base}_{counts[base]}"
-    labels = {unit.label: unit for unit in reversed(named) if unit.label}
-    for unit in named:
-        if not unit.label and unit.role in labels:
-            raise FormulaError("label-role", labels[unit.role].thing.place, label=unit.role)
-
-
 def role_of(unit: Unit, direct: dict[Unit, Unit], summed: dict[Unit, Unit]) -> str:
     """The role of a call that is no sublayer and has no label, before equal ones are counted."""
     into = unit.into()
@@ -173,47 +151,66 @@ def role_of(unit: Unit, direct: dict[Unit, Unit], summed: dict[Unit, Unit]) -> s
 
 
 def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> None:
-    """Give every call and every definition at this depth its role, and those inside definitions theirs."""
+    """Give every call and every definition at this depth its role, and those inside definitions theirs.
+
+    Raises FormulaError for a label that is a role."""
     units = units_of(values, depth, leaving)
-    name_units(units)
+    direct, summed = last_results(units, False), last_results(units, True)
+    counts: Counter[str] = Counter()
+    named = [unit for unit in units if unit.named is not None]
+    for unit in sorted(named, key=lambda unit: not unit.sublayer):  # the others' names are made of the sublayers'
+        unit.role = unit.label
+        if not unit.label:
+            base = unit.word if unit.sublayer else role_of(unit, direct, summed)
+            counts[base] += 1
+            unit.role = base if counts[base] == 1 else f"{base}_{counts[base]}"
+    labels = {unit.label: unit for unit in reversed(named) if unit.label}
     inside: dict[int, list[Value]] = {}
     for value in values:
         if len(value.frames) > depth:
             inside.setdefault(id(value.frames[depth]), []).append(value)
-    for unit in units:
-        if unit.named is not None:
-            unit.named.role = unit.role
+    for unit in named:
+        if not unit.label and unit.role in labels:
+            raise FormulaError("label-role", labels[unit.role].thing.place, label=unit.role)
+    for unit in named:
+        assert unit.named is not None
+        unit.named.role = unit.role
         if isinstance(unit.named, Frame):
             result = unit.named.result
             assign_roles(inside[id(unit.named)], depth + 1, [result] if result else [])
 
 
 def name_modules(architecture: Architecture) -> None:
-    """Fill `role` and `path` of every call of the model, those inside templates included."""
-    weights: dict[str, tuple[Call, dict[str, Any]]] = {}
+    """Fill `role` and `path` of every call of the model, those inside templates included. Raises FormulaError."""
     homes: dict[tuple[str, int], str] = {}
-    owners: dict[str, Value] = {}
-    for stack in [*architecture.stacks, None]:
-        for section in stack.sections() if stack else [architecture.output]:
-            values = section.values
-            needed = {id(v) for v in section.leaves.values()}
-            assign_roles(values, 0, [v for v in values if id(v) in needed])
-            number = section.number
-            if stack is not None and stack.share is not None and section.where == "layer":
-                number = stack.share[section.number - 1]
-            for value in section.calls():
-                assert value.call is not None
-                value.call.path = path_of(section, number, value, value.call, homes)
-                check_owner(value, owners)
-                name_inner(value.call)
-                check_weights(value, value.call, weights)
+    firsts: dict[str, tuple[Value, dict[str, Any]]] = {}
+    shares = {stack.name: stack.share for stack in architecture.stacks}
+    for section in architecture.sections():
+        needed = {id(v) for v in section.leaves.values()}
+        assign_roles(section.values, 0, [v for v in section.values if id(v) in needed])
+        share, number = shares.get(section.stack), section.number
+        if share is not None and section.where == "layer":
+            number = share[number - 1]
+        for value in section.calls():
+            value.called.path = path_of(section, number, value, homes)
+            name_inner(value.called)
+            check_same(value, firsts)
 
 
-def path_of(section: Section, number: int, value: Value, call: Call, homes: dict[tuple[str, int], str]) -> str:
+def roles(value: Value) -> str:
+    """The roles of a call and of the definitions that it stands in."""
+    return ".".join([*(frame.role for frame in value.frames), value.called.role])
+
+
+def outermost(value: Value) -> Frame | Call:
+    """The call as the section has it: of the word, or of the definition around it."""
+    return value.frames[0] if value.frames else value.called
+
+
+def path_of(section: Section, number: int, value: Value, homes: dict[tuple[str, int], str]) -> str:
     """Where the module of a call lives in the model; `homes`: the stacks that have what is shared, by label and number
     (the first that calls it)."""
-    path = ".".join([*(frame.role for frame in value.frames), call.role])
-    outer = outermost(value)
+    outer, path = outermost(value), roles(value)
     prefix = f"{section.stack}." if section.stack else ""
     if outer.share is not None:
         return f"{homes.setdefault((outer.label, outer.share), prefix)}layers.{outer.share}.{path}"
@@ -222,44 +219,27 @@ def path_of(section: Section, number: int, value: Value, call: Call, homes: dict
     return path if outer.label else f"{prefix}{section.where}.{path}"
 
 
-def outermost(value: Value) -> Frame | Call:
-    """The call as the section has it: of the word, or of the definition around it."""
-    thing = value.frames[0] if value.frames else value.call
-    assert thing is not None
-    return thing
-
-
 def name_inner(call: Call) -> None:
     """Paths of the calls of a template, relative to the module they stand in."""
     for role, template in call.inner.items():
         assign_roles(template.values, 0, [template.result])
         for value in template.values:
             if value.call is not None:
-                parts = [*(frame.role for frame in value.frames), value.call.role]
-                value.call.path = role if template.alias else ".".join([role, *parts])
+                value.call.path = role if template.alias else f"{role}.{roles(value)}"
 
 
-def check_owner(value: Value, owners: dict[str, Value]) -> None:
-    """One path is one word, and shared by a number or a layer's own: both have the same names."""
-
-    def key(value: Value) -> tuple[str, Any]:
-        assert value.call is not None
-        return value.call.word.family or value.call.word.name, outermost(value).share
-
-    assert value.call is not None
-    first = owners.setdefault(value.call.path, value)
-    if first is not value and key(first) != key(value):
-        words = [f"{word}{'' if n is None else f' with share={n}'}" for word, n in map(key, (first, value))]
-        label = outermost(value).label or value.call.path
+def check_same(value: Value, firsts: dict[str, tuple[Value, dict[str, Any]]]) -> None:
+    """One path is one module: one word, shared by a number or a layer's own, its parameters of the same sizes wherever
+    it is called. `firsts`: path -> the first call, and its sizes."""
+    call, sizes = value.called, sizes_of(value.called, value.place)
+    first, known = firsts.setdefault(call.path, (value, sizes))
+    keys = [(v.called.word.family or v.called.word.name, outermost(v).share) for v in (first, value)]
+    if keys[0] != keys[1]:
+        words = [f"{word}{'' if n is None else f' with share={n}'}" for word, n in keys]
+        label = outermost(value).label or call.path
         raise FormulaError("label-twice", value.place, label=label, first=words[0], second=words[1])
-
-
-def check_weights(value: Value, call: Call, weights: dict[str, tuple[Call, dict[str, Any]]]) -> None:
-    """One path is one module: its parameters have the same sizes wherever it is called."""
-    sizes = sizes_of(call, value.place)
-    _, first = weights.setdefault(call.path, (call, sizes))
     for name, size in sizes.items():
-        other = first.get(name, size)
+        other = known.get(name, size)
         if other != size and size and other:
             what, label = f"{name} of size", call.label or call.path
             raise FormulaError("label-differs", value.place, label=label, name=what, first=other, second=size)

@@ -24,16 +24,13 @@ from .definitions import SECOND_FUNCTIONS
 
 @dataclass(frozen=True)
 class Step:
-    """One value: an operation on values of steps before it.
+    """One value: an operation on values of steps before it."""
 
-    op      "number", "test" (a constant test), "s", "h", "i", "j", "input", "table", "neg", "where" (test, then,
-            other), "and", "or", "not", an operator, a comparison or a function
-    value   of a number or a constant test; of an input its name; of a table its place among the formula's
-    """
-
+    # "number", "test" (a constant test), "s", "h", "i", "j", "input", "table", "neg", "where" (test, then, other),
+    # "and", "or", "not", an operator, a comparison or a function.
     op: str
     args: tuple[int, ...] = ()
-    value: float | bool | str = 0
+    value: float | bool | str = 0  # of a number or a constant test; an input's name; a table's place among `tables`
 
 
 @dataclass(frozen=True)
@@ -49,23 +46,15 @@ class Table:
 
 @dataclass(frozen=True)
 class ScoreFormula:
-    """A definition over scores as one call uses it.
+    """A definition over scores as one call uses it."""
 
-    name      the definition's
-    option    "score": the result is the new score; "mask": the result says whether j is seen
-    heads     h is 1 to heads
-    steps     the last is the result
-    tables    its learned tables
-    longest   the longest sequence that its tables reach; 0: any
-    """
-
-    name: str
-    option: str
+    name: str  # the definition's
+    option: str  # "score": the result is the new score; "mask": the result says whether j is seen
     parameters: tuple[str, ...]
-    heads: int
-    steps: tuple[Step, ...]
+    heads: int  # h is 1 to heads
+    steps: tuple[Step, ...]  # the last is the result
     tables: tuple[Table, ...] = ()
-    longest: int = 0
+    longest: int = 0  # the longest sequence that its tables reach; 0: any
 
     @cached_property
     def inputs(self) -> tuple[tuple[str, str], ...]:
