@@ -8,15 +8,16 @@ kind, width and sequence instead of tensors. The files of this folder, in the or
     numbers    numbers; messages (every error, with its example)
     words      vocabulary (records of words), definitions (words made of words), score_formula, score_binding, ranges
     graph      graph (what is made), context (what all below share: names on their way, what has been read)
-    check      names, spelling -> expressions; options -> word_calls -> calls -> stacks -> this file
+    check      names, spelling; options -> word_calls -> expressions -> stacks -> this file
     afterward  unread, causality, sizes, roles (names of parameters)
 
-One object of each kind works on one `Context`; those to the right are handed those to the left:
+One object of each kind works on one `Context`; those below are handed those above:
 
-    Names          what a name, x[n], x[:] or LABEL.v stands for    WordCall  a call held against the word's record
-    SpellingCheck  what is not built                                Calls     any call; opens those of definitions
-    Expressions    a tree -> values; is handed the function that    Stacks    formulas in their order, section by
-                   calls                                                      section
+    Names          what a name, x[n], x[:] or LABEL.v stands for
+    SpellingCheck  what is not built
+    WordCall       a call held against the word's record
+    Expressions    lines, expressions and calls -> values; opens definitions
+    Stacks         formulas in their order, section by section
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def carried_positions(context: Context, stacks: Stacks) -> int:
     if isinstance(carry, Mapping):
         raise FormulaError("key-value", None, name="carry", detail="is a mapping", remedy="write carry: 150")
     node = parse_expression(carry if isinstance(carry, Source) else Source("carry", str(carry)))
-    value = as_number(node, stacks.calls.names.evaluate(node, context.numbers))
+    value = as_number(node, stacks.expressions.names.evaluate(node, context.numbers))
     if not is_whole(value) or not 1 <= value <= MOST_CARRIED:
         detail = f"is {value:g}, but must be a whole number from 1 to {MOST_CARRIED:,}"
         remedy = "say how many positions of the segments before are seen, or take the key out"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .messages import FormulaError
 from .parser import parse, parse_expression
 from .source import Place, Source
-from .syntax import CallNode, Flag, Index, Line, Name, Node, Tap, Text, children, walk
+from .syntax import CallNode, Index, Line, Literal, Name, Node, Tap, children, walk
 
 SECOND_LEVEL = ("s", "h", "i", "j")
 """Parameters of a formula over scores: the score, the head, the query's and the key's position."""
@@ -18,20 +18,14 @@ SECOND_FUNCTIONS = ("min", "max", "abs", "exp", "log", "sqrt")
 
 @dataclass(frozen=True)
 class Definition:
-    """A word made of words.
-
-    parameters  those without a default: streams and lists
-    defaults    those with one: numbers, strings, booleans, definitions
-    second      it is a formula over scores: its parameters are among s, h, i, j
-    index       its place among the definitions: it sees those above
-    """
+    """A word made of words."""
 
     name: str
-    parameters: tuple[str, ...]
-    defaults: Mapping[str, Node]
+    parameters: tuple[str, ...]  # those without a default: streams and lists
+    defaults: Mapping[str, Node]  # those with one: numbers, strings, booleans, definitions
     lines: tuple[Line, ...]
-    second: bool
-    index: int
+    second: bool  # it is a formula over scores: its parameters are among s, h, i, j
+    index: int  # its place among the definitions: it sees those above
     place: Place
 
     @property
@@ -42,40 +36,37 @@ class Definition:
         call = self.lines[0].value
         if not isinstance(call, CallNode) or call.label:
             return None
-        names = [i.name for i in call.items if isinstance(i, Name) and i.name in self.parameters]
-        streams = [i for i in call.items if not (isinstance(i, Name) and i.name in self.parameters)]
-        uses = [n for i in (*streams, *(o.value for o in call.options)) for n in walk(i)]
-        if tuple(names) != self.parameters or any(
-            isinstance(n, CallNode) and n.word not in SECOND_FUNCTIONS for n in uses
-        ):
-            return None
-        if any(isinstance(n, Name) and n.name in self.parameters for n in uses):
-            return None
-        return call
+
+        def is_parameter(node: Node) -> bool:
+            return isinstance(node, Name) and node.name in self.parameters
+
+        passed = tuple(item.place.text for item in call.items if is_parameter(item))
+        others = [*(i for i in call.items if not is_parameter(i)), *(o.value for o in call.options)]
+        uses = [node for other in others for node in walk(other)]
+        calls = any(isinstance(node, CallNode) and node.word not in SECOND_FUNCTIONS for node in uses)
+        return None if passed != self.parameters or calls or any(map(is_parameter, uses)) else call
 
 
 def read_definition(header: str, body: Source, index: int) -> Definition:
     """Parse one row of `words:`. Raises FormulaError."""
     source = Source("definition", header.strip(), body.file, body.first_line)
     place = Place(source, 1, 0, 1, max(1, len(source.text)))
+    defaults: dict[str, Node] = {}
     try:
-        node = parse_expression(source, strings=True)
+        match parse_expression(source, strings=True):
+            case Name(name=name):
+                parameters: tuple[str, ...] = ("x",)
+            case CallNode(word=name, label="", items=items, options=options):
+                parameters = tuple(item.name for item in items if isinstance(item, Name))
+                defaults = {option.name: option.value for option in options}
+                if len({*parameters, *defaults}) < len(items) + len(defaults):
+                    raise FormulaError("definition-header", place, text=header)
+            case _:
+                raise FormulaError("definition-header", place, text=header)
     except FormulaError:
         raise FormulaError("definition-header", place, text=header) from None
-    defaults: dict[str, Node] = {}
-    if isinstance(node, Name):
-        name, parameters = node.name, tuple("x")
-    elif isinstance(node, CallNode) and not node.label and all(isinstance(i, Name) for i in node.items):
-        name, parameters = node.word, tuple(i.name for i in node.items if isinstance(i, Name))
-        defaults = {o.name: o.value for o in node.options}
-        repeated = [p for p in (*parameters, *defaults) if (*parameters, *defaults).count(p) > 1]
-        if repeated:
-            raise FormulaError("definition-header", place, text=header)
-    else:
-        raise FormulaError("definition-header", place, text=header)
     second = bool(parameters) and not defaults and all(p in SECOND_LEVEL for p in parameters) and parameters != ("s",)
-    lines = tuple(parse(body, second=second))
-    return Definition(name, parameters, defaults, lines, second, index, place)
+    return Definition(name, parameters, defaults, tuple(parse(body, second=second)), second, index, place)
 
 
 def tells_positions(definition: Definition, inputs: Collection[str]) -> bool:
@@ -95,23 +86,19 @@ def check_second(definition: Definition, numbers: Collection[str], inputs: Colle
     known = {*definition.parameters, *inputs, "layer", "pi"}
     for line in definition.lines:
         for node in walk(line.value):
-            if isinstance(node, Name):
-                if node.name in numbers:
-                    used.add(node.name)
-                elif node.name not in known:
-                    raise FormulaError("second-level", node.place, name=node.name, detail="nothing has that name here")
-            elif isinstance(node, CallNode):
-                fits = (
-                    node.word in SECOND_FUNCTIONS
-                    or (node.word == "table" and len(node.items) == 2)
-                    or (node.word in inputs and len(node.items) == 1)
-                )
-                if not fits or node.options:
-                    raise FormulaError(
-                        "second-level", node.place, name=node.word, detail="it is not one of its functions"
-                    )
-            elif isinstance(node, (Index, Tap, Text, Flag)):
-                raise FormulaError(
-                    "second-level", node.place, name=node.place.text, detail="only scores and positions are seen here"
-                )
+            name, detail = node.place.text, ""
+            match node:
+                case Name(name=name):
+                    if name in numbers:
+                        used.add(name)
+                    elif name not in known:
+                        detail = "nothing has that name here"
+                case CallNode(word=name, items=items, options=options):
+                    with_items = (name == "table" and len(items) == 2) or (name in inputs and len(items) == 1)
+                    if options or not (name in SECOND_FUNCTIONS or with_items):
+                        detail = "it is not one of its functions"
+                case Index() | Tap() | Literal():
+                    detail = "only scores and positions are seen here"
+            if detail:
+                raise FormulaError("second-level", node.place, name=name, detail=detail)
         known.add(line.name)

@@ -43,7 +43,7 @@ def write_text(model: ModelText) -> str:
     try:
         place = difference(content, content_of(read_text(text)))
     except FormulaError as error:
-        place = unwritable(content) or f"all of it ({error.what})"
+        place = difference(content, in_utf8(content)) or f"all of it ({error.what})"
     if place is not None:
         raise InputError(
             f"the model's text cannot be written to a model file and read again: {place} would not come back as it is;"
@@ -54,54 +54,49 @@ def write_text(model: ModelText) -> str:
 
 def content_of(model: ModelText) -> dict[str, Any]:
     """All that a model file says of a model, under the keys of the file and in their order."""
-    content: dict[str, Any] = {"language": str(LANGUAGE)}
-    content |= {"name": model.name} if model.name else {}
-    content |= {"about": dict(model.about)} if model.about else {}
-    content |= {key: value.text for key, value in model.numbers.items()}
-    content |= {"inputs": dict(model.inputs)} if model.inputs else {}
     extra = {
         word: {"reach": said.reach, "package": said.package} if said.package else said.reach
         for word, said in model.extra.items()
     }
-    content |= {"extra": extra} if extra else {}
-    words = {key: formula(value) for key, value in model.words.items()}
-    content |= {"words": words} if words else {}
+    content = {"language": str(LANGUAGE)} | written(name=model.name or None, about=dict(model.about))
+    content |= plain(model.numbers) | written(inputs=dict(model.inputs), extra=extra, words=formulas(model.words))
     for stack in model.stacks:
         content |= {stack.name: stack_content(stack)} if stack.name else stack_content(stack)
-    if model.output:
-        content["output"] = formula(model.output)
-    for key, hook in model.hooks.items():
-        content[key] = {name: plain(one) for name, one in hook.items()} if isinstance(hook, Mapping) else plain(hook)
-    return content
+    content |= written(output=formula(model.output))
+    return content | {key: plain(hook) for key, hook in model.hooks.items()}
 
 
 def stack_content(stack: StackText) -> dict[str, Any]:
     """What a file says of one stack."""
-    content: dict[str, Any] = {} if stack.causal else {"causal": "false"}
-    content |= {key: value.text for key, value in stack.numbers.items()}
-    if stack.before:
-        content["before"] = formula(stack.before)
-    layers = {key: formula(value) for key, value in stack.layers.items()}
-    content |= layers if list(layers) == ["layer"] else {"layers": layers} if layers else {}
-    if isinstance(stack.order, tuple):
-        content["order"] = [one.text for one in stack.order]
-    elif stack.order:
-        content["order"] = stack.order.text
-    if stack.share:
-        content["share"] = stack.share.text
-    if stack.after:
-        content["after"] = formula(stack.after)
-    return content
+    layers = formulas(stack.layers)
+    content = written(causal=None if stack.causal else "false")
+    content |= plain(stack.numbers) | written(before=formula(stack.before))
+    content |= layers if list(layers) == ["layer"] else written(layers=layers)
+    order = [plain(one) for one in stack.order] if isinstance(stack.order, tuple) else plain(stack.order)
+    return content | written(order=order, share=plain(stack.share), after=formula(stack.after))
 
 
-def formula(source: Source) -> str:
+def written(**content: Any) -> dict[str, Any]:
+    """Those keys under which something stands."""
+    return {key: value for key, value in content.items() if value is not None and value != {}}
+
+
+def formula(source: Source | None) -> str | None:
     """A formula without tabs, white space at the ends of its lines, and empty lines around it."""
+    if source is None:
+        return None
     return "\n".join(row.rstrip().expandtabs() for row in source.text.split("\n")).strip("\n")
 
 
-def plain(value: Any) -> str:
-    """A text as it stands in the file, or as a program gave it."""
-    return value.text if isinstance(value, Source) else str(value)
+def formulas(sources: Mapping[str, Source]) -> dict[str, Any]:
+    return {key: formula(source) for key, source in sources.items()}
+
+
+def plain(value: Any) -> Any:
+    """A text as it stands in the file, or as a program gave it; also several under keys."""
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    return value.text if isinstance(value, Source) else value if value is None else str(value)
 
 
 def events(content: Content, formulas: Sequence[str] = (), block: bool = False) -> Iterator[yaml.Event]:
@@ -128,28 +123,24 @@ def events(content: Content, formulas: Sequence[str] = (), block: bool = False) 
         yield yaml.ScalarEvent(None, None, (True, True), content, style=None if content.isprintable() else '"')
 
 
-def unwritable(content: dict[str, Any]) -> str | None:
-    """The place of the first key or text that has no UTF-8; None where there is none."""
-
-    def written(content: Content) -> Content:
-        if isinstance(content, dict):
-            return {str(written(key)): written(value) for key, value in content.items()}
-        if isinstance(content, list):
-            return [written(one) for one in content]
-        return content.encode("utf-8", "replace").decode("utf-8")
-
-    return difference(content, written(content))
+def in_utf8(content: Content) -> Content:
+    """The content with what has no UTF-8 replaced."""
+    if isinstance(content, dict):
+        return {str(in_utf8(key)): in_utf8(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [in_utf8(value) for value in content]
+    return content.encode("utf-8", "replace").decode("utf-8")
 
 
 def difference(one: Content, two: Content) -> str | None:
     """Where two contents differ first, as "'about', 'note'"; "" at the top, None where they are equal."""
-    if isinstance(one, dict) and isinstance(two, dict):
-        if list(one) != list(two):
-            named = [key for key in one if key not in two] or [key for key in two if key not in one] or list(one)
-            return repr(named[0])
-        for key, value in one.items():
-            place = difference(value, two[key])
-            if place is not None:
-                return f"{key!r}, {place}" if place else repr(key)
-        return None
-    return None if one == two else ""
+    if not isinstance(one, dict) or not isinstance(two, dict):
+        return None if one == two else ""
+    if list(one) != list(two):
+        named = [key for key in one if key not in two] or [key for key in two if key not in one] or list(one)
+        return repr(named[0])
+    for key, value in one.items():
+        place = difference(value, two[key])
+        if place is not None:
+            return f"{key!r}, {place}" if place else repr(key)
+    return None

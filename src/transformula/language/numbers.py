@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, truediv
 from typing import Any, TypeGuard
 
 from .messages import FormulaError, unknown
 from .parser import parse_expression
 from .source import Place, Source
-from .syntax import Binary, CallNode, Choice, Compare, Flag, Logic, Name, Negative, Node, Number, Text, walk
+from .syntax import Binary, CallNode, Choice, Compare, Literal, Logic, Name, Negative, Node, Number, walk
 
 LARGEST = 1e9
 
@@ -92,11 +92,9 @@ def evaluate(
     Raises FormulaError at the place of what is not a number.
     """
 
-    def of(part: Node) -> Any:
-        return evaluate(part, number, largest, functions)
-
+    of = partial(evaluate, number=number, largest=largest, functions=functions)
     match node:
-        case Number(value=value) | Text(value=value) | Flag(value=value):
+        case Number(value=value) | Literal(value=value):
             return value
         case Name():
             return number(node)
@@ -144,12 +142,7 @@ def evaluate_text(text: str, names: Mapping[str, Any]) -> Any:
 
 
 def _evaluated(text: str, names: Mapping[str, Any]) -> Any:
-    def look(node: Name) -> Any:
-        if node.name == "pi":
-            return math.pi
-        return names[node.name]
-
-    return evaluate(_expression(text), look, 1e18, OF_RECORDS)
+    return evaluate(_expression(text), lambda n: math.pi if n.name == "pi" else names[n.name], 1e18, OF_RECORDS)
 
 
 @lru_cache(maxsize=4096)
@@ -178,7 +171,6 @@ def resolve(given: Mapping[str, Node], outer: Mapping[str, int | float], used: s
             return math.pi
         if name not in given:
             if name in outer:
-                used.add(name)
                 return outer[name]
             raise unknown("unknown-number", place, name, [*given, *outer, "pi"])
         if name in waiting:
@@ -187,18 +179,16 @@ def resolve(given: Mapping[str, Node], outer: Mapping[str, int | float], used: s
         node = given[name]
 
         def look(read: Name) -> int | float:
-            if read.name == name and name in outer:  # in a stack's own number its name is the file's
-                used.add(name)
-                return outer[name]
-            if read.name != name:
+            own = read.name == name
+            if not own or name in outer:
                 used.add(read.name)
-            return value_of(read.name, read.place)
+            return outer[name] if own and name in outer else value_of(read.name, read.place)
 
         value = as_number(node, evaluate(node, look))
         if isinstance(value, bool):
             raise FormulaError("not-a-number", node.place, what=str(value))
-        values[name] = tidy(value, node.place)
         waiting.pop()
+        values[name] = tidy(value, node.place)
         return values[name]
 
     for name in given:

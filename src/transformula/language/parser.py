@@ -18,17 +18,16 @@ from .syntax import (
     CallNode,
     Choice,
     Compare,
-    Flag,
     Index,
     Keyword,
     Line,
+    Literal,
     Logic,
     Name,
     Negative,
     Node,
     Number,
     Tap,
-    Text,
 )
 
 MOST_CHARACTERS = 20_000
@@ -200,7 +199,7 @@ class Rebuilder:
         """A number; a string or a flag where these may stand."""
         value, place = node.value, self.place(node)
         if isinstance(value, (str, bool)) and strings:
-            return Text(place, value) if isinstance(value, str) else Flag(place, value)
+            return Literal(place, value)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             what = {str: "a string", bool: "True or False"}.get(type(value), f"{value!r}")
             raise self.refused(node, f"{what} here", "strings, True and False are values of options")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from typing import Any
 
-from .syntax import Binary, CallNode, Choice, Compare, Flag, Index, Logic, Name, Negative, Node, Number, Tap, Text
+from .syntax import Binary, CallNode, Choice, Compare, Index, Keyword, Literal, Logic, Name, Negative, Node, Number, Tap
 
 Change = Callable[[Node], Node | None]
 BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
@@ -48,9 +49,9 @@ def _atom(node: Node) -> str:
     match node:
         case Number(value=value):
             return f"{value:.12g}"
-        case Text(value=text):
+        case Literal(value=str() as text):
             return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-        case Flag(value=flag):
+        case Literal(value=flag):
             return str(flag)
         case Name(name=name):
             return name
@@ -89,19 +90,17 @@ def rewritten(node: Node, change: Change) -> Node:
 
 
 def _with_children(node: Node, inside: Callable[[Node], Node]) -> Node:
-    match node:
-        case Index(index=Node() as index):
-            return dataclasses.replace(node, index=inside(index))
-        case Negative():
-            return dataclasses.replace(node, operand=inside(node.operand))
-        case Compare() | Logic():
-            return dataclasses.replace(node, parts=tuple(map(inside, node.parts)))
-        case Choice():
-            return dataclasses.replace(node, test=inside(node.test), then=inside(node.then), other=inside(node.other))
-        case CallNode():
-            options = tuple(dataclasses.replace(o, value=inside(o.value)) for o in node.options)
-            return dataclasses.replace(node, items=tuple(map(inside, node.items)), options=options)
-    return node
+    def new(part: Any) -> Any:
+        match part:
+            case Node():
+                return inside(part)
+            case Keyword():
+                return dataclasses.replace(part, value=inside(part.value))
+            case tuple():
+                return tuple(map(new, part))
+        return part
+
+    return dataclasses.replace(node, **{f.name: new(getattr(node, f.name)) for f in dataclasses.fields(node)})
 
 
 def terms(node: Node) -> list[tuple[str, Node]]:

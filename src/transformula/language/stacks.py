@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .calls import Calls
 from .context import Context, Scope, Setting
 from .definitions import Definition, tells_positions
+from .expressions import Expressions
 from .graph import Section, Stack
 from .messages import FormulaError
 from .model_file import StackText
@@ -34,7 +34,7 @@ class Stacks:
     """
 
     def __init__(self, context: Context) -> None:
-        self.context, self.flow, self.calls = context, context.flow, Calls(context)
+        self.context, self.flow, self.expressions = context, context.flow, Expressions(context)
         self.labels: dict[Any, Any] = {}
 
     def check(self, text: StackText) -> Stack:
@@ -71,7 +71,7 @@ class Stacks:
             history.append((layer, dict(flow.now)))
         for line in (line for formula, lines in formulas.items() if formula not in order for line in lines):
             context.reads.line(line.place)
-            self.calls.spelling.tree(line.value)
+            self.expressions.spelling.tree(line.value)
         self.section(last, stack, after, numbers)
         stack.share = self.share(text, order, numbers)
         if name and "x" in flow.now:
@@ -93,7 +93,7 @@ class Stacks:
         self.flow.entered[id(section)] = dict(self.flow.now)
         for line in lines:
             self.check_target(line, scope)
-            section.lines.append((line.place, line.name, self.calls.expressions.assign(line, scope)))
+            section.lines.append((line.place, line.name, self.expressions.assign(line, scope)))
         for name, value in scope.names.items():
             self.flow.now[name] = Setting(value, section, scope.places[name])
         return scope
@@ -140,7 +140,7 @@ class Stacks:
         for layer in range(1, depth + 1):
             node = tree
             while isinstance(node, Choice):
-                test = self.calls.names.evaluate(node.test, {**numbers, "layer": layer})
+                test = self.expressions.names.evaluate(node.test, {**numbers, "layer": layer})
                 node = node.then if test else node.other
             names.append(node.place.text)
         return names
@@ -151,7 +151,7 @@ class Stacks:
             return None
         node, formulas, shares = parse_expression(text.share), dict[int, str](), list[int]()
         for layer, name in enumerate(order, 1):
-            value = as_number(node, self.calls.names.evaluate(node, {**numbers, "layer": layer}))
+            value = as_number(node, self.expressions.names.evaluate(node, {**numbers, "layer": layer}))
             if not is_whole(value) or not 0 <= value <= LARGEST_SHARE:
                 what = f"{value:g} (a whole number from 0 to {LARGEST_SHARE} is expected here; it)"
                 raise FormulaError("not-a-number", node.place, what=what)

@@ -20,17 +20,10 @@ class Number(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Node):
-    """A string; only an option's value."""
+class Literal(Node):
+    """A string, True or False; only an option's value."""
 
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class Flag(Node):
-    """True or False; only an option's value."""
-
-    value: bool
+    value: str | bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ ONE_SEQUENCE = (("k", "v"), ("memory", "ids"))
 class WordCalls:
     """What the calls of words of a model have in common.
 
-    call_norm  evaluates a call of the file's `norm`, inside another word (see `calls.py`)
+    call_norm  evaluates a call of the file's `norm`, inside another word (see `expressions.py`)
     formulas   one object for all formulas over scores that are equal: equal layers are told by it
     resolved   `WordCall.key` -> options, so that those of a deep model are resolved once
     rows       the sequence of a table -> its rows
