@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from .graph import Architecture, Section, Stack, Value
 from .messages import FormulaError
 
-DECODED = "tokens"
-"""The input that is written step by step."""
+DECODED = "tokens"  # the input that is written step by step
 
 
 def check_causal(architecture: Architecture, streams: Mapping[str, str]) -> None:

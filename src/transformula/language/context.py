@@ -15,8 +15,8 @@ from .source import Place
 from .syntax import CallNode
 from .vocabulary import Vocabulary
 
+# Inputs that give something for each position of `tokens`.
 OF_TOKENS = ("tokens", "types", "targets", "document", "rank")
-"""Inputs that give something for each position of `tokens`."""
 
 
 @dataclass
@@ -29,11 +29,9 @@ class ReadSoFar:
     names: set[str] = field(default_factory=set)  # read where nothing is built, so that no line can be told
 
     def line(self, place: Place) -> None:
-        """Note that the value of the line at `place` has been read."""
         self.lines.add((place.source.name, place.line, place.column))
 
     def has(self, place: Place) -> bool:
-        """Whether the value of the line at `place` has been read."""
         return (place.source.name, place.line, place.column) in self.lines
 
 
@@ -117,7 +115,6 @@ class Scope:
         return Value("number", kind="number", number=value, place=place, frames=self.frames)
 
     def add(self, value: Value) -> Value:
-        """Evaluate a value here."""
         value.frames = self.frames
         self.section.values.append(value)
         return value

@@ -10,9 +10,8 @@ from .parser import parse, parse_expression
 from .source import Place, Source
 from .syntax import CallNode, Index, Line, Literal, Name, Node, Tap, children, walk
 
+# Parameters of a formula over scores: the score, the head, the query's and the key's position.
 SECOND_LEVEL = ("s", "h", "i", "j")
-"""Parameters of a formula over scores: the score, the head, the query's and the key's position."""
-
 SECOND_FUNCTIONS = ("min", "max", "abs", "exp", "log", "sqrt")
 
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-Steps = Generator[Any, Any, Any]
-"""A function that yields the calls it makes, and returns its result."""
+Steps = Generator[Any, Any, Any]  # a function that yields the calls it makes, and returns its result
 
 
 def deep(first: Steps) -> Any:

@@ -22,12 +22,8 @@ from .syntax import Binary, CallNode, Choice, Index, Line, Literal, Name, Negati
 from .word_calls import WordCall, WordCalls
 
 BY_OPERATOR = {operator: op for op, operator in OPERATIONS.items() if op != "neg"}
-
-MOST_FRAMES = 50
-"""Definitions that may be called one inside the other."""
-
-Options = dict[str, tuple[Any, Place]]
-"""The options that a call writes, evaluated, and where they stand."""
+MOST_FRAMES = 50  # definitions that may be called one inside the other
+Options = dict[str, tuple[Any, Place]]  # the options that a call writes, evaluated, and where they stand
 
 
 class Expressions:
@@ -99,7 +95,6 @@ class Expressions:
         return result
 
     def operand(self, node: Node, scope: Scope) -> Value:
-        """The value of a part of an expression: no list, no input, no definition."""
         value = self.value(node, scope)
         if not isinstance(value, Value):
             raise FormulaError("wrong-kind", node.place, word="an expression", what=describe(value))
@@ -262,7 +257,6 @@ def new_value(node: Binary, left: Value, right: Value) -> Value:
 
 
 def take_share(word: str, node: CallNode, options: Options) -> int | None:
-    """The number under `share=`, taken out of the options; None without. Raises FormulaError."""
     if "share" not in options:
         return None
     value, place = options.pop("share")

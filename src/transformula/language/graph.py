@@ -153,7 +153,6 @@ class Section:
         return f"{self.stack}, {here}" if self.stack else here
 
     def calls(self) -> Iterator[Value]:
-        """The calls, in order of evaluation."""
         return (v for v in self.values if v.op == "call")
 
 
@@ -192,7 +191,6 @@ class Architecture:
         return self.stacks[-1]
 
     def sections(self) -> list[Section]:
-        """All sections in order of evaluation."""
         return [s for stack in self.stacks for s in stack.sections()] + [self.output]
 
     @property

@@ -21,33 +21,19 @@ from .parser import MOST_CHARACTERS, MOST_LEVELS
 from .source import Place, Source
 
 LANGUAGE = 1
-
-FLAGS = {"true": True, "yes": True, "false": False, "no": False}
-"""How a flag is written, in small letters."""
-
-MOST_OF_A_NAME = 200
-"""Characters of a model's name, which is printed in titles and may name a folder."""
-
+FLAGS = {"true": True, "yes": True, "false": False, "no": False}  # how a flag is written, in small letters
+MOST_OF_A_NAME = 200  # characters of a model's name, which is printed in titles and may name a folder
+# Half of a pair of UTF-16: what a terminal hands over for bytes that are no text; no file can hold it.
 HALF = re.compile("[\ud800-\udfff]")
-"""Half of a pair of UTF-16: what a terminal hands over for bytes that are no text; no file can hold it."""
-
 STACK_KEYS = ("before", "layer", "layers", "order", "after", "share", "causal")
 HOOKS = ("init", "calibrate", "after_step", "schedule", "policy", "carry")
+# Keys of a model file besides its numbers and its stacks.
 MODEL_KEYS = ("language", "name", "about", "words", "output", "inputs", "extra", *STACK_KEYS, *HOOKS)
-"""Keys of a model file besides its numbers and its stacks."""
-
-MOST_CARRIED = 1_000_000
-"""Positions of former segments that `carry` may ask for."""
-
-FREE_NUMBERS = ("depth", "width", "heads", "vocab", "context")
-"""Numbers that a file may hold without reading them."""
-
+MOST_CARRIED = 1_000_000  # positions of former segments that `carry` may ask for
+FREE_NUMBERS = ("depth", "width", "heads", "vocab", "context")  # numbers that a file may hold without reading them
+# What a task may give; other inputs are declared under `inputs:`.
 INPUTS = ("tokens", "source", "types", "targets", "image", "audio", "document", "rank")
-"""What a task may give; other inputs are declared under `inputs:`."""
-
-REACHES = ("token", "past", "all")
-"""What a word sees of its own sequence."""
-
+REACHES = ("token", "past", "all")  # what a word sees of its own sequence
 ASSIGNMENT = re.compile(r"(?<![<>=!])=(?!=)")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
@@ -107,7 +93,6 @@ class ModelText:
         return reduce(lambda model, row: model.with_key(*row), given.items(), self)
 
     def with_key(self, key: str, value: Any) -> ModelText:
-        """This model with another value of one key. Raises FormulaError."""
         source = None if value is None else Source(key, str(value))
         half = HALF.search(source.text) if source else None
         if half:
@@ -233,8 +218,7 @@ def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
         raise FormulaError("not-yaml", None, detail=f"it holds {half_character(error)}") from None
 
 
-Row = tuple[str, yaml.Node, yaml.Node]
-"""A key's text, the key and its value."""
+Row = tuple[str, yaml.Node, yaml.Node]  # a key's text, the key and its value
 
 
 class ModelReader:
@@ -280,7 +264,6 @@ class ModelReader:
         return Source(source or name, text, self.whole.file, line, indent)
 
     def texts(self, node: yaml.Node, name: str) -> dict[str, str]:
-        """A mapping of plain texts."""
         return {key: self.text(value, key).text for key, _, value in self.mapping(node, name)}
 
     def sources(self, node: yaml.Node, name: str, called: Callable[[str], str]) -> dict[str, Source]:
@@ -288,7 +271,6 @@ class ModelReader:
         return {key: self.text(value, key, called(key)) for key, _, value in self.mapping(node, name)}
 
     def model(self, node: yaml.Node) -> ModelText:
-        """A whole file. Raises FormulaError."""
         here: dict[str, Any] = {"file": self.whole.file, "numbers": {}, "hooks": {}}
         stacks: list[StackText] = []
         own: list[Row] = []
@@ -323,7 +305,6 @@ class ModelReader:
     """Keys of a file that are fields of a ModelText."""
 
     def check_language(self, node: yaml.Node) -> None:
-        """Raise FormulaError for a language that this program does not know."""
         written = self.text(node, "language").text
         if not re.fullmatch("[0-9]{1,9}", written):
             raise self.wrong(node, "language", f"is {written[:40]!r}", f"write language: {LANGUAGE}")
@@ -361,7 +342,6 @@ class ModelReader:
         return Outside(**texts, place=self.place(node))
 
     def stack(self, name: str, rows: Sequence[Row], node: yaml.Node) -> StackText:
-        """One stack. Raises FormulaError."""
         here: dict[str, Any] = {"numbers": {}}
         prefix = f"{name}, " if name else ""
         for key, key_node, value in rows:

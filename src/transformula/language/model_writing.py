@@ -12,14 +12,11 @@ from .messages import FormulaError
 from .model_file import HOOKS, LANGUAGE, ModelText, StackText, read_text
 from .source import Source
 
+# What YAML says at one place: a text, or texts in a list or under keys. Numbers are texts, too, as they were typed.
 Content = str | list[Any] | dict[str, Any]
-"""What YAML says at one place: a text, or texts in a list or under keys. Numbers are texts, too, as they were typed."""
-
+# Keys whose texts of several lines stand below them, line by line.
 FORMULAS = ("words", "before", "layer", "layers", "after", "output")
-"""Keys whose texts of several lines stand below them, line by line."""
-
-PROSE = ("name", "about", "inputs", "extra", *HOOKS)
-"""Keys under which nothing is a formula, whatever its name."""
+PROSE = ("name", "about", "inputs", "extra", *HOOKS)  # keys under which nothing is a formula, whatever its name
 
 
 class Dumper(yaml.SafeDumper):
@@ -67,7 +64,6 @@ def content_of(model: ModelText) -> dict[str, Any]:
 
 
 def stack_content(stack: StackText) -> dict[str, Any]:
-    """What a file says of one stack."""
     layers = formulas(stack.layers)
     content = written(causal=None if stack.causal else "false")
     content |= plain(stack.numbers) | written(before=formula(stack.before))

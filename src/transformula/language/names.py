@@ -15,8 +15,8 @@ from .options import expression
 from .source import Place
 from .syntax import Index, Name, Node, Tap
 
+# Values of layers that all lists of history together may hold: those of a stack of 440 layers that each list all.
 MOST_ENTRIES = 100_000
-"""Values of layers that all lists of history together may hold: those of a stack of 440 layers that each list all."""
 
 
 class Names:
@@ -50,7 +50,6 @@ class Names:
         return value
 
     def mark(self, scope: Scope, name: str) -> None:
-        """Note that a local name has been read."""
         if name in scope.places:
             self.reads.line(scope.places[name])
 
@@ -81,7 +80,6 @@ class Names:
         return entering(section, reading(value, "name", name, place))
 
     def input(self, name: str, section: Section, place: Place) -> Value:
-        """What the task gives under a name."""
         sequence = self.context.sequence_of(name)
         return entering(section, Value("input", kind="input", name=name, sequence=sequence, place=place))
 
@@ -93,7 +91,6 @@ class Names:
         return above[-1].name if above else ""
 
     def unset(self, node: Name, scope: Scope) -> FormulaError:
-        """The error for a name that has no value."""
         name, known = node.name, [*scope.names, *scope.numbers]
         remedy = "a definition sees its parameters, numbers and the words above it"
         if scope.definition is None:
@@ -193,7 +190,6 @@ class Names:
         return self.past[key]
 
     def tap(self, node: Tap, scope: Scope) -> Value:
-        """The value of a tap. Raises FormulaError."""
         labeled = scope.calls.get(f".{node.call}")
         calls = labeled or scope.calls.get(node.call, [])
         if not calls:

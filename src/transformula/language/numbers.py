@@ -19,8 +19,7 @@ Functions = Mapping[str, Callable[..., float]]
 
 FUNCTIONS: Functions = {"sqrt": math.sqrt, "log": math.log, "exp": math.exp, "abs": abs, "min": min, "max": max}
 
-OF_RECORDS = {**FUNCTIONS, "tanh": math.tanh, "erf": math.erf}
-"""What expressions of words' records may call."""
+OF_RECORDS = {**FUNCTIONS, "tanh": math.tanh, "erf": math.erf}  # what expressions of words' records may call
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]]
 OPERATORS = {"+": add, "-": sub, "*": mul, "/": truediv, "//": floordiv, "%": mod}
@@ -147,7 +146,6 @@ def _evaluated(text: str, names: Mapping[str, Any]) -> Any:
 
 @lru_cache(maxsize=4096)
 def _names(text: str) -> tuple[str, ...]:
-    """The names that an expression holds, each once."""
     found = (node.name for node in walk(_expression(text)) if isinstance(node, Name))
     return tuple(dict.fromkeys(name for name in found if name != "pi"))
 

@@ -117,7 +117,6 @@ class Rebuilder:
         return Place(self.source, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
 
     def refused(self, node: ast.AST, what: str = "", remedy: str = "") -> FormulaError:
-        """The error for what is not part of the language."""
         if not what:
             kind: type = type(node.op) if isinstance(node, ast.BinOp) else ast.BoolOp if is_test(node) else type(node)
             other = f"the operator `{kind.__name__}`" if isinstance(node, ast.BinOp) else f"`{kind.__name__}` of Python"
@@ -222,7 +221,6 @@ class Rebuilder:
         return result
 
     def call(self, node: ast.Call) -> CallNode:
-        """A call of a word."""
         match node.func:
             case ast.Name(id=word):
                 label = ""
@@ -237,7 +235,6 @@ class Rebuilder:
         return CallNode(self.place(node), word, label, items, options, self.place(node.func))
 
     def option(self, keyword: ast.keyword) -> Keyword:
-        """An option of a call."""
         if keyword.arg is None:
             raise self.refused(keyword, *REMEDIES[ast.Starred])
         value = keyword.value

@@ -10,8 +10,7 @@ from .syntax import Binary, CallNode, Choice, Compare, Index, Keyword, Literal, 
 
 Change = Callable[[Node], Node | None]
 BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
-ATOM = 5
-"""How tightly names, numbers and calls bind: nothing brackets them."""
+ATOM = 5  # how tightly names, numbers and calls bind: nothing brackets them
 
 
 def spell(node: Node, outer: int = 0) -> str:
@@ -113,7 +112,6 @@ def terms(node: Node) -> list[tuple[str, Node]]:
 
 
 def sum_of(parts: Iterable[tuple[str, Node]]) -> Node:
-    """The sum of terms."""
     result: Node | None = None
     for sign, term in parts:
         if result is None:

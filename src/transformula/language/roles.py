@@ -40,7 +40,6 @@ class Unit:
 
     @property
     def word(self) -> str:
-        """The name of its word, or of its definition."""
         assert self.named is not None
         name = self.named.name
         if isinstance(self.thing, Value) and self.thing.word_kind == "positions":
@@ -50,7 +49,6 @@ class Unit:
 
     @cached_property
     def transparent(self) -> bool:
-        """Whether names look through it."""
         if self.named is not None:
             return isinstance(self.named, Call) and self.named.word.transparent
         if isinstance(self.thing, Value) and self.op in ("mul", "div"):
@@ -198,7 +196,6 @@ def name_modules(architecture: Architecture) -> None:
 
 
 def roles(value: Value) -> str:
-    """The roles of a call and of the definitions that it stands in."""
     return ".".join([*(frame.role for frame in value.frames), value.called.role])
 
 

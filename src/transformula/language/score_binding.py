@@ -17,11 +17,9 @@ from .score_formula import ScoreFormula, Step, Table
 from .source import Place
 from .syntax import Binary, CallNode, Choice, Compare, Line, Logic, Name, Negative, Node, Number, walk
 
+# What attention takes by name: an input of such a name could not be handed to it.
 KEYWORDS = ("scores", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")
-"""What attention takes by name: an input of such a name could not be handed to it."""
-
-NOT_A_NUMBER = ("image", "audio")
-"""Inputs that are more than one number a position."""
+NOT_A_NUMBER = ("image", "audio")  # inputs that are more than one number a position
 
 
 @dataclass
@@ -84,7 +82,6 @@ class ScoreBinding:
         return ScoreFormula(name, self.option, parameters, self.heads, steps, tuple(self.tables), self.longest)
 
     def check_definition(self) -> None:
-        """Raise FormulaError for a definition that is none over scores, or none for a mask."""
         name, parameters, detail = self.definition.name, self.definition.parameters, ""
         if parameters == ("s",):
             detail = f"of s alone it is a word; with a position or the head beside it, as in {name}(s, i), it is a"
@@ -116,7 +113,6 @@ class ScoreBinding:
         return self.add("number", value=value)
 
     def constant(self, step: int) -> Any:
-        """The number or truth value of a constant step, else None."""
         here = self.steps[step]
         return here.value if here.op in ("number", "test") else None
 
@@ -127,7 +123,6 @@ class ScoreBinding:
         return here.op in ("test", "and", "or", "not") or here.op in COMPARISONS
 
     def value(self, node: Node) -> int:
-        """The step of an expression."""
         match node:
             case Number(value=value):
                 return self.number(value)

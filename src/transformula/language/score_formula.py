@@ -83,7 +83,6 @@ class ScoreFormula:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The inputs that it reads, each once."""
         return tuple(dict.fromkeys(name for name, _ in self.inputs))
 
     @property

@@ -29,7 +29,6 @@ class Source:
 
     @property
     def start(self) -> Place:
-        """Its first line."""
         return Place(self, 1, 0, 1, max(1, len(self.line(1))))
 
 

@@ -18,13 +18,10 @@ from .source import Place, Source
 from .syntax import CallNode, Choice, Line, Name, Node, Number, walk
 from .vocabulary import Vocabulary
 
+# What a model takes where neither its file nor the run says it.
 DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context": 64}
-"""What a model takes where neither its file nor the run says it."""
-
 MOST_LAYERS = 10_000
-
-LARGEST_SHARE = 10 * MOST_LAYERS
-"""The largest number that `share` may give a layer."""
+LARGEST_SHARE = 10 * MOST_LAYERS  # the largest number that `share` may give a layer
 
 
 class Stacks:
@@ -38,7 +35,6 @@ class Stacks:
         self.labels: dict[Any, Any] = {}
 
     def check(self, text: StackText) -> Stack:
-        """One stack."""
         context, flow, name = self.context, self.flow, text.name
         own = {key: parse_expression(source) for key, source in text.numbers.items()}
         numbers = {**context.numbers, **resolve(own, context.numbers, context.reads.numbers)}
@@ -79,7 +75,6 @@ class Stacks:
         return stack
 
     def output(self, source: Source) -> Section:
-        """The output, which goes with the last stack."""
         section = Section("output", 0, "output", "")
         scope = self.section(section, self.context.stacks[-1], parse(source), self.context.numbers)
         read = self.context.reads.has

@@ -115,7 +115,6 @@ class Line:
 
     @property
     def target(self) -> Place:
-        """Where the name stands."""
         place = self.place
         return Place(place.source, place.line, place.column, place.line, place.column + len(self.name))
 

@@ -146,7 +146,6 @@ class WordRecord:
 
     @property
     def sublayer(self) -> bool:
-        """Whether the word mixes positions or channels."""
         return self.kind in ("positions", "channels", "output")
 
     @property
@@ -171,7 +170,6 @@ def number(help: str, default: float | str | None = None, **fields: Any) -> Stat
 
 
 def flag(help: str, default: bool = False, **fields: Any) -> Stated:
-    """True or False."""
     return {"type": "flag", "help": help, "default": default, **fields}
 
 
@@ -287,7 +285,6 @@ class Vocabulary(Mapping[str, WordRecord]):
         return len(self._records)
 
     def with_words(self, records: Iterable[WordRecord]) -> Vocabulary:
-        """This vocabulary and `records`."""
         return Vocabulary([*self._records.values(), *records])
 
 

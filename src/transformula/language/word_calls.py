@@ -20,17 +20,12 @@ from .source import Place
 from .syntax import CallNode, Name
 from .vocabulary import WordRecord
 
+# Kinds of words that also act on coefficients, position by position.
 BARE = ("function", "shape", "chance", "norm", "depth")
-"""Kinds of words that also act on coefficients, position by position."""
-
-NO_IDS = ("image", "audio")
-"""Inputs that hold no ids."""
-
-OF_VOCABULARY = ("tokens", "source")
-"""Inputs whose ids are those of the vocabulary."""
-
+NO_IDS = ("image", "audio")  # inputs that hold no ids
+OF_VOCABULARY = ("tokens", "source")  # inputs whose ids are those of the vocabulary
+# Streams of attention that belong to one sequence, though others may belong to another.
 ONE_SEQUENCE = (("k", "v"), ("memory", "ids"))
-"""Streams of attention that belong to one sequence, though others may belong to another."""
 
 
 @dataclass
@@ -75,11 +70,9 @@ class WordCall:
         self.names = Environment(self.scope.numbers, self.context.reads.numbers)
 
     def wrong(self, code: str, place: Place | None = None, **values: Any) -> FormulaError:
-        """The error of a row of MESSAGES for this call."""
         return FormulaError(code, place or self.place, word=self.name, **values)
 
     def expression(self, text: str) -> Any:
-        """The value of an expression of the record for this call. Raises FormulaError."""
         return expression(self.record, text, self.names, self.place)
 
     def value(self, items: Sequence[Any]) -> Value:
@@ -316,7 +309,6 @@ class WordCall:
         return Template(section.values, argument, result, alias)
 
     def width(self) -> int:
-        """The width of the result."""
         text = self.record.width
         if not text:
             return self.streams[0][1].width if self.streams else 1
