@@ -25,233 +25,211 @@ class Message:
     example: str
 
 
-MESSAGES: dict[str, Message] = {
+# What is wrong, what to do, and an example that causes it.
+ROWS: dict[str, tuple[str, str]] = {
     # spelling
-    "syntax": Message("this is not a formula: {detail}", "write lines of the form: name = expression", "x = x + + * y"),
-    "empty": Message("the formula is empty", "write at least one line: name = expression", "# nothing"),
-    "not-ascii": Message("{char!r} is not an ASCII character", "formulas are written in ASCII", "x = x + аttention(x)"),
-    "too-long": Message(
-        "the text has {count:,} characters", "a formula has at most 20,000", "x = x" + " " * 20_001 + "+ x"
+    "syntax": ("this is not a formula: {detail}\nwrite lines of the form: name = expression", "x = x + + * y"),
+    "empty": ("the formula is empty\nwrite at least one line: name = expression", "# nothing"),
+    "not-ascii": ("{char!r} is not an ASCII character\nformulas are written in ASCII", "x = x + аttention(x)"),
+    "too-long": ("the text has {count:,} characters\na formula has at most 20,000", "x = x" + " " * 20_001 + "+ x"),
+    "too-many-parts": (
+        "the formula has {count:,} {what}\na formula has at most 500 lines and 1,000 calls",
+        "x = x\n" * 600,
     ),
-    "too-many-parts": Message(
-        "the formula has {count:,} {what}", "a formula has at most 500 lines and 1,000 calls", "x = x\n" * 600
-    ),
-    "too-deep": Message(
-        "the expression is nested too deeply",
-        "at most 50 levels: give a part of it a name",
+    "too-deep": (
+        "the expression is nested too deeply\nat most 50 levels: give a part of it a name",
         "x = " + "(" * 60 + "x" + ")" * 60,
     ),
-    "too-many-calls": Message(
-        "the model has more than 100,000 calls",
-        "make it less deep, or its definitions smaller",
+    "too-many-calls": (
+        "the model has more than 100,000 calls\nmake it less deep, or its definitions smaller",
         "depth: 10000\nlayer: x = x" + " + mlp(norm(x))" * 6,
     ),
-    "too-many-operations": Message(
-        "the model has more than 200,000 calls, sums and products",
-        "make it less deep, or its definitions smaller",
+    "too-many-operations": (
+        "the model has more than 200,000 calls, sums and products\nmake it less deep, or its definitions smaller",
         "depth: 10000\nlayer: x = x" + " + x" * 30,
     ),
-    "too-many-entries": Message(
-        "the lists of history, such as {name}[:], hold more than 100,000 values of layers",
+    "too-many-entries": (
+        "the lists of history, such as {name}[:], hold more than 100,000 values of layers\n"
         "make the model less deep, or read single layers: {name}[layer - 1]",
         "depth: 1000\nlayer: |\n  h = x + mlp(x)\n  x = mix(h[:])",
     ),
-    "too-large-a-layer": Message(
-        "with its definitions expanded, this part of the model has more than {most} {what}",
+    "too-large-a-layer": (
+        "with its definitions expanded, this part of the model has more than {most} {what}\n"
         "make its definitions smaller, or write it as several layers",
         "words:\n  f0(x): y = mlp(mlp(mlp(x)))\n"
         + "".join(f"  f{n}(x): y = f{n - 1}(f{n - 1}(x))\n" for n in range(1, 12))
         + "layer: x = x + f11(x)",
     ),
-    "not-allowed": Message("{what} is not part of the language", "{remedy}", "x = [y for y in x]"),
-    "not-assignment": Message("a line must be one assignment: {what}", "write: name = expression", "attention(x)"),
-    "keyword-name": Message(
-        "{name!r} cannot be a name here", "choose another name", "lambda: 2\nlayer: x = x + mlp(norm(x))"
-    ),
+    "not-allowed": ("{what} is not part of the language\n{remedy}", "x = [y for y in x]"),
+    "not-assignment": ("a line must be one assignment: {what}\nwrite: name = expression", "attention(x)"),
+    "keyword-name": ("{name!r} cannot be a name here\nchoose another name", "lambda: 2\nlayer: x = x + mlp(norm(x))"),
     # numbers
-    "not-a-number": Message(
-        "{what} is not a number",
-        "numbers are made of literals, the file's numbers, layer and pi",
+    "not-a-number": (
+        "{what} is not a number\nnumbers are made of literals, the file's numbers, layer and pi",
         "x = x + mlp(x) if norm(x) > 1 else x",
     ),
-    "number-too-large": Message(
-        "this number is too large or not finite", "numbers are finite and at most 1e9", "x = 9**9**9 * x"
+    "number-too-large": (
+        "this number is too large or not finite\nnumbers are finite and at most 1e9",
+        "x = 9**9**9 * x",
     ),
-    "division-by-zero": Message("division by zero", "check the numbers on this line", "x = x / (layer - layer)"),
-    "number-domain": Message(
-        "{what} is not defined for {value}", "check the numbers on this line", "x = sqrt(0 - 1) * x"
-    ),
-    "unknown-number": Message(
-        "no number is called {name!r};{near} known: {known}",
-        "add it to the file, or give it as --{name}",
+    "division-by-zero": ("division by zero\ncheck the numbers on this line", "x = x / (layer - layer)"),
+    "number-domain": ("{what} is not defined for {value}\ncheck the numbers on this line", "x = sqrt(0 - 1) * x"),
+    "unknown-number": (
+        "no number is called {name!r};{near} known: {known}\nadd it to the file, or give it as --{name}",
         "x = x + mlp(x) if layer > first else x",
     ),
-    "number-cycle": Message(
-        "the number {name!r} is defined in terms of itself",
-        "give it a value",
+    "number-cycle": (
+        "the number {name!r} is defined in terms of itself\ngive it a value",
         "width: 2 * heads\nheads: width // 2\nlayer: x = x + mlp(x)",
     ),
-    "number-unused": Message(
-        "nothing reads the number {name!r};{near}", "take it out, or {remedy}", "rank: 8\nlayer: x = x + mlp(norm(x))"
+    "number-unused": (
+        "nothing reads the number {name!r};{near}\ntake it out, or {remedy}",
+        "rank: 8\nlayer: x = x + mlp(norm(x))",
     ),
     # names
-    "unset": Message("{name!r} has no value in {title};{near}", "{remedy}", "x = x + attention(norm(y))"),
-    "never-read": Message(
-        "the value of {name!r} is never read", "use it, or take the line out", "y = norm(x); x = x + mlp(x)"
-    ),
-    "two-things": Message("{name!r} is already {other}", "choose another name", "norm = x; x = x + mlp(norm)"),
-    "carried-changes": Message(
-        "{name!r} enters the layer as {before}, but leaves it as {after}",
+    "unset": ("{name!r} has no value in {title};{near}\n{remedy}", "x = x + attention(norm(y))"),
+    "never-read": ("the value of {name!r} is never read\nuse it, or take the line out", "y = norm(x); x = x + mlp(x)"),
+    "two-things": ("{name!r} is already {other}\nchoose another name", "norm = x; x = x + mlp(norm)"),
+    "carried-changes": (
+        "{name!r} enters the layer as {before}, but leaves it as {after}\n"
         "a name that is carried from layer to layer keeps its kind and width",
         "x = linear.a(x, 2 * width)",
     ),
-    "history-range": Message(
-        "{name}[{index}] does not exist in {title}",
-        "here the history of {name} goes from 0 to {last}",
+    "history-range": (
+        "{name}[{index}] does not exist in {title}\nhere the history of {name} goes from 0 to {last}",
         "x = x + mlp(x[layer])",
     ),
-    "history-unset": Message(
-        "{name!r} has no value at the end of {place_name}", "read a layer that has set it", "y = mlp(x); x = x + y[0]"
+    "history-unset": (
+        "{name!r} has no value at the end of {place_name}\nread a layer that has set it",
+        "y = mlp(x); x = x + y[0]",
     ),
-    "list-here": Message(
-        "a history list cannot be used here", "history lists go into mix, attend and definitions only", "x = x + x[:]"
+    "list-here": (
+        "a history list cannot be used here\nhistory lists go into mix, attend and definitions only",
+        "x = x + x[:]",
     ),
-    "empty-list": Message(
-        "{word} needs at least one value, but the list is empty",
-        "set the name before this line",
+    "empty-list": (
+        "{word} needs at least one value, but the list is empty\nset the name before this line",
         "x = x + mix(y[:]); y = mlp(x)",
     ),
     # words
-    "unknown-word": Message(
-        "no word is called {name!r};{near}", "known words: {known}{see}", "x = x + attenion(norm(x))"
-    ),
-    "outside-word": Message(
-        "the word {name!r} comes from {package}",
-        "{remedy}",
+    "unknown-word": ("no word is called {name!r};{near}\nknown words: {known}{see}", "x = x + attenion(norm(x))"),
+    "outside-word": (
+        "the word {name!r} comes from {package}\n{remedy}",
         "extra: {swish: {reach: token, package: my_words}}\nlayer: x = x + swish(norm(x))",
     ),
-    "argument-count": Message(
-        "{word} takes {expected}, but is given {given}", "see: {equation}", "x = x + mlp(x, x, 8, 8)"
+    "argument-count": ("{word} takes {expected}, but is given {given}\nsee: {equation}", "x = x + mlp(x, x, 8, 8)"),
+    "unknown-option": (
+        "{word} has no option {name!r};{near}\nits options: {known}{see}",
+        "x = x + attention(x, head=4)",
     ),
-    "unknown-option": Message(
-        "{word} has no option {name!r};{near}", "its options: {known}{see}", "x = x + attention(x, head=4)"
-    ),
-    "option-twice": Message("{word} is given {name!r} twice", "give it once", "x = x + dropout(x, 0.1, p=0.2)"),
-    "option-type": Message("{word}: {name} is {expected}, not {given}", "{help}", 'x = x + attention(x, heads="four")'),
-    "option-range": Message(
-        "{word}: {name} is {given}, but must be {expected}", "{help}", "x = x + dropout(mlp(x), p=2)"
-    ),
-    "option-missing": Message("{word} needs {name}", "{help}", "x = x + linear(x)"),
-    "check-failed": Message(
-        "{word}: {detail}",
-        "change the numbers of this call or of the file",
+    "option-twice": ("{word} is given {name!r} twice\ngive it once", "x = x + dropout(x, 0.1, p=0.2)"),
+    "option-type": ("{word}: {name} is {expected}, not {given}\n{help}", 'x = x + attention(x, heads="four")'),
+    "option-range": ("{word}: {name} is {given}, but must be {expected}\n{help}", "x = x + dropout(mlp(x), p=2)"),
+    "option-missing": ("{word} needs {name}\n{help}", "x = x + linear(x)"),
+    "check-failed": (
+        "{word}: {detail}\nchange the numbers of this call or of the file",
         "width: 10\nheads: 3\nlayer: x = x + attention(x)",
     ),
-    "not-an-input": Message(
-        "{word} takes a stream, but {what} is an input of the task", "embed it first", "x = x + mlp(tokens)"
+    "not-an-input": (
+        "{word} takes a stream, but {what} is an input of the task\nembed it first",
+        "x = x + mlp(tokens)",
     ),
-    "ids-wanted": Message(
-        "{word} takes ids of the task here, but this is {what}",
+    "ids-wanted": (
+        "{word} takes ids of the task here, but this is {what}\n"
         "give it an input that holds ids, such as tokens or source",
         "layer: x = x + mlp(x)\noutput: y = pointer(x, x, x)",
     ),
-    "wrong-kind": Message("{word} takes a stream, but this is {what}", "give it a stream", "x = x + mlp(scalar(1))"),
-    "reach-all": Message(
-        "{word} sees all positions, but this stack is causal",
+    "wrong-kind": ("{word} takes a stream, but this is {what}\ngive it a stream", "x = x + mlp(scalar(1))"),
+    "reach-all": (
+        "{word} sees all positions, but this stack is causal\n"
         "use a word that sees only the past, or write: causal: false",
         "x = x + mean(x)",
     ),
-    "not-causal": Message(
-        "{name!r} comes from a stack that sees the whole of this sequence, but this stack is causal",
+    "not-causal": (
+        "{name!r} comes from a stack that sees the whole of this sequence, but this stack is causal\n"
         "make that stack causal too, or read another sequence",
         "width: 8\na:\n  causal: false\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + mlp(x)\n"
         "b:\n  depth: 1\n  before: x = embed(tokens)\n  layer: x = x + a\noutput: logits = unembed(x)",
     ),
-    "sees-ahead": Message(
-        "{word} lets queries of {queries} see all of {keys}, but each position of this causal stack sees only its past",
-        "take the queries from that sequence, or write: causal: false",
+    "sees-ahead": (
+        "{word} lets queries of {queries} see all of {keys}, but each position of this causal stack sees only its past"
+        "\ntake the queries from that sequence, or write: causal: false",
         "x = x + attention(norm(x), attention(learned(4), x))",
     ),
-    "widths": Message(
-        "widths differ: {left} and {right}",
-        "make them equal, e.g. by linear(x, {left})",
+    "widths": (
+        "widths differ: {left} and {right}\nmake them equal, e.g. by linear(x, {left})",
         "x = x + linear(x, 2 * width)",
     ),
-    "sequences": Message(
-        "the two sides belong to different sequences: {left} and {right}",
+    "sequences": (
+        "the two sides belong to different sequences: {left} and {right}\n"
         "attention reads across sequences; sums do not",
         "before: |\n  x = embed(tokens)\n  m = embed.m(source)\nlayer: x = x + m",
     ),
-    "kinds": Message(
-        "{left} and {right} cannot be combined by {operator}",
+    "kinds": (
+        "{left} and {right} cannot be combined by {operator}\n"
         "+ - * / take streams, coefficients, scores and numbers, an exponent is a number: docs/reference/language.md",
         "x = x + x ** x",
     ),
     # labels, taps, definitions
-    "label-twice": Message(
-        "the label {label!r} stands for {first} and for {second}", "one label is one module", "x = x + mlp.a(norm.a(x))"
+    "label-twice": (
+        "the label {label!r} stands for {first} and for {second}\none label is one module",
+        "x = x + mlp.a(norm.a(x))",
     ),
-    "label-differs": Message(
-        "{label!r} has {name} {first}, but here it would be {second}",
-        "calls with one label are one module",
+    "label-differs": (
+        "{label!r} has {name} {first}, but here it would be {second}\ncalls with one label are one module",
         "x = x + linear.a(x, width); x = x + linear.a(x, width, bias=False)",
     ),
-    "label-role": Message(
-        "the label {label!r} is also the automatic name of another call",
-        "choose another label",
+    "label-role": (
+        "the label {label!r} is also the automatic name of another call\nchoose another label",
         "x = x + attention(x); x = x + mlp.attention(x)",
     ),
-    "share-label": Message("share= needs a label", "write {word}.NAME(..., share=...)", "x = x + mlp(x, share=1)"),
-    "unknown-tap": Message(
-        "{call!r} makes no value {tap!r};{near}", "{remedy}", "y = attention(x); x = x + y + attention.u"
-    ),
-    "tap-ambiguous": Message(
-        "{call!r} is called {count} times here",
-        "give the call a label, and write LABEL.{tap}",
+    "share-label": ("share= needs a label\nwrite {word}.NAME(..., share=...)", "x = x + mlp(x, share=1)"),
+    "unknown-tap": ("{call!r} makes no value {tap!r};{near}\n{remedy}", "y = attention(x); x = x + y + attention.u"),
+    "tap-ambiguous": (
+        "{call!r} is called {count} times here\ngive the call a label, and write LABEL.{tap}",
         "x = x + attention(x); x = x + attention(x) + attention.v",
     ),
-    "definition-header": Message(
-        "{text!r} is not the header of a definition",
-        "write NAME or NAME(x, y, size=width)",
+    "definition-header": (
+        "{text!r} is not the header of a definition\nwrite NAME or NAME(x, y, size=width)",
         "words: {3x: y = x}\nlayer: x = x + mlp(x)",
     ),
-    "definition-unused": Message(
-        "the definition {name!r} is never used",
-        "use it, or take it out",
+    "definition-unused": (
+        "the definition {name!r} is never used\nuse it, or take it out",
         "words: {f: y = relu(x)}\nlayer: x = x + mlp(x)",
     ),
-    "definition-value": Message(
-        "{name!r} takes {what}", "definitions, strings and True or False go into options", "x = x + mlp(True)"
+    "definition-value": (
+        "{name!r} takes {what}\ndefinitions, strings and True or False go into options",
+        "x = x + mlp(True)",
     ),
-    "second-level": Message(
-        "{name!r} cannot stand in a formula over scores: {detail}",
+    "second-level": (
+        "{name!r} cannot stand in a formula over scores: {detail}\n"
         "it may use s, h, i, j, numbers, tests, min max abs exp log sqrt, "
         "table(h, n) and inputs of one number a position",
         'words: {"bad(s, i, j)": s = s + norm(i)}\nlayer: x = x + attention(x, score=bad)',
     ),
     # files
-    "unknown-key": Message("unknown key {name!r};{near}", "known keys: {known}", "layr: x = x + mlp(x)"),
-    "key-twice": Message(
-        "the key {name!r} is given twice", "keep one of them", "depth: 2\ndepth: 3\nlayer: x = x + mlp(x)"
+    "unknown-key": ("unknown key {name!r};{near}\nknown keys: {known}", "layr: x = x + mlp(x)"),
+    "key-twice": ("the key {name!r} is given twice\nkeep one of them", "depth: 2\ndepth: 3\nlayer: x = x + mlp(x)"),
+    "key-value": ("{name}: {detail}\n{remedy}", "depth: []\nlayer: x = x + mlp(x)"),
+    "not-yaml": ("this is not a model file: {detail}\na model file is YAML: keys with a colon", "layer: [x = x"),
+    "no-layer": ("{title} has no `layer`\nwrite layer: ..., or layers: with order:", "depth: 2\nwidth: 8"),
+    "order": (
+        "order: {detail}\nname one of: {known}",
+        "layers: {a: x = x + mlp(x), b: x = x + attention(x)}\norder: c",
     ),
-    "key-value": Message("{name}: {detail}", "{remedy}", "depth: []\nlayer: x = x + mlp(x)"),
-    "not-yaml": Message(
-        "this is not a model file: {detail}", "a model file is YAML: keys with a colon", "layer: [x = x"
-    ),
-    "no-layer": Message("{title} has no `layer`", "write layer: ..., or layers: with order:", "depth: 2\nwidth: 8"),
-    "order": Message(
-        "order: {detail}", "name one of: {known}", "layers: {a: x = x + mlp(x), b: x = x + attention(x)}\norder: c"
-    ),
-    "newer-language": Message(
-        "this file is written in language {given}, but this program knows language {known}",
+    "newer-language": (
+        "this file is written in language {given}, but this program knows language {known}\n"
         "install a newer transformula",
         "language: 2\nlayer: x = x + mlp(x)",
     ),
-    "needs-depth": Message(
-        "{name} must be a whole number from 1 to 10,000, but is {given}",
-        "give it another value",
+    "needs-depth": (
+        "{name} must be a whole number from 1 to 10,000, but is {given}\ngive it another value",
         "depth: 0\nlayer: x = x + mlp(x)",
     ),
+}
+MESSAGES = {
+    code: Message(lines.partition("\n")[0], lines.partition("\n")[2], example)
+    for code, (lines, example) in ROWS.items()
 }
 
 
@@ -277,12 +255,8 @@ class FormulaError(InputError):
         values.setdefault("see", "")
         what = row.text.format(**values).replace(";  ", "; ").rstrip(";").strip()
         remedy = f"{example(write)}{values['see']}" if write else row.remedy.format(**values)
-        lines = [f"{place.where}: {what}" if place else what]
-        if place:
-            lines.append(place.underlined())
-        if remedy:
-            lines.append(remedy)
-        super().__init__("\n".join(lines), near=near)
+        lines = [f"{place.where}: {what}", place.underlined(), remedy] if place else [what, remedy]
+        super().__init__("\n".join(filter(None, lines)), near=near)
         self.code, self.place, self.what, self.remedy = code, place, what, remedy
 
     @property

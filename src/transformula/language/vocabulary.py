@@ -32,8 +32,6 @@ KINDS = {
     "output": "turns a stream into the task's output",
 }
 
-TYPES = ("whole", "number", "flag", "choice", "definition")
-
 
 @dataclass(frozen=True)
 class Option:
@@ -199,8 +197,8 @@ def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = ""
         raise wrong("states no streams")
     several = forms and isinstance(forms[0], (tuple, list))
     for key, written in dict(fields.pop("options", {})).items():
-        if written.get("type") not in TYPES:
-            raise wrong(f"option {key!r} has the type {written.get('type')!r}; known: {', '.join(TYPES)}")
+        if written.get("type") not in OPTIONS:
+            raise wrong(f"option {key!r} has the type {written.get('type')!r}; known: {', '.join(OPTIONS)}")
         try:
             options[key] = Option(key, **{"default": None, **written, "choices": tuple(written.get("choices", ()))})
         except TypeError as error:
@@ -264,28 +262,18 @@ def merged(stated: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -
     return fields
 
 
-class Vocabulary(Mapping[str, WordRecord]):
+class Vocabulary(dict[str, WordRecord]):
     """Words by name. `with_words` gives a wider one; two words of one name are an error."""
 
     def __init__(self, records: Iterable[WordRecord] = ()) -> None:
-        self._records: dict[str, WordRecord] = {}
+        super().__init__()
         for record in records:
-            if record.name in self._records and self._records[record.name] != record:
-                other = self._records[record.name]
+            other = self.setdefault(record.name, record)
+            if other != record:
                 raise InputError(f"two words are called {record.name!r}: in {other.module} and in {record.module}")
-            self._records[record.name] = record
-
-    def __getitem__(self, name: str) -> WordRecord:
-        return self._records[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
-
-    def __len__(self) -> int:
-        return len(self._records)
 
     def with_words(self, records: Iterable[WordRecord]) -> Vocabulary:
-        return Vocabulary([*self._records.values(), *records])
+        return Vocabulary([*self.values(), *records])
 
 
 @lru_cache(maxsize=8)
