@@ -14,7 +14,7 @@ from transformula.language.graph import Architecture, Call
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text
-from transformula.language.ranges import Range, range_of
+from transformula.language.score_binding import Range, range_of
 from transformula.language.score_formula import ScoreFormula
 from transformula.words import vocabulary
 

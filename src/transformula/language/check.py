@@ -6,18 +6,17 @@ kind, width and sequence instead of tensors. The files of this folder, in the or
     text       source (a text and places in it), syntax (its tree), parser, rewriting (trees changed, and back to text)
     file       model_file, model_writing
     numbers    numbers; messages (every error, with its example)
-    words      vocabulary (records of words), definitions (words made of words), score_formula, score_binding, ranges
+    words      vocabulary (records of words), definitions (words made of words), score_formula, score_binding
     graph      graph (what is made), context (what all below share: names on their way, what has been read)
-    check      names, spelling; options -> word_calls -> expressions -> stacks -> this file
-    afterward  unread, causality, sizes, roles (names of parameters)
+    check      names; options -> word_calls -> expressions -> stacks -> this file
+    afterward  reading (what may be, and what must be), roles (names of parameters)
 
 One object of each kind works on one `Context`; those below are handed those above:
 
-    Names          what a name, x[n], x[:] or LABEL.v stands for
-    SpellingCheck  what is not built
-    WordCall       a call held against the word's record
-    Expressions    lines, expressions and calls -> values; opens definitions
-    Stacks         formulas in their order, section by section
+    Names        what a name, x[n], x[:] or LABEL.v stands for
+    WordCall     a call held against the word's record
+    Expressions  lines, expressions and calls -> values; opens definitions
+    Stacks       formulas in their order, section by section
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .causality import check_causal
 from .context import Context
 from .definitions import Definition, check_second, read_definition
 from .graph import Architecture
@@ -35,10 +33,10 @@ from .messages import FormulaError
 from .model_file import MOST_CARRIED, ModelText
 from .numbers import as_number, is_whole, resolve
 from .parser import parse_expression
+from .reading import check_causal, check_outside, check_unread, outside_words, trim
 from .roles import name_modules
 from .source import Source
 from .stacks import DEFAULT_NUMBERS, Stacks
-from .unread import check_outside, check_unread, outside_words, trim
 from .vocabulary import Vocabulary
 
 DEFAULT_OUTPUT = "logits = unembed.words(x)"

@@ -17,7 +17,6 @@ from .names import Names
 from .numbers import FUNCTIONS, apply_function, fold, is_whole, neutral
 from .rewriting import spine
 from .source import Place
-from .spelling import SpellingCheck
 from .syntax import Binary, CallNode, Choice, Index, Line, Literal, Name, Negative, Node, Number, Tap
 from .word_calls import WordCall, WordCalls
 
@@ -30,7 +29,7 @@ class Expressions:
     """Evaluates lines, expressions and calls. Its methods raise FormulaError."""
 
     def __init__(self, context: Context) -> None:
-        self.context, self.names, self.spelling = context, Names(context), SpellingCheck(context)
+        self.context, self.names = context, Names(context)
         self.words = WordCalls(self.names, self.call)
 
     def assign(self, line: Line, scope: Scope) -> Value | None:
@@ -51,7 +50,7 @@ class Expressions:
     def chosen(self, node: Choice, scope: Scope) -> Node:
         """The side of a condition that is built; the other is checked for its spelling."""
         test = self.names.evaluate(node.test, scope.numbers, scope)
-        self.spelling.tree(node.other if test else node.then, scope)
+        self.names.unbuilt(node.other if test else node.then, scope)
         return node.then if test else node.other
 
     def value(self, node: Node, scope: Scope) -> Any:
@@ -144,7 +143,7 @@ class Expressions:
             for option in node.options:
                 raise unknown("unknown-option", option.place, option.name, [], word=node.word)
             return scope.number(apply_function(node.word, numbers, node.place), node.place)
-        record = self.spelling.record(node, scope.visible) if definition is None else None
+        record = self.names.record(node, scope.visible) if definition is None else None
         options = self.options(node, scope)
         if share is not None:
             options["share"] = (share, node.place)
@@ -174,7 +173,7 @@ class Expressions:
         if alias is None:
             return self.opened(definition, node, share, body, scope)
         if alias.word not in FUNCTIONS and self.context.definition(alias.word, definition.index) is None:
-            self.spelling.record(alias, definition.index)  # an unknown word is shown where it is written
+            self.names.record(alias, definition.index)  # an unknown word is shown where it is written
         self.names.reads.line(definition.lines[0].place)
         body.frames, body.labels, body.calls = scope.frames, scope.labels, scope.calls
         renamed = CallNode(node.place, alias.word, node.label, alias.items, alias.options, node.head)

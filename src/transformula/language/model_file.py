@@ -173,15 +173,14 @@ def read_file(path: str | Path) -> ModelText:
     """Read a model file. Raises FormulaError with the file and line."""
     path = Path(path)
     try:
-        text = load_text(path, MOST_YAML_BYTES)
+        return read_text(load_text(path, MOST_YAML_BYTES), file=str(path))
     except FileNotFoundError:
-        raise FormulaError("not-yaml", None, detail=f"{path} does not exist") from None
+        what = "does not exist"
     except Malformed as error:
         what = "is a folder" if path.is_dir() else f"cannot be read: {error}"
-        raise FormulaError("not-yaml", None, detail=f"{path} {what}") from None
     except OSError as error:
-        raise FormulaError("not-yaml", None, detail=f"{path} cannot be read: {error.strerror}") from None
-    return read_text(text, file=str(path))
+        what = f"cannot be read: {error.strerror}"
+    raise FormulaError("not-yaml", None, detail=f"{path} {what}")
 
 
 def read_text(text: str, file: str = "") -> ModelText:

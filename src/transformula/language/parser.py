@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import warnings
 from typing import Any
 
@@ -61,8 +62,8 @@ LANGUAGE = "a formula has names, numbers, calls, + - * / // % **, `a if test els
 OPERATORS = "operators are + - * / // % **"
 
 
-def check_text(source: Source) -> None:
-    """Refuse, before Python's parser sees it, what is too long, too deep or not ASCII."""
+def parse_python(source: Source, mode: str) -> ast.AST:
+    """Python's tree of a text; what is too long, too deep or not ASCII is refused before Python's parser sees it."""
     text, start = source.text, Place(source, 1, 0, 1, 10)
 
     def place(at: int) -> Place:
@@ -77,29 +78,24 @@ def check_text(source: Source) -> None:
     for what, count, most in (("lines", text.count("\n") + 1, MOST_LINES), ("calls", text.count("("), MOST_CALLS)):
         if count > most:
             raise FormulaError("too-many-parts", start, count=count, what=what)
-    depth = 0
-    for at, char in enumerate(text):
-        depth += (char in "([{") - (char in ")]}")
-        if depth > MOST_LEVELS:
-            raise FormulaError("too-deep", place(at))
-
-
-def parse_python(source: Source, mode: str) -> ast.AST:
-    check_text(source)
+    levels = itertools.accumulate((char in "([{") - (char in ")]}") for char in text)
+    too_deep = next((at for at, level in enumerate(levels) if level > MOST_LEVELS), None)
+    if too_deep is not None:
+        raise FormulaError("too-deep", place(too_deep))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source.text, mode=mode)
+            return ast.parse(text, mode=mode)
     except SyntaxError as error:
-        line = min(error.lineno or 1, max(1, len(source.text.splitlines())))
+        line = min(error.lineno or 1, max(1, len(text.splitlines())))
         column = max(0, (error.offset or 1) - 1)
         end = error.end_offset - 1 if error.end_offset and error.end_lineno == error.lineno else column + 1
-        place = Place(source, line, min(column, len(source.line(line))), line, max(end, column + 1))
-        raise FormulaError("syntax", place, detail=error.msg) from None
+        wrong = Place(source, line, min(column, len(source.line(line))), line, max(end, column + 1))
+        raise FormulaError("syntax", wrong, detail=error.msg) from None
     except ValueError as error:
         raise FormulaError("syntax", Place(source, 1, 0, 1, 1), detail=str(error)) from None
     except (MemoryError, RecursionError):
-        raise FormulaError("too-deep", Place(source, 1, 0, 1, 10)) from None
+        raise FormulaError("too-deep", start) from None
 
 
 class Rebuilder:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
 from .definitions import Definition
 from .messages import FormulaError, unknown
 from .numbers import COMPARISONS, apply_function, fold, neutral, tidy
-from .ranges import Range, range_of
 from .rewriting import spine
 from .score_formula import ScoreFormula, Step, Table
 from .source import Place
@@ -24,34 +24,27 @@ NOT_A_NUMBER = ("image", "audio")  # inputs that are more than one number a posi
 
 @dataclass
 class ScoreBinding:
-    """The formula of a definition for one call.
-
-    option   "score" or "mask"
-    heads    of the call
-    numbers  those of the file, the stack and `layer`; what is read goes into `used`
-    inputs   the task's
-    causal   j is never after i: then i - j is not negative
-    """
+    """The formula of a definition for one call. Its methods raise FormulaError, and give numbers of steps."""
 
     definition: Definition
-    option: str
-    _: KW_ONLY
+    option: str  # "score" or "mask"
     heads: int
-    numbers: Mapping[str, float]
-    inputs: Collection[str]
+    numbers: Mapping[str, float]  # those of the file, the stack and `layer`; what is read goes into `used`
+    inputs: Collection[str]  # the task's
     used: set[str]
-    causal: bool
-    steps: list[Step] = field(default_factory=list, init=False)
-    known: dict[tuple[Any, ...], int] = field(default_factory=dict, init=False)
-    names: dict[str, int] = field(default_factory=dict, init=False)
-    tables: list[Table] = field(default_factory=list, init=False)
-    longest: int = field(default=0, init=False)
+    causal: bool  # j is never after i: then i - j is not negative
+
+    def __post_init__(self) -> None:
+        self.steps: list[Step] = []
+        self.known: dict[tuple[Any, ...], int] = {}
+        self.names: dict[str, int] = {}
+        self.tables: list[Table] = []
+        self.longest = 0
 
     def wrong(self, node: Node | Line, detail: str, name: str = "") -> FormulaError:
         return FormulaError("second-level", node.place, name=name or node.place.text, detail=detail)
 
     def formula(self) -> ScoreFormula:
-        """The formula. Raises FormulaError for what cannot stand in one, with its place."""
         definition, lines = self.definition, self.definition.lines
         name, parameters, last = definition.name, definition.parameters, definition.lines[-1]
         self.check_definition()
@@ -200,7 +193,6 @@ class ScoreBinding:
         return self.add(operator, left, right)
 
     def logic(self, operator: str, parts: Sequence[int]) -> int:
-        """`and` or `or` of tests; those that are constant are gone."""
         decides = operator == "or"
         undecided = [part for part in parts if self.constant(part) is None]
         if any(self.constant(part) is decides for part in parts):
@@ -228,7 +220,6 @@ class ScoreBinding:
         return self.add(word, *values) if of_one else reduce(partial(self.add, word), values)
 
     def read_input(self, node: CallNode) -> int:
-        """What an input of the task gives at the position i or j."""
         at, name = node.items[0], node.word
         if not isinstance(at, Name) or at.name not in ("i", "j") or at.name not in self.definition.parameters:
             raise self.wrong(node, "an input is read at the position i or j", name)
@@ -241,7 +232,6 @@ class ScoreBinding:
         return self.add("input", self.add(at.name), value=name)
 
     def table(self, node: CallNode) -> int:
-        """Learned numbers, as many as its arguments can come to."""
         if self.option == "mask":
             raise self.wrong(node, "what is seen cannot be learned: a test has no gradient", "table")
         arguments = [self.quantity(item) for item in node.items]
@@ -276,3 +266,92 @@ class ScoreBinding:
                 args = [ranges[a] for a in here.args]
                 ranges[number] = range_of(here.op, args, here.value, self.heads, furthest)
         return ranges[step]
+
+
+# Between which numbers a step lies: how large a table is that it indexes.
+
+
+@dataclass(frozen=True)
+class Range:
+    """low <= value <= high. `whole`: it is a whole number."""
+
+    low: float
+    high: float
+    whole: bool = False
+
+    @property
+    def finite(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def has_zero(self) -> bool:
+        return self.low <= 0 <= self.high
+
+
+ANY = Range(-math.inf, math.inf)
+
+
+def over(x: float, y: float) -> float:
+    if math.isinf(y):
+        return math.nan if math.isinf(x) else 0.0
+    return x / y
+
+
+def guarded(of: Callable[..., float], *args: float) -> float:
+    try:
+        return float(of(*args))
+    except OverflowError:
+        return math.inf
+
+
+def corners(of: Callable[[float, float], float], a: Range, b: Range, whole: bool) -> Range:
+    """The range of an operation that is monotone in each argument."""
+    ends = [guarded(of, x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    if any(map(math.isnan, ends)):
+        return Range(-math.inf, math.inf, whole)
+    return Range(min(ends), max(ends), whole)
+
+
+def floored(a: Range, b: Range) -> Range:
+    exact = corners(over, a, b, True)
+    return Range(math.floor(exact.low), math.floor(exact.high), True) if exact.finite else exact
+
+
+def absolute(a: Range) -> Range:
+    low, high = sorted((abs(a.low), abs(a.high)))
+    return Range(0 if a.has_zero else low, high, a.whole)
+
+
+RANGES: dict[str, Callable[[Range, Range, bool], Range | None]] = {
+    "neg": lambda a, _, w: Range(-a.high, -a.low, w),
+    "abs": lambda a, _, w: absolute(a),
+    "exp": lambda a, _, w: Range(guarded(math.exp, a.low), guarded(math.exp, a.high)),
+    "sqrt": lambda a, _, w: Range(math.sqrt(a.low), math.sqrt(a.high)) if a.low >= 0 else None,
+    "log": lambda a, _, w: Range(math.log(a.low), math.log(a.high)) if a.low > 0 else None,
+    "where": lambda a, b, w: Range(min(a.low, b.low), max(a.high, b.high), w),
+    "min": lambda a, b, w: Range(min(a.low, b.low), min(a.high, b.high), w),
+    "max": lambda a, b, w: Range(max(a.low, b.low), max(a.high, b.high), w),
+    "+": lambda a, b, w: corners(operator.add, a, b, w),
+    "-": lambda a, b, w: corners(operator.sub, a, b, w),
+    "*": lambda a, b, w: corners(lambda x, y: 0.0 if 0 in (x, y) else x * y, a, b, w),
+    "/": lambda a, b, w: None if b.has_zero else corners(over, a, b, False),
+    "//": lambda a, b, w: None if b.has_zero else floored(a, b),
+    "%": lambda a, b, w: Range(0, b.high - w, w) if b.low > 0 else None,
+    "**": lambda a, b, w: corners(operator.pow, a, b, False) if a.low > 0 or (a.low == 0 and b.low > 0) else None,
+}
+"""Operations of the last two arguments, or of one, given twice; w: both are whole. None: it cannot be told."""
+
+
+def range_of(op: str, args: Sequence[Range], value: object, heads: int, furthest: float) -> Range:
+    """The range of an operation of a formula over scores (see score_formula.py), given those of its arguments.
+
+    h is 1 to `heads`, i and j are 0 to `furthest`. What cannot be told is from -inf to inf.
+    """
+    if op == "number" and isinstance(value, (int, float)):
+        return Range(value, value, value == int(value))
+    if op in ("h", "i", "j"):
+        return Range(1, heads, True) if op == "h" else Range(0, furthest, True)
+    if op not in RANGES:
+        return ANY
+    a, b = [*args, *args][-2:]
+    return RANGES[op](a, b, a.whole and b.whole) or ANY

@@ -11,17 +11,23 @@ from .expressions import Expressions
 from .graph import Section, Stack
 from .messages import FormulaError
 from .model_file import StackText
+from .names import MOST_ENTRIES
 from .numbers import as_number, is_whole, resolve
 from .parser import parse, parse_expression
-from .sizes import check_size
 from .source import Place, Source
-from .syntax import CallNode, Choice, Line, Name, Node, Number, walk
+from .syntax import Binary, CallNode, Choice, Index, Line, Name, Node, Number, children, walk
 from .vocabulary import Vocabulary
 
 # What a model takes where neither its file nor the run says it.
 DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context": 64}
 MOST_LAYERS = 10_000
 LARGEST_SHARE = 10 * MOST_LAYERS  # the largest number that `share` may give a layer
+
+LIMITS = (
+    ("calls", False, 100_000, 5_000, "too-many-calls"),
+    ("calls, sums and products", True, 200_000, 10_000, "too-many-operations"),
+)
+"""What is counted, whether with sums and products; the most of a whole model, and of one layer, `before` or `after`."""
 
 
 class Stacks:
@@ -67,7 +73,7 @@ class Stacks:
             history.append((layer, dict(flow.now)))
         for line in (line for formula, lines in formulas.items() if formula not in order for line in lines):
             context.reads.line(line.place)
-            self.expressions.spelling.tree(line.value)
+            self.expressions.names.unbuilt(line.value)
         self.section(last, stack, after, numbers)
         stack.share = self.share(text, order, numbers)
         if name and "x" in flow.now:
@@ -181,3 +187,58 @@ def default_before(
     calls = (node for line in lines for node in walk(line.value) if isinstance(node, CallNode))
     positions = "" if any(map(tells, calls)) else " + positions(tokens)"
     return Source("before", f"x = embed.words(tokens){positions}")
+
+
+# How large a model may be: counted in its text, with its definitions opened, before any of it is made.
+
+
+class Count:
+    """Counts the calls of formulas, with `arithmetic` their sums and products, too; of a choice the larger side.
+
+    Raises FormulaError for a definition that is larger than a model may be."""
+
+    def __init__(self, definitions: Sequence[Definition], arithmetic: bool, most: int, code: str) -> None:
+        self.definitions, self.arithmetic = definitions, arithmetic
+        self.known: dict[str, int] = {}
+        for definition in definitions:
+            size = self.known[definition.name] = self.lines(definition.lines, definition.index)
+            if size > most:
+                raise FormulaError(code, definition.place)
+
+    def lines(self, lines: Sequence[Line], visible: int) -> int:
+        """Of a formula that sees the first `visible` definitions."""
+        return sum(self.node(line.value, visible) for line in lines)
+
+    def node(self, node: Node, visible: int) -> int:
+        total = 0
+        while isinstance(node, Binary):  # a chain of operators nests as deep as it is long
+            total += self.arithmetic + self.node(node.right, visible)
+            node = node.left
+        if isinstance(node, Choice):
+            sides = self.node(node.then, visible), self.node(node.other, visible)
+            return total + self.node(node.test, visible) + max(sides)
+        if isinstance(node, CallNode):
+            above = (d for d in reversed(self.definitions[:visible]) if d.name == node.word)
+            total += 1 + next((self.known[definition.name] for definition in above), 0)
+        return total + sum(self.node(child, visible) for child in children(node))
+
+
+def check_size(depth: int, parts: Sequence[Sequence[Line]], definitions: Sequence[Definition]) -> None:
+    """Raise FormulaError for a stack that is too large. `parts`: its `before`, its `after`, its layers' formulas."""
+    for what, arithmetic, most, in_a_layer, code in LIMITS:
+        count = Count(definitions, arithmetic, most, code)
+        sizes = [count.lines(part, len(definitions)) for part in parts]
+        for size, part in zip(sizes, parts, strict=True):
+            if size > in_a_layer:
+                raise FormulaError("too-large-a-layer", part[0].place, most=f"{in_a_layer:,}", what=what)
+        if sum(sizes[:2]) + depth * max(sizes[2:], default=0) > most:
+            raise FormulaError(code, None)
+    _, _, layer, *others = parts
+    lists, waiting = [], [line.value for line in layer]
+    while waiting:  # of those that every layer makes: what depends on a test is left out
+        node = waiting.pop()
+        if isinstance(node, Index) and node.index is None:
+            lists.append(node)
+        waiting += [] if isinstance(node, Choice) else children(node)
+    if not others and depth * depth * len(lists) > 2 * MOST_ENTRIES:
+        raise FormulaError("too-many-entries", lists[0].place, name=lists[0].name)

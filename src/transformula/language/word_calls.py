@@ -30,40 +30,30 @@ ONE_SEQUENCE = (("k", "v"), ("memory", "ids"))
 
 @dataclass
 class WordCalls:
-    """What the calls of words of a model have in common.
-
-    call_norm  evaluates a call of the file's `norm`, inside another word (see `expressions.py`)
-    formulas   one object for all formulas over scores that are equal: equal layers are told by it
-    resolved   `WordCall.key` -> options, so that those of a deep model are resolved once
-    rows       the sequence of a table -> its rows
-    """
+    """What the calls of words of a model have in common."""
 
     names: Names
-    call_norm: Callable[[CallNode, Scope], Any]
+    call: Callable[[CallNode, Scope], Any]  # evaluates a call inside another word: of the file's `norm`
+    # One object for all formulas over scores that are equal: equal layers are told by it.
     formulas: dict[ScoreFormula, ScoreFormula] = field(default_factory=dict)
+    # `WordCall.key` -> all options, so that those of a deep model are resolved once.
     resolved: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)  # the sequence of a table -> its rows
 
 
 @dataclass
 class WordCall:
-    """A call of a word.
-
-    name       as the formula writes the word: a definition's that renames it
-    options    those that are written, with their places
-    streams    (name in the record, value), lists opened
-    ports      (name, value) of those that are given
-    """
+    """A call of a word. Its methods raise FormulaError."""
 
     model: WordCalls
     record: WordRecord
-    name: str
+    name: str  # as the formula writes the word: a definition's that renames it
     node: CallNode
     scope: Scope
-    options: dict[str, tuple[Any, Place]]
+    options: dict[str, tuple[Any, Place]]  # those that are written, with their places
     share: int | None
-    streams: list[tuple[str, Value]] = field(default_factory=list)
-    ports: list[tuple[str, Value]] = field(default_factory=list)
+    streams: list[tuple[str, Value]] = field(default_factory=list)  # name in the record, value; lists opened
+    ports: list[tuple[str, Value]] = field(default_factory=list)  # those that are given
 
     def __post_init__(self) -> None:
         self.context, self.place = self.model.names.context, self.node.place
@@ -76,7 +66,7 @@ class WordCall:
         return expression(self.record, text, self.names, self.place)
 
     def value(self, items: Sequence[Any]) -> Value:
-        """The value of the call with the positional arguments `items`. Raises FormulaError."""
+        """The value of the call with the positional arguments `items`."""
         record, node, scope = self.record, self.node, self.scope
         self.arrange(items)
         self.check_causal_use()
@@ -87,19 +77,10 @@ class WordCall:
         self.bind_definitions(resolved)
         if record.kind == "chance" and resolved.get("p") == 0 and not node.label:
             return self.streams[0][1]
-        width = self.width()
-        call = Call(
-            record,
-            self.name,
-            resolved,
-            frozenset(self.options) | (earlier.given if earlier else frozenset()),
-            tuple(stream for stream, _ in self.streams),
-            tuple(port for port, _ in self.ports),
-            self.names["entries"],
-            node.label,
-            numbers={**scope.numbers, **self.names.names, **resolved},
-            share=self.share,
-        )
+        width, streams, ports = self.width(), (name for name, _ in self.streams), (name for name, _ in self.ports)
+        given = frozenset(self.options) | (earlier.given if earlier else frozenset())
+        call = Call(record, self.name, resolved, given, tuple(streams), tuple(ports), self.names["entries"], node.label)
+        call.numbers, call.share = {**scope.numbers, **self.names.names, **resolved}, self.share
         widths = {role: self.expression(text) for role, text in record.inner.items()}
         call.inner = {role: self.template(inner) for role, inner in widths.items() if inner}
         sequence = self.sequence(resolved)
@@ -111,10 +92,8 @@ class WordCall:
         scope.called(node, self.name, value)
         return value
 
-    # Arguments: streams, ports, options.
-
     def arrange(self, items: Sequence[Any]) -> None:
-        """Sort the positional arguments and the options. Raises FormulaError."""
+        """Sort the positional arguments and the options."""
         record = self.record
         for item, node in zip(items, self.node.items, strict=False):
             if not isinstance(item, Value):
@@ -174,7 +153,7 @@ class WordCall:
                     raise FormulaError("widths", self.place, left=group[0].width, right=value.width)
 
     def check_kind(self, name: str, value: Value, many: bool) -> None:
-        """Raise FormulaError for a value that the word does not take as its stream `name`; `many`: it takes a list."""
+        """The word takes such a value as its stream `name`; `many`: it takes a list."""
         record, place = self.record, value.place or self.place
         if value.kind == "list" and not many:
             raise FormulaError("list-here", place)
@@ -228,21 +207,14 @@ class WordCall:
     def bind_definitions(self, resolved: dict[str, Any]) -> None:
         """Put bound formulas in the place of definitions over scores; the inputs that they read become ports."""
         queries, keys = (self.streams[at][1].sequence if self.streams else "" for at in (0, -1))
+        scope, used, inputs = self.scope, self.context.reads.numbers, self.context.inputs
+        heads, causal = resolved.get("heads", 1), scope.stack.causal and queries == keys
         for key, option in self.record.options.items():
             formula = resolved[key]
             if option.type != "definition" or formula is None:
                 continue
             if isinstance(formula, Definition):
-                binding = ScoreBinding(
-                    formula,
-                    key,
-                    heads=resolved.get("heads", 1),
-                    numbers=self.scope.numbers,
-                    inputs=self.context.inputs,
-                    used=self.context.reads.numbers,
-                    causal=self.scope.stack.causal and queries == keys,
-                )
-                formula = binding.formula()
+                formula = ScoreBinding(formula, key, heads, scope.numbers, inputs, used, causal).formula()
                 formula = resolved[key] = self.model.formulas.setdefault(formula, formula)
             for name, side in formula.inputs:
                 own, sequence = self.context.sequence_of(name), queries if side == "i" else keys
@@ -253,10 +225,8 @@ class WordCall:
                 if all(name != port for port, _ in self.ports):
                     self.ports.append((name, self.model.names.input(name, self.scope.section, self.place)))
 
-    # Checks of what stands where.
-
     def check_causal_use(self) -> None:
-        """Raise FormulaError for a word that sees too much to stand in a causal stack."""
+        """In a causal stack a word does not see too much."""
         record = self.record
         if not self.scope.stack.causal or record.kind == "input":
             return
@@ -292,8 +262,6 @@ class WordCall:
             detail = f"in {where} it needs a table of {needed} rows; this one has {rows}"
             raise self.wrong("check-failed", detail=detail)
 
-    # The value.
-
     def template(self, width: int) -> Template:
         """The file's `norm` on a stream of `width`, for use inside another word."""
         scope, node, here = self.scope, self.node, self.scope.section
@@ -302,7 +270,7 @@ class WordCall:
         visible = scope.visible if self.context.definition("norm") is None else len(self.context.definitions)
         inner = Scope(section, scope.stack, scope.numbers, visible, {}, names={"x": argument})
         norm = CallNode(node.place, "norm", "", (Name(node.place, "x"),), (), node.head)
-        result = self.model.call_norm(norm, inner)
+        result = self.model.call(norm, inner)
         if not isinstance(result, Value):
             raise FormulaError("wrong-kind", node.place, word="norm", what=describe(result))
         alias = len(section.values) == 1 and result.op == "call" and result.args == (argument,)
@@ -320,8 +288,7 @@ class WordCall:
     def sequence(self, resolved: Mapping[str, Any]) -> str:
         """The sequence of the result: that of the streams, a new one, or none.
 
-        What reads position by position reads one sequence, as a sum does; attention that of its queries, and its keys
-        and values are of one, too. Raises FormulaError."""
+        What reads position by position reads one sequence, as a sum does; attention that of its queries."""
         whose = self.record.sequence
         if whose not in ("first", "own", "none"):
             whose = self.expression(whose)
