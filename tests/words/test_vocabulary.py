@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -100,7 +101,7 @@ def test_words_of_a_package_are_read_from_its_files(tmp_path: Path, monkeypatch:
 
 def test_two_words_of_one_name_are_an_error() -> None:
     record = vocabulary()["mlp"]
-    other = type(record)(**{**vars(record), "module": "elsewhere"})
+    other = dataclasses.replace(record, module="elsewhere")
     with pytest.raises(InputError, match="two words are called 'mlp'"):
         Vocabulary([record, other])
 

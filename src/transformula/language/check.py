@@ -40,7 +40,6 @@ from .stacks import DEFAULT_NUMBERS, Stacks
 from .vocabulary import Vocabulary
 
 DEFAULT_OUTPUT = "logits = unembed.words(x)"
-
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -61,12 +60,9 @@ def check(
 def checked(text: ModelText, vocabulary: Vocabulary, output: str) -> Architecture:
     """See `check`."""
     context = Context(text, vocabulary)
-    defaults = {
-        key: Source(f"number {key}", str(value))
-        for key, value in DEFAULT_NUMBERS.items()
-        if not any(key in stack.numbers for stack in text.stacks)
-    }
-    numbers = {key: parse_expression(source) for key, source in {**text.numbers, **defaults, **text.numbers}.items()}
+    own = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
+    defaults = {key: Source(f"number {key}", str(value)) for key, value in DEFAULT_NUMBERS.items() if key not in own}
+    numbers = {key: parse_expression(source) for key, source in {**text.numbers, **defaults}.items()}
     context.numbers = resolve(numbers, {}, context.reads.numbers)
     for header, body in text.words.items():
         context.definitions.append(definition_of(header, body, context))

@@ -125,11 +125,8 @@ class Expressions:
         return options
 
     def call(self, node: CallNode, scope: Scope, name: str = "", share: int | None = None) -> Any:
-        """The value of a call. Raises FormulaError.
-
-        name   under which its module stands, where a definition only renames the word
-        share  as the call of that definition gives it
-        """
+        """The value of a call. Where a definition only renames the word, `name` is that under which its module stands,
+        and `share` what the definition's call gives."""
         definition = self.context.definition(node.word, scope.visible)
         if definition is not None:
             self.names.reads.definitions.add(definition.name)
@@ -148,23 +145,16 @@ class Expressions:
         if share is not None:
             options["share"] = (share, node.place)
         share = take_share(node.word if definition else name or node.word, node, options)
-        if record is not None:
-            return WordCall(self.words, record, name or node.word, node, scope, options, share).value(items)
-        assert definition is not None
-        return self.defined(definition, name or definition.name, node, items, options, share, scope)
+        if definition is not None:
+            names = bound(definition, node, items, options)
+            return self.defined(definition, name or definition.name, node, names, share, scope)
+        assert record is not None
+        return WordCall(self.words, record, name or node.word, node, scope, options, share).value(items)
 
     def defined(
-        self,
-        definition: Definition,
-        name: str,
-        node: CallNode,
-        items: Sequence[Any],
-        options: Options,
-        share: int | None,
-        scope: Scope,
+        self, definition: Definition, name: str, node: CallNode, names: dict[str, Any], share: int | None, scope: Scope
     ) -> Any:
         """The value of a definition's call. `name`: its own, or that of one that only renames it."""
-        names = bound(definition, node, items, options)
         body = Scope(scope.section, scope.stack, scope.numbers, definition.index, {}, names, definition=definition)
         for key, default in definition.defaults.items():
             if key not in names:

@@ -234,11 +234,9 @@ MESSAGES = {
 
 
 class FormulaError(InputError):
-    """A mistake in a text of the formula language.
-
-    code is its row in MESSAGES, place where it stands (None for a whole file), near the nearest known names. `said` are
-    these in words, where they are more than names; `write` is a text that works, in the place of the row's remedy.
-    """
+    """A mistake in a text of the formula language: `code` is its row in MESSAGES, `place` where it stands (None for a
+    whole file), `near` the nearest known names. `said` are these in words, where they are more than names; `write` is a
+    text that works, in the place of the row's remedy."""
 
     def __init__(
         self,

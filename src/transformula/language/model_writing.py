@@ -96,11 +96,8 @@ def plain(value: Any) -> Any:
 
 
 def events(content: Content, formulas: Sequence[str] = (), block: bool = False) -> Iterator[yaml.Event]:
-    """The content as YAML's library writes it: what it quotes is quoted, mappings stand by lines, lists on one.
-
-    formulas  keys under which texts of several lines stand below the key
-    block     the content is, or holds, such texts
-    """
+    """The content as YAML's library writes it: what it quotes is quoted, mappings stand by lines, lists on one. Under
+    the keys `formulas`, or where `block` says so, texts of several lines stand below the key."""
     if isinstance(content, dict):
         on_one_line = list(content) == ["reach", "package"]
         yield yaml.MappingStartEvent(None, None, implicit=True, flow_style=on_one_line)

@@ -26,15 +26,12 @@ MOST_ENTRIES = 100_000
 
 
 class Names:
-    """Looks up in a context what expressions read, and notes that it has been read.
-
-    entries  how many values the lists of history hold so far
-    past     a section, another stack or "", a name, a layer -> the value of history that stands for it in the section
-    """
+    """Looks up in a context what expressions read, and notes that it has been read. Its methods raise FormulaError."""
 
     def __init__(self, context: Context) -> None:
         self.context, self.reads, self.flow = context, context.reads, context.flow
-        self.entries = 0
+        self.entries = 0  # how many values the lists of history hold so far
+        # A section, another stack or "", a name, a layer -> the value of history that stands for it in the section.
         self.past: dict[tuple[int, str, str, int], Value] = {}
 
     def look(self, node: Name, scope: Scope) -> Any:
@@ -60,9 +57,7 @@ class Names:
             self.reads.line(scope.places[name])
 
     def from_outside(self, node: Name, scope: Scope) -> Value | None:
-        """The value with which a name enters a formula: carried, given by the task, or a stack's result.
-
-        Raises FormulaError where a carried name's kind or width has changed."""
+        """The value with which a name enters a formula: carried, given by the task, or a stack's result."""
         name, place, section, stack = node.name, node.place, scope.section, ""
         setting = self.flow.now.get(name)
         if setting is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from .. import field_names
@@ -106,22 +107,19 @@ def sizes_of(call: Call, place: Place | None = None) -> dict[str, Any]:
     return sizes
 
 
-class Environment(Mapping[str, Any]):
-    """Names of a record's expressions: a call's widths and options before the model's numbers, which are then read."""
+class Environment(dict[str, Any]):
+    """A call's widths and options by name; where one is missing, the model's number, which is then read."""
 
     def __init__(self, numbers: Mapping[str, float], read: set[str]) -> None:
+        super().__init__()
         self.numbers, self.read = numbers, read
-        self.names: dict[str, Any] = {}
 
-    def __getitem__(self, key: str) -> Any:
-        if key in self.names:
-            return self.names[key]
+    def __missing__(self, key: str) -> Any:
         value = self.numbers[key]
         self.read.add(key)
         return value
 
-    def __iter__(self) -> Iterator[str]:
-        return iter({**self.numbers, **self.names})
-
-    def __len__(self) -> int:
-        return len({**self.numbers, **self.names})
+    def filled(self, message: str) -> str:
+        """A message with {name} replaced by its value, where there is one."""
+        known = {**self.numbers, **self}
+        return re.sub(r"\{(\w+)\}", lambda name: str(known.get(name[1], name[0])), message)

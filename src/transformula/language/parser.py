@@ -99,11 +99,8 @@ def parse_python(source: Source, mode: str) -> ast.AST:
 
 
 class Rebuilder:
-    """Rebuilds one tree, node by node. Its methods raise FormulaError.
-
-    tests    comparisons are values (formulas over scores, expressions of words' records)
-    strings  strings and flags are values (expressions of words' records)
-    """
+    """Rebuilds one tree, node by node. In formulas over scores and expressions of records, `tests` are values; in the
+    latter `strings`, too. Its methods raise FormulaError."""
 
     def __init__(self, source: Source, tests: bool = False, strings: bool = False) -> None:
         self.source, self.tests, self.strings = source, tests, strings

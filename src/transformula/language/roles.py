@@ -21,18 +21,13 @@ SUM = ("add", "sub")
 
 
 class Unit:
-    """A call, a definition's frame, or plain arithmetic: what roles are given to and read off.
-
-    place    in order of evaluation
-    inputs   the units that it reads; `readers` those that read it
-    leaves   its value leaves the section
-    """
+    """A call, a definition's frame, or plain arithmetic: what roles are given to and read off."""
 
     def __init__(self, thing: Value | Frame, place: int) -> None:
-        self.thing, self.place = thing, place
-        self.inputs: dict[Unit, None] = {}
-        self.readers: dict[Unit, None] = {}
-        self.leaves = self.sublayer = False
+        self.thing, self.place = thing, place  # the place in order of evaluation
+        self.inputs: dict[Unit, None] = {}  # the units that it reads
+        self.readers: dict[Unit, None] = {}  # the units that read it
+        self.leaves = self.sublayer = False  # `leaves`: its value leaves the section
         self.role = ""
         self.op = thing.op if isinstance(thing, Value) else "frame"
         self.named: Call | Frame | None = thing if isinstance(thing, Frame) else thing.call
@@ -230,6 +225,8 @@ def check_same(value: Value, firsts: dict[str, tuple[Value, dict[str, Any]]]) ->
     it is called. `firsts`: path -> the first call, and its sizes."""
     call, sizes = value.called, sizes_of(value.called, value.place)
     first, known = firsts.setdefault(call.path, (value, sizes))
+    if first is value:
+        return
     keys = [(v.called.word.family or v.called.word.name, outermost(v).share) for v in (first, value)]
     if keys[0] != keys[1]:
         words = [f"{word}{'' if n is None else f' with share={n}'}" for word, n in keys]

@@ -110,10 +110,8 @@ class ScoreFormula:
 
     def _text(self, step: Step, args: Sequence[str]) -> str:
         op, value = step.op, step.value
-        if op == "number":
+        if op in ("number", "test"):
             return f"{value:.12g}" if isinstance(value, float) else str(value)
-        if op == "test":
-            return str(value)
         if op == "table":
             table = self.tables[int(value)]
             op = f"{table.name}[{table.rows} x {table.columns} from {table.row}, {table.column}]"

@@ -8,19 +8,13 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A formula's text and where it comes from.
+    """A formula's text and where it comes from."""
 
-    name        what a person calls it: "layer", "before", "definition swiglu"
-    file        the file it stands in; "" if it was typed
-    first_line  the line of the file on which the text starts
-    indent      columns that the file puts before each line of the text
-    """
-
-    name: str
+    name: str  # what a person calls it: "layer", "before", "definition swiglu"
     text: str
-    file: str = ""
-    first_line: int = 1
-    indent: int = 0
+    file: str = ""  # the file it stands in; "" if it was typed
+    first_line: int = 1  # the line of the file on which the text starts
+    indent: int = 0  # columns that the file puts before each line of the text
 
     def line(self, number: int) -> str:
         """Line `number` (from 1) of the text."""

@@ -31,14 +31,11 @@ LIMITS = (
 
 
 class Stacks:
-    """Checks the stacks of a model and its output, in the order in which they run. Its methods raise FormulaError.
-
-    labels  those of `before`, `after` and `output`, which belong to the whole model
-    """
+    """Checks the stacks of a model and its output, in the order in which they run. Its methods raise FormulaError."""
 
     def __init__(self, context: Context) -> None:
         self.context, self.flow, self.expressions = context, context.flow, Expressions(context)
-        self.labels: dict[Any, Any] = {}
+        self.labels: dict[Any, Any] = {}  # those of `before`, `after` and `output`, which belong to the whole model
 
     def check(self, text: StackText) -> Stack:
         context, flow, name = self.context, self.flow, text.name
@@ -193,9 +190,7 @@ def default_before(
 
 
 class Count:
-    """Counts the calls of formulas, with `arithmetic` their sums and products, too; of a choice the larger side.
-
-    Raises FormulaError for a definition that is larger than a model may be."""
+    """Counts the calls of formulas, with `arithmetic` their sums and products, too; of a choice the larger side."""
 
     def __init__(self, definitions: Sequence[Definition], arithmetic: bool, most: int, code: str) -> None:
         self.definitions, self.arithmetic = definitions, arithmetic

@@ -35,21 +35,18 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a word.
-
-    `default` is a literal, or for numbers an expression (a string) of the file's numbers, of the other options and of
-    the widths of the streams, by their names in the record; None makes the option required. `absent` (numbers only) is
-    what stands where the default's expression names a number that the file lacks.
-    """
+    """One option of a word."""
 
     name: str
-    type: str
+    type: str  # one of OPTIONS
+    # A literal, or for numbers an expression (a string) of the file's numbers, of the other options and of the widths
+    # of the streams, by their names in the record; None makes the option required.
     default: Any
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     shapes: bool = False
-    absent: Any = None
+    absent: Any = None  # what stands where the default's expression names a number that the file lacks
     help: str = ""
 
 

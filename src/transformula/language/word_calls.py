@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,7 +79,7 @@ class WordCall:
         width, streams, ports = self.width(), (name for name, _ in self.streams), (name for name, _ in self.ports)
         given = frozenset(self.options) | (earlier.given if earlier else frozenset())
         call = Call(record, self.name, resolved, given, tuple(streams), tuple(ports), self.names["entries"], node.label)
-        call.numbers, call.share = {**scope.numbers, **self.names.names, **resolved}, self.share
+        call.numbers, call.share = {**scope.numbers, **self.names, **resolved}, self.share
         widths = {role: self.expression(text) for role, text in record.inner.items()}
         call.inner = {role: self.template(inner) for role, inner in widths.items() if inner}
         sequence = self.sequence(resolved)
@@ -169,10 +168,10 @@ class WordCall:
 
     def resolve_options(self, earlier: Call | None) -> None:
         """Put every option of the word into `names`: as written, as at the label's first call, or by default."""
-        record, names, resolved = self.record, self.names.names, self.model.resolved
+        record, names, resolved = self.record, self.names, self.model.resolved
         key = self.key() if earlier is None else None
         if key is not None and key in resolved:
-            self.names.names = resolved[key]
+            names |= resolved[key]
             return
         entries = [value for stream, value in self.streams if stream in record.lists]
         names |= {name.lstrip("*"): 0 for form in record.forms for name in form}
@@ -190,8 +189,7 @@ class WordCall:
                 raise FormulaError("label-differs", self.place, label=label, name=name, first=first, second=second)
         for condition, message in record.checks.items():
             if not self.expression(condition):
-                detail = re.sub(r"\{(\w+)\}", lambda name: str(self.names.get(name[1], name[0])), message)
-                raise self.wrong("check-failed", detail=detail)
+                raise self.wrong("check-failed", detail=names.filled(message))
         if key is not None:
             resolved[key] = names
 
@@ -255,7 +253,7 @@ class WordCall:
         if self.record.rows == "0":
             return
         causal = self.scope.stack.causal
-        needed = expression(self.record, self.record.rows, {**self.names.names, "causal": causal}, self.place)
+        needed = expression(self.record, self.record.rows, {**self.names, "causal": causal}, self.place)
         rows = self.model.rows.get(self.streams[-1][1].sequence, needed)
         if needed not in (0, rows):
             where = "a causal stack" if causal else "a stack that sees the future"
