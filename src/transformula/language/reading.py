@@ -11,13 +11,13 @@ What nothing reads is an error in the text, as nothing that a file says is ignor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from .. import field_names
 from ..errors import nearest
 from .context import Context, Flow
 from .definitions import Definition
-from .graph import Architecture, Section, Stack, Value
+from .graph import Architecture, Section, Value
 from .messages import FormulaError
 from .model_file import FREE_NUMBERS, MODEL_KEYS, Outside
 from .parser import parse
@@ -38,36 +38,27 @@ def check_causal(architecture: Architecture, streams: Mapping[str, str]) -> None
     reads: dict[str, set[str]] = {}  # by stack: the inputs that its result is made of
     seen: dict[str, set[str]] = {}  # those of them that it has seen as a whole
     for stack in architecture.stacks:
-        inputs = {v.sequence for s in stack.sections() for v in s.reads.values() if v.op == "input"}
-        own = made_of.get(streams.get(stack.name, ""), frozenset()) | (inputs & {DECODED})
-        others = {value.stack for value in from_others(stack)}
-        reads[stack.name] = inputs.union(*(reads[name] for name in others))
-        seen[stack.name] = reads[stack.name]
-        if stack.causal:
-            seen[stack.name] = (inputs - own).union(*(seen[name] for name in others))
-            for value in from_others(stack):
-                if seen[value.stack] & own:
-                    raise FormulaError("not-causal", value.place, name=value.stack)
-            for section in stack.sections():
-                check_across(section, own, made_of)
+        sections, name = stack.sections(), stack.name
+        inputs = {v.sequence for section in sections for v in section.reads.values() if v.op == "input"}
+        own = made_of.get(streams.get(name, ""), frozenset()) | (inputs & {DECODED})
+        values = [value for section in sections for value in section.values]
+        others = [v for v in values if v.op in ("name", "history") and v.stack not in ("", name)]
+        reads[name] = inputs.union(*(reads[v.stack] for v in others))
+        seen[name] = (inputs - own).union(*(seen[v.stack] for v in others)) if stack.causal else reads[name]
+        for value in others if stack.causal else ():
+            if seen[value.stack] & own:
+                raise FormulaError("not-causal", value.place, name=value.stack)
+        for value in values if stack.causal else ():
+            if value.word_kind == "positions" and value.called.word.reach == "past":
+                check_across(value, made_of, own)
 
 
-def from_others(stack: Stack) -> Iterator[Value]:
-    """What a stack reads of those before it: results and history."""
-    for section in stack.sections():
-        yield from (v for v in section.values if v.op in ("name", "history") and v.stack not in ("", stack.name))
-
-
-def check_across(section: Section, own: frozenset[str] | set[str], made_of: Mapping[str, frozenset[str]]) -> None:
+def check_across(value: Value, made_of: Mapping[str, frozenset[str]], own: Collection[str]) -> None:
     """Raise FormulaError where a word lets the queries of another sequence see all of the stack's own."""
-    for value in section.calls():
-        call = value.call
-        assert call is not None
-        if call.word.kind != "positions" or call.word.reach != "past":
-            continue
-        queries, keys = (value.args[at].sequence for at in (0, len(call.streams) - 1))
-        if queries != keys and made_of.get(keys, frozenset()) & own:
-            raise FormulaError("sees-ahead", value.place, word=call.name, queries=queries or "no sequence", keys=keys)
+    queries, keys = (value.args[at].sequence for at in (0, len(value.called.streams) - 1))
+    if queries != keys and made_of.get(keys, frozenset()).intersection(own):
+        word, queries = value.called.name, queries or "no sequence"
+        raise FormulaError("sees-ahead", value.place, word=word, queries=queries, keys=keys)
 
 
 def roots(architecture: Architecture) -> dict[str, frozenset[str]]:

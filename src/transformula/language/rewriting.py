@@ -112,11 +112,9 @@ def terms(node: Node) -> list[tuple[str, Node]]:
 
 
 def sum_of(parts: Iterable[tuple[str, Node]]) -> Node:
-    result: Node | None = None
-    for sign, term in parts:
-        if result is None:
-            result = term if sign == "+" else Negative(term.place, term)
-        else:
-            result = Binary(result.place, sign, result, term)
-    assert result is not None
+    (sign, result), *others = parts
+    if sign == "-":
+        result = Negative(result.place, result)
+    for operator, term in others:
+        result = Binary(result.place, operator, result, term)
     return result
