@@ -229,12 +229,12 @@ class LanguageModeling(TextTask):
             digest.update(each.digest())
 
         def make(folder: Path) -> dict[str, Any]:
-            nats = byte_ngrams(split.training, split.validation, split.whole)
-            return {"data": self.data.corpus.name, "nats_per_byte": {str(order): nats[order] for order in nats}}
+            orders = byte_ngrams(split.training, split.validation, split.whole)
+            return {"data": self.data.corpus.name, "nats_per_byte": {str(order): orders[order] for order in orders}}
 
-        found = load_json(cached_entry("baselines", digest.hexdigest()[:32], make) / ABOUT)["nats_per_byte"]
+        nats = load_json(cached_entry("baselines", digest.hexdigest()[:32], make) / ABOUT)["nats_per_byte"]
         scale = 1.0 if self.score == "loss" else 1 / math.log(2)
-        return {f"{order}-gram": float(found[order]) * scale for order in sorted(found)}
+        return {f"{order}-gram": float(nats[order]) * scale for order in sorted(nats)}
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """About 200 tokens from the beginning of a document (or of a line)."""

@@ -114,8 +114,8 @@ class KneserNey:
         """-log P of a whole text under each order: its bytes are predicted one after the other."""
         sums = dict.fromkeys(orders, 0.0)
         for grams in parts_of(text):
-            for order, found in self.probabilities(grams, orders).items():
-                sums[order] -= float(np.log(found).sum())
+            for order, probabilities in self.probabilities(grams, orders).items():
+                sums[order] -= float(np.log(probabilities).sum())
         return sums
 
 
@@ -165,5 +165,5 @@ def byte_ngrams(training: Sequence[str], validation: Sequence[str], whole: bool)
         beginning += part[: MOST_BYTES - len(beginning)]
         if len(beginning) >= MOST_BYTES:
             break
-    found = KneserNey(bytes(beginning)).nats(b"".join(byte_stream(validation, whole)))
-    return {order: nats / Texts.of(validation).size for order, nats in found.items()}
+    sums = KneserNey(bytes(beginning)).nats(b"".join(byte_stream(validation, whole)))
+    return {order: nats / Texts.of(validation).size for order, nats in sums.items()}

@@ -132,7 +132,7 @@ class SequenceToSequence(Task):
         """And the number of channels of the pictures that the model's words say they read."""
         calls = (value.call for section in architecture.sections() for value in section.calls())
         options = [call.options for call in calls if call and "image" in call.streams]
-        channels = [int(found["channels"]) for found in options if "channels" in found]
+        channels = [int(each["channels"]) for each in options if "channels" in each]
         return {**super().numbers_of(architecture, stated), **({"channels": channels[0]} if channels else {})}
 
     @classmethod
@@ -199,8 +199,8 @@ class SequenceToSequence(Task):
 
         scores = target_scores(model, batches())
         if rows:
-            found = of_written([side.records[row] for row in rows], lambda done, _: heard(len(side) + done))
-            scores.update((re.sub("[ -]", "_", measured.name.lower()), measured.score) for measured in found)
+            for measured in of_written([side.records[row] for row in rows], lambda done, _: heard(len(side) + done)):
+                scores[re.sub("[ -]", "_", measured.name.lower())] = measured.score
             if data.beyond is not None:
                 scores["beyond"] = of_written(data.beyond.records)[0].score
         return scores

@@ -305,12 +305,10 @@ class Writing(Predictor):
             about: Mapping[str, Any] = load_json(path)
             target = load(folder)
             source = None if about["input"] == "image" else target if about["joint"] else load(folder / SOURCE)
-            most, picture = about["most"], about.get("picture")
-            return cls(
-                str(about["task"]), target, source, str(about["input"]),
-                None if most is None else int(most), int(about["longest"]),
-                None if picture is None else tuple(map(int, picture)), Spelling(**about.get("spelling", {})),
-            )  # fmt: skip
+            most = None if about["most"] is None else int(about["most"])
+            picture = None if about.get("picture") is None else tuple(map(int, about["picture"]))
+            task, reads, spelling = str(about["task"]), str(about["input"]), Spelling(**about.get("spelling", {}))
+            return cls(task, target, source, reads, most, int(about["longest"]), picture, spelling)
         except FileNotFoundError:
             raise CheckpointError(
                 f"{path}: the file is missing: this model was not trained to write a target for a source; train one"

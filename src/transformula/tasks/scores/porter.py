@@ -35,11 +35,11 @@ ONLY_AFTER = {"ogi": ("l",), "ion": ("s", "t")}
 
 def kinds(word: str) -> str:
     """'c' or 'v' for each letter: a y is a vowel after a consonant."""
-    found = ""
+    letters = ""
     for letter in word:
-        vowel = letter in "aeiou" or (letter == "y" and found.endswith("c"))
-        found += "v" if vowel else "c"
-    return found
+        vowel = letter in "aeiou" or (letter == "y" and letters.endswith("c"))
+        letters += "v" if vowel else "c"
+    return letters
 
 
 def measure(word: str) -> int:
@@ -49,8 +49,8 @@ def measure(word: str) -> int:
 
 def short(word: str) -> bool:
     """Whether it ends as `hop`: consonant, vowel, consonant other than w, x, y; or, as NLTK has it, is like `at`."""
-    found = kinds(word)
-    return (found.endswith("cvc") and word[-1] not in "wxy") or found == "vc"
+    letters = kinds(word)
+    return (letters.endswith("cvc") and word[-1] not in "wxy") or letters == "vc"
 
 
 @lru_cache(maxsize=1 << 16)

@@ -43,8 +43,8 @@ def rouge(predictions: Sequence[str], references: References, *, stem: bool = Fa
 
 def words(text: str, stem: bool = False) -> list[str]:
     """The words that ROUGE compares."""
-    found = re.findall("[a-z0-9]+", text.lower())
-    return [stem_of(word) if len(word) > 3 else word for word in found] if stem else found
+    plain = re.findall("[a-z0-9]+", text.lower())
+    return [stem_of(word) if len(word) > 3 else word for word in plain] if stem else plain
 
 
 def three(predicted: Sequence[str], reference: Sequence[str]) -> list[float]:
