@@ -38,12 +38,10 @@ def setting(key: str, value: str = "") -> str:
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """The known names closest to `name`, best first; empty if none is close."""
-    known = list(known)
     lowered = {k.lower(): k for k in known}
     if len(name) > 200:  # no name that is known is as long, and comparing takes time
         return []
-    found = difflib.get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)
-    return [lowered[f] for f in found]
+    return [lowered[close] for close in difflib.get_close_matches(name.lower(), list(lowered), n=most, cutoff=0.6)]
 
 
 def listing(known: Sequence[str], most: int = 40) -> str:
@@ -60,8 +58,8 @@ def did_you_mean(near: Sequence[str]) -> str:
     """' did you mean a, b or c?' or nothing."""
     if not near:
         return ""
-    listed = near[0] if len(near) == 1 else ", ".join(near[:-1]) + " or " + near[-1]
-    return f" did you mean {listed}?"
+    *others, last = near
+    return f" did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
 
 
 class TransformulaError(Exception):
@@ -107,23 +105,16 @@ class ConfigError(InputError):
     ) -> None:
         self.mistakes = [mistakes] if isinstance(mistakes, str) else list(mistakes)
         self.source = source
-        given = [not source or mistake.partition(":")[0] in beside for mistake in self.mistakes]
-        listed = [_as_given(what) if typed else what for what, typed in zip(self.mistakes, given, strict=True)]
-        head = f"{source}: " if source and not any(given) else ""
-        if source and any(given):
-            listed = [what if typed else f"{source}: {what}" for what, typed in zip(listed, given, strict=True)]
-        if len(listed) == 1:
-            text = head + listed[0]
-        else:
-            text = f"{head}{len(listed)} mistakes\n" + "\n".join(f"  - {what}" for what in listed)
-        super().__init__(text, near=near)
-
-
-def _as_given(mistake: str) -> str:
-    """'lr: too large', or '--lr: too large' where the setting is an option of the command that is being run."""
-    key, colon, what = mistake.partition(": ")
-    named = setting(key)
-    return f"{named}: {what}" if colon and named.startswith("--") else mistake
+        listed, all_in_file = [], bool(source) and not any(m.partition(":")[0] in beside for m in self.mistakes)
+        for mistake in self.mistakes:
+            key, colon, what = mistake.partition(": ")
+            if source and mistake.partition(":")[0] not in beside:
+                mistake = mistake if all_in_file else f"{source}: {mistake}"
+            elif colon and setting(key).startswith("--"):  # an option of the command that is being run
+                mistake = f"{setting(key)}: {what}"
+            listed.append(mistake)
+        text = listed[0] if len(listed) == 1 else "\n  - ".join([f"{len(listed)} mistakes", *listed])
+        super().__init__(f"{source}: {text}" if all_in_file else text, near=near)
 
 
 class UnknownName(InputError):

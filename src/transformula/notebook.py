@@ -25,16 +25,12 @@ PRE = (
 def page(text: str, pictures: Sequence[tuple[str, str]] = ()) -> str:
     """HTML of pictures, each (alternative text, SVG), beside a text of fixed width."""
     images = "".join(
-        f'<img alt="{escape(title)}" style="max-width:100%;height:auto" src="data:image/svg+xml;base64,{encoded(svg)}">'
+        f'<img alt="{escape(title)}" style="max-width:100%;height:auto" src="data:image/svg+xml;base64,'
+        f'{base64.b64encode(svg.encode()).decode()}">'
         for title, svg in pictures
     )
     body = f'<pre style="{PRE};min-width:0">{escape(text)}</pre>' if text else ""
     return f'<div style="display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start">{images}{body}</div>'
-
-
-def encoded(svg: str) -> str:
-    """An SVG as it stands in a data URL."""
-    return base64.b64encode(svg.encode("utf-8")).decode("ascii")
 
 
 def in_notebook() -> bool:

@@ -28,7 +28,7 @@ class Registry(Generic[T]):
         self._known: dict[str, T] = {}
         self._needed: dict[str, tuple[str, ...]] = {}
         self._aliases: dict[str, str] = {}
-        self._looked = package is None
+        self._looked = False
 
     def register(self, name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> Callable[[T], T]:
         """Decorator that registers a thing under `name`. A second thing of the same name is an error.
@@ -49,12 +49,10 @@ class Registry(Generic[T]):
         return decorate
 
     def _look(self) -> None:
-        if self._looked or self.package is None:
-            return
-        self._looked = True
-        package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{self.package}.{module.name}")
+        if self.package is not None and not self._looked:
+            self._looked = True
+            for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
+                importlib.import_module(f"{self.package}.{module.name}")
 
     def get(self, name: str) -> T:
         """The thing called `name`. Raises UnknownName, with the nearest known names."""

@@ -28,10 +28,9 @@ class Settings(BaseModel):
     )
 
     @classmethod
-    def read(cls, given: Mapping[str, Any], source: str = "", known: Mapping[str, Any] | None = None) -> Self:
+    def read(cls, given: Mapping[str, Any], source: str = "") -> Self:
         """Settings from a mapping (of a file or a command line; strings are turned into the fields' types).
 
-        `known` are further keys that exist elsewhere, named as candidates for a misspelled one.
         Raises ConfigError with every mistake: unknown keys with the nearest known ones, wrong types, out of range.
         """
         given = with_current_keys(given)
@@ -42,18 +41,17 @@ class Settings(BaseModel):
             return cls.model_validate(given)
         except ValidationError as error:
             mistakes: list[str] = []
-            close: list[str] = []
+            near: list[str] = []
             for detail in error.errors():
                 key = ".".join(str(part) for part in detail["loc"] if not str(part).startswith("function-"))
                 if detail["type"] == "extra_forbidden":
-                    where = "file" if source else ""
-                    said, near = unknown_key(key, detail["input"], [*cls.model_fields, *(known or {})], where)
-                    close += near
-                    mistakes.append(f"{shortened(key)}: {said}")
+                    what, names = unknown_key(key, detail["input"], list(cls.model_fields), "file" if source else "")
+                    near += names
+                    mistakes.append(f"{shortened(key)}: {what}")
                 else:
-                    said = detail["msg"].removeprefix("Value error, ")
-                    mistakes.append(f"{key}: {said[:1].lower()}{said[1:]} (got {shortened(repr(detail['input']))})")
-            raise ConfigError(mistakes, source=source, near=close) from None
+                    what = detail["msg"].removeprefix("Value error, ")
+                    mistakes.append(f"{key}: {what[:1].lower()}{what[1:]} (got {shortened(repr(detail['input']))})")
+            raise ConfigError(mistakes, source=source, near=near) from None
 
     def need(self) -> None:
         """Raise MissingExtra for an optional package that is not here and that these settings ask for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,17 +84,13 @@ def parse_json(text: str) -> Any:
         raise Malformed(f"it is nested deeper than {MOST_LEVELS} levels") from None
     except ValueError as error:  # a whole number of more than 4,300 digits
         raise Malformed(str(error).partition(";")[0]) from None
-    level = [value]
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MOST_LEVELS):
-        level = [inner for outer in level for inner in parts(outer) if isinstance(inner, (dict, list))]
+        parts = chain.from_iterable(outer.values() if isinstance(outer, dict) else outer for outer in level)
+        level = [inner for inner in parts if isinstance(inner, (dict, list))]
         if not level:
             return value
     raise Malformed(f"it is nested deeper than {MOST_LEVELS} levels")
-
-
-def parts(value: Any) -> Any:
-    """What stands in a list or a mapping."""
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 class _Loader(LOADER):  # type: ignore[misc]

@@ -3,7 +3,7 @@
 import pytest
 
 from transformula import recipes
-from transformula.api.configuration import resolve
+from transformula.api.plan import resolve
 from transformula.api.reading import check_model
 from transformula.api.recipe import read_recipe
 from transformula.api.run import train

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from transformula import recipes
-from transformula.api.configuration import resolve
+from transformula.api.plan import resolve
 from transformula.api.reading import check_model
 from transformula.api.recipe import files_of, hash_of, is_file, placed, read_recipe, reproduce
 from transformula.errors import ConfigError, DataError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformula.api.configuration import check_use, read_config, resolve
+from transformula.api.plan import check_use, read_config, resolve
 from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, InputError
 from transformula.generation.settings import SamplingSettings

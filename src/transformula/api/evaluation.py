@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .configuration import check_use, read_config
 from .model import Model
+from .plan import check_use, read_config
 from .reading import TASK, import_packages, model_folder, set_threads
 
 if TYPE_CHECKING:

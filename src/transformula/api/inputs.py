@@ -82,10 +82,9 @@ def tokenizer_of(given: Any) -> Tokenizer:
         return tokenizers.get(name).train(())
     if name in tokenizers.names():
         kind = tokenizers.get(name)
-        raise InputError(
-            f"tokenizer: {name!r} is made from text, and a model built by hand has none: make it, and give what you"
-            f" made: from {kind.__module__} import {kind.__name__}; {kind.__name__}.train([text])"
-        )
+        how = f"from {kind.__module__} import {kind.__name__}; {kind.__name__}.train([text])"
+        reason = "is made from text, and a model built by hand has none"
+        raise InputError(f"tokenizer: {name!r} {reason}: make it, and give what you made: {how}")
     folder = Path(given)
     return load(folder if (folder / FILE).is_file() or folder.is_file() else model_folder(folder))
 
@@ -94,10 +93,9 @@ def check_fits(tokenizer: Tokenizer, architecture: Architecture) -> Tokenizer:
     """Raise InputError unless a model has a row for each of the tokenizer's ids, and no more."""
     vocab = architecture.numbers.get("vocab")
     if vocab != tokenizer.vocab:
-        raise InputError(
-            f"tokenizer: it has {tokenizer.vocab} ids, and the model's vocab is {vocab}: build the model with"
-            f" vocab={tokenizer.vocab}, which is what Model(..., tokenizer=...) does where vocab is not given"
-        )
+        remedy = f"vocab={tokenizer.vocab}, which is what Model(..., tokenizer=...) does where vocab is not given"
+        sizes = f"it has {tokenizer.vocab} ids, and the model's vocab is {vocab}"
+        raise InputError(f"tokenizer: {sizes}: build the model with {remedy}")
     return tokenizer
 
 

@@ -237,10 +237,8 @@ class Model:
         settings = SamplingSettings.read(sampling)
         predictor = self.predictor
         if predictor is not None and not predictor.continues:
-            raise InputError(
-                f"this model does not go on with a text, it answers a source: use `{predictor.method}` (on the command"
-                f" line: transformula {predictor.verb})"
-            )
+            instead = f"use `{predictor.method}` (on the command line: transformula {predictor.verb})"
+            raise InputError(f"this model does not go on with a text, it answers a source: {instead}")
         if tokens is not None:
             if prompt != "" or on_text is not None or settings.stop:
                 raise InputError("tokens: ids are given and returned: `prompt`, `on_text` and `stop` are of texts")
@@ -249,10 +247,8 @@ class Model:
             raise InputError(f"on_text: expected a function of (row, piece of text); this is {on_text!r:.40}")
         prompts, one = texts_of(prompt)
         if self.tokenizer is None:
-            raise InputError(
-                "this model has no tokenizer, since it was not trained on text: train it, set `model.tokenizer`, or"
-                " give token ids as tokens="
-            )
+            remedy = "train it, set `model.tokenizer`, or give token ids as tokens="
+            raise InputError(f"this model has no tokenizer, since it was not trained on text: {remedy}")
         from ..tasks.writing import TextGenerator
 
         texts = TextGenerator(self.tokenizer).generate(self._with_weights(), prompts, settings, on_text)

@@ -17,12 +17,23 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, ConfigError, DataError, InputError, setting, shortened
 from ..extras import need
-from ..language.model_file import ModelText
+from ..field_names import unknown_key
+from ..language.model_file import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText, read_text
 from ..settings import with_current_keys
-from .configuration import check_use, read_stated, resolve
+from ..structured import Malformed, load_yaml
 from .first import check_folder, check_room
 from .model import Model
-from .reading import TASK, check_model, import_packages, model_folder, of_task, path_of, read_model, set_threads
+from .reading import (
+    TASK,
+    check_model,
+    import_packages,
+    mentioned,
+    model_folder,
+    of_task,
+    path_of,
+    read_model,
+    set_threads,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,6 +42,108 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from ..tasks.base import Task
     from ..training.settings import TrainingSettings
+
+
+OUTER = ("model", "task", "use", "init_from", "init_stack", "from_scratch")
+"""Keys of a run's configuration besides the settings of its data and of training, and the keys of its model."""
+
+
+def resolve(
+    model: str | Path | Model | ModelText,
+    given: Mapping[str, Any],
+    source: str = "",
+    task: str = TASK,
+    beside: Collection[str] = (),
+) -> tuple[ModelText, Any, TrainingSettings]:
+    """The model's text with its changes, and the settings of the task's data and of training.
+
+    source  the file that `given` comes from, "" for none; but for the keys `beside`, which were given beside it
+
+    All mistakes of the settings are in one report.
+    """
+    from ..training.settings import TrainingSettings
+
+    if isinstance(model, Model):
+        text = model.architecture.text
+    else:
+        text = model if isinstance(model, ModelText) else read_model(model)
+    groups = (of_task(task, "settings"), TrainingSettings)
+    settings = {name for group in groups for name in group.model_fields}
+    keys = {*FREE_NUMBERS, *HOOKS, *STACK_KEYS, "output", "name", "dropout", "family", *text.numbers}
+    known = [*settings, *keys, *OUTER]
+    mistakes, near, read = [], [], []
+    for key in given:
+        if key not in settings and key not in keys and not mentioned(text, key):
+            where = "file" if source and key not in beside else ""
+            what, names = unknown_key(key, given[key], known, where)
+            mistakes.append(f"{shortened(key)}: {what}")
+            near += names
+    for group in groups:
+        try:
+            read.append(group.read({key: value for key, value in given.items() if key in group.model_fields}))
+        except ConfigError as error:
+            mistakes += error.mistakes
+    if mistakes:
+        raise ConfigError(mistakes, source=source, near=near, beside=beside)
+    changes = {key: value for key, value in given.items() if key not in settings}
+    if text.output is None:  # the task says what else the model needs
+        changes = {**of_task(task, "model"), **changes}
+    return read_model(text, changes), read[0], read[1]
+
+
+def read_stated(stated: str, source: str) -> str | ModelText:
+    """A configuration's `model`: the text of a model file, or what is typed for one on a command line."""
+    return read_text(stated, file=source) if "\n" in stated.strip() or stated.startswith("language:") else stated
+
+
+def read_config(path: str | Path, recipe: bool = False) -> dict[str, Any]:
+    """A run's configuration, as keys and values. Raises ConfigError.
+
+    recipe  with what a recipe claims, which is nothing of a run's
+
+    `out` is kept, unless the file is the one that a run wrote into its own folder: that folder is taken.
+    """
+    path = path_of(path, "config")
+    path = path / "config.yaml" if path.is_dir() else path
+    try:
+        read = load_yaml(path)
+    except FileNotFoundError:
+        raise ConfigError("there is no such file; expected a run's configuration (YAML)", source=str(path)) from None
+    except (OSError, Malformed) as error:
+        raise ConfigError(f"cannot be read: {error}", source=str(path)) from None
+    if not isinstance(read, dict) or not all(isinstance(key, str) for key in read):
+        raise ConfigError("expected keys and values, such as `steps: 2000`", source=str(path))
+    if isinstance(read.get("model"), str):
+        read["model"] = read_stated(read["model"], str(path))
+    without = () if recipe else ("recipe",)
+    if path.name == "config.yaml" and (path.parent / "manifest.json").is_file():
+        without = (*without, "out")
+    # What a run left empty it derived; it is derived again.
+    return with_current_keys({key: value for key, value in read.items() if value is not None and key not in without})
+
+
+def check_use(stated: Any, use: Sequence[str]) -> None:
+    """A file that is loaded imports nothing: the packages of its words are named by the user."""
+    names = [stated] if isinstance(stated, str) else stated or []
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ConfigError("use: expected a list of packages, such as [my_words]")
+    if missing := [package for package in names if package not in use]:
+        words, options = ", ".join(missing), " ".join(f"--use {package}" for package in missing)
+        raise InputError(f"this run uses words of {words}: a file that is loaded imports nothing, so add {options}")
+
+
+def task_named(task: str | None, config: str | Path | None, resume: str | Path | None, use: Sequence[str]) -> str:
+    """The task of a run: as it is named, or as the configuration or the run that is named says."""
+    import_packages(use)
+    named = config or resume
+    if task is not None or named is None:
+        return task or TASK
+    path = path_of(named, "config" if config else "resume")
+    if not (path.is_file() or (path / "config.yaml").is_file()):
+        return TASK
+    recorded = read_config(path)
+    check_use(recorded.get("use"), use)
+    return str(recorded.get("task", TASK))
 
 
 @dataclass(frozen=True)
@@ -124,10 +237,8 @@ class Plan:
         kind.check(architecture)
         check_select(training.select, kind)
         if architecture.carry and not kind.carries:
-            raise InputError(
-                f"carry: the batches of {kind.name} do not go on from step to step, as those of {TASK} do; take the key"
-                " out"
-            )
+            reason = f"the batches of {kind.name} do not go on from step to step, as those of {TASK} do"
+            raise InputError(f"carry: {reason}; take the key out")
         kind.need(self.data)
         need("matplotlib.figure", "drawing the loss curve")
         check_room(architecture, training, self.data)
@@ -175,10 +286,8 @@ def start_of(model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> 
     if from_scratch and init_from is not None:
         raise InputError(f"{setting('from_scratch')} and {setting('init_from')} contradict each other; leave one out")
     if init_stack is not None and (init_from is None or model is None):
-        raise InputError(
-            f"{setting('init_stack', init_stack)} says into which stack of MODEL the weights of {setting('init_from')}"
-            " go: give these two"
-        )
+        what = f"into which stack of MODEL the weights of {setting('init_from')} go"
+        raise InputError(f"{setting('init_stack', init_stack)} says {what}: give these two")
     if init_from is not None:
         folder = model_folder(init_from)
         return folder if model is None else model, Start(str(init_from), folder, model is not None, init_stack)
@@ -214,7 +323,7 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
     """
     from ..data.sources import SOURCES, gone
     from ..runs.folder import RunFolder
-    from ..training.resume import check_folder as check_same_folder
+    from ..training.start import check_folder as check_same_folder
 
     import_packages(use)
     changes = with_current_keys(changes)
@@ -223,24 +332,19 @@ def plan_resume(path: str | Path, changes: Mapping[str, Any], use: Sequence[str]
         if changes.pop(key, None):
             raise InputError(f"{setting(key)}: a run that is resumed has its weights; leave one of them out")
     if changes.pop("model", None) is not None:
-        raise InputError(
-            f"{setting('resume')} goes on with the run's own model: leave MODEL out, or begin a run with"
-            f" {setting('init_from', str(path))}"
-        )
+        remedy = f"leave MODEL out, or begin a run with {setting('init_from', str(path))}"
+        raise InputError(f"{setting('resume')} goes on with the run's own model: {remedy}")
     check_same_folder(folder.path, changes.get("out"))
     recorded = folder.config()
     check_use(recorded.pop("use", []), use)
     task, stated = str(recorded.pop("task", TASK)), recorded.pop("model", None)
-    for key in ("init_from", "init_stack"):
-        recorded.pop(key, None)
+    recorded = {key: value for key, value in recorded.items() if key not in ("init_from", "init_stack")}
     if not isinstance(stated, str):
         raise CheckpointError(f"{folder.path}: the run's configuration does not hold its model's text; begin a new run")
     settings, source = {**recorded, "out": str(folder.path), **changes}, str(folder.path)
     text, data, training = resolve(read_stated(stated, source), settings, source, task, changes)
     lost = [name for key in SOURCES if key in type(data).model_fields for name in gone(getattr(data, key))]
     if lost:
-        raise DataError(
-            f"{folder.path}: the run's data, {', '.join(lost)}, is missing; put it back, or say where it is now:"
-            f" {setting('data', 'FILE')}"
-        )
+        remedy = f"put it back, or say where it is now: {setting('data', 'FILE')}"
+        raise DataError(f"{folder.path}: the run's data, {', '.join(lost)}, is missing; {remedy}")
     return Plan(task, check_model(text, use=use), data, training, tuple(use), resume=True)

@@ -10,6 +10,7 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +58,8 @@ def read_model(
     from ..language.model_file import ModelText, from_formula, read_file
 
     if not isinstance(given, (str, Path, ModelText)) or not str(given).strip():
-        raise InputError(
-            "a model is a formula (a text with =), a model file (.yaml), a folder or a name of the gallery; this is"
-            f" {given!r:.40}"
-        )
+        kinds = "a formula (a text with =), a model file (.yaml), a folder or a name of the gallery"
+        raise InputError(f"a model is {kinds}; this is {given!r:.40}")
     name = "" if isinstance(given, ModelText) else str(given)
     if isinstance(given, ModelText):
         text = given
@@ -113,9 +112,8 @@ def path_of(given: str | Path, what: str) -> Path:
     try:
         if not name.strip():
             raise ValueError("it is empty")
-        os.lstat(name)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        pass
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            os.lstat(name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{setting(what, repr(shortened(name)))} cannot be a file's name: {reason}") from None
@@ -128,15 +126,14 @@ def model_folder(path: str | Path) -> Path:
     for folder in (path, path / "best", path / "last"):
         if (folder / MODEL_FILE).is_file():
             return folder
+    reason = f"holds no {MODEL_FILE}, so it is neither a model's folder nor a run's"
     if not path.exists():
-        raise CheckpointError(f"{path}: there is no such folder; expected a run's, as `train` leaves it, or a model's")
-    if (path / "config.yaml").is_file():
+        reason = "there is no such folder; expected a run's, as `train` leaves it, or a model's"
+    elif (path / "config.yaml").is_file():
         from ..runs.folder import RunFolder
 
-        raise CheckpointError(
-            f"{path}: the run has saved no model yet; go on with it: {RunFolder(path).resume_command()}"
-        )
-    raise CheckpointError(f"{path}: holds no {MODEL_FILE}, so it is neither a model's folder nor a run's")
+        reason = f"the run has saved no model yet; go on with it: {RunFolder(path).resume_command()}"
+    raise CheckpointError(f"{path}: {reason}")
 
 
 def known_words(use: Sequence[str] = ()) -> Vocabulary:
@@ -184,10 +181,8 @@ def import_packages(use: Sequence[str]) -> None:
         except TransformulaError:
             raise
         except ImportError as error:
-            raise InputError(
-                f"{named}: {shortened(str(error), 400)}; give it as it is imported, and put its folder on PYTHONPATH if"
-                " it is neither installed nor here"
-            ) from None
+            remedy = "give it as it is imported, and put its folder on PYTHONPATH if it is neither installed nor here"
+            raise InputError(f"{named}: {shortened(str(error), 400)}; {remedy}") from None
         except Exception as error:  # whatever its code raises when it runs
             where = traceback.extract_tb(error.__traceback__)[-1]
             reason = f"{type(error).__name__}: {shortened(str(error), 400)}"

@@ -30,9 +30,8 @@ from pydantic import Field, model_validator
 from ..errors import ConfigError, DataError, Interrupted, did_you_mean, nearest, setting, shortened
 from ..recipes import recipe_path
 from ..settings import Settings
-from .configuration import check_use, read_config
 from .evaluation import evaluate
-from .plan import plan_resume, plan_run
+from .plan import check_use, plan_resume, plan_run, read_config
 from .reading import TASK, import_packages, path_of
 from .run import run_of
 
@@ -94,13 +93,8 @@ class Reproduced:
     @property
     def data(self) -> dict[str, Any]:
         """As plain data."""
-        return {
-            "recipe": self.recipe.plain(),
-            "score": self.value,
-            "holds": self.holds,
-            "run": str(self.folder),
-            "report": self.report.data,
-        }
+        found = {"score": self.value, "holds": self.holds, "run": str(self.folder)}
+        return {"recipe": self.recipe.plain(), **found, "report": self.report.data}
 
     def __repr__(self) -> str:
         before = f" (found before: {', '.join(f'{n:g}' for n in self.recipe.found)})" if self.recipe.found else ""
@@ -176,11 +170,8 @@ def _made(
         if isinstance(first, str) and first.endswith((".yaml", ".yml")):
             before, above = path.parent / first, (*above, path.resolve())
             if not before.is_file():
-                raise ConfigError(
-                    f"init_from: there is no recipe {before}; name a recipe that lies beside this one, or a run's"
-                    " folder",
-                    source=str(path),
-                )
+                remedy = "name a recipe that lies beside this one, or a run's folder"
+                raise ConfigError(f"init_from: there is no recipe {before}; {remedy}", source=str(path))
             if before.resolve() in above:
                 raise ConfigError(f"init_from: {first} begins with this recipe, and this one with it", source=str(path))
             too = {"seed": seed} | {key: changes[key] for key in HOW if key in changes}
@@ -206,10 +197,8 @@ def read_recipe(path: Path) -> tuple[Recipe, dict[str, Any]]:
     config = read_config(path, recipe=True)
     stated = config.pop("recipe", None)
     if not isinstance(stated, Mapping):
-        raise ConfigError(
-            "recipe: the key is missing: what should it reach? A run's configuration is for train --config",
-            source=str(path),
-        )
+        missing = "recipe: the key is missing: what should it reach? A run's configuration is for train --config"
+        raise ConfigError(missing, source=str(path))
     return Recipe.read(stated, str(path)), config
 
 
@@ -244,11 +233,11 @@ def named_data(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: config[key] for key in SOURCES if config.get(key) is not None}
 
 
-def placed(given: Any, root: str | Path | None) -> Any:
+def placed(names: Any, root: str | Path | None) -> Any:
     """Names of data as seen from `root`; built-in sets and those of the hub stay as they are."""
-    if isinstance(given, list):
-        return [placed(one, root) for one in given]
-    return given if root is None or not is_file(given) else str(Path(root) / given)
+    if isinstance(names, list):
+        return [placed(name, root) for name in names]
+    return names if root is None or not is_file(names) else str(Path(root) / names)
 
 
 def is_file(name: str) -> bool:
@@ -259,17 +248,14 @@ def is_file(name: str) -> bool:
 def hash_of(config: Mapping[str, Any]) -> str:
     """16 digits of the SHA-256 of all files that a configuration names as data, in order. Raises DataError."""
     digest = hashlib.sha256()
-    for names in named_data(config).values():
-        for name in listed(names):
-            for file in files_of(str(name)) if is_file(name) else ():
-                try:
-                    with open(file, "rb") as content:
-                        digest.update(hashlib.file_digest(content, "sha256").digest())
-                except OSError as error:
-                    raise DataError(
-                        f"cannot be read ({error.strerror}); say where the data lie: {setting('root', 'FOLDER')}",
-                        path=file,
-                    ) from None
+    names = [str(name) for names in named_data(config).values() for name in listed(names) if is_file(name)]
+    for file in (file for name in names for file in files_of(name)):
+        try:
+            with open(file, "rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        except OSError as error:
+            what = f"cannot be read ({error.strerror}); say where the data lie: {setting('root', 'FOLDER')}"
+            raise DataError(what, path=file) from None
     return digest.hexdigest()[:16]
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..settings import with_current_keys
-from .configuration import read_config
 from .first import allocating, check_room
 from .model import Model
-from .plan import Plan, plan_resume, plan_run
+from .plan import Plan, plan_resume, plan_run, read_config
 from .reading import check_model
 
 if TYPE_CHECKING:

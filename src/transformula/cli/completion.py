@@ -26,7 +26,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 def make_parser(*_: str) -> Parser:
     parser = Parser("completion", WHAT, EXAMPLES, "SHELL")
-    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+    parser.add("shell", "SHELL", ", ".join(SHELLS), choices=SHELLS)
     return parser
 
 

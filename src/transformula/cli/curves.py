@@ -16,14 +16,10 @@ EXAMPLES = [
 
 def make_parser(*_: str) -> Parser:
     parser = Parser("curves", WHAT, EXAMPLES, "RUN ...")
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder")
+    parser.add("runs", "RUN", "a run's folder", nargs="+")
     parser.add_argument("--x", default="steps", metavar="AXIS", help="steps, tokens or minutes (default: steps)")
-    parser.add_argument(
-        "--score", default="loss", metavar="NAME", help="loss, or a score of the evaluations (default: loss)"
-    )
-    parser.add_argument(
-        "--out", default="curves.svg", metavar="FILE", help="the picture, .svg or .png (default: curves.svg)"
-    )
+    parser.add("--score", "NAME", "loss, or a score of the evaluations (default: loss)", default="loss")
+    parser.add("--out", "FILE", "the picture, .svg or .png (default: curves.svg)", default="curves.svg")
     return parser
 
 

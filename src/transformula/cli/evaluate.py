@@ -31,12 +31,12 @@ def make_parser(*arguments: str) -> Parser:
     parser = Parser("evaluate", WHAT, EXAMPLES, "RUN")
     parser.add_argument("--data", action="append", metavar="VALUE", help="score this data instead; may be repeated")
     parser.add_with()
-    parser.add_argument("--output", metavar="FILE", help="write the model's outputs there, one per line")
+    parser.add("--output", "FILE", "write the model's outputs there, one per line")
     parser.add_machine()
     import_packages(parser.begin(arguments).use)
     named = [argument for argument in parser.rest if not argument.startswith("-")]  # RUN, and values of further options
     run = next(iter([*filter(os.path.isdir, named), *named]), None)
-    parser.add_argument("run", metavar="RUN", help=RUN)
+    parser.add("run", "RUN", RUN)
     settings = of_task(task_of(run), "evaluation")
     parser.add_settings("scoring", settings, without=("data", "validation", "tokenizer", "n_best"))
     return parser

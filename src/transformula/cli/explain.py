@@ -16,7 +16,7 @@ EXAMPLES = [
 
 def make_parser(*_: str) -> Parser:
     parser = Parser("explain", WHAT, EXAMPLES, "MODEL")
-    parser.add_argument("model", metavar="MODEL", help=MODEL)
+    parser.add("model", "MODEL", MODEL)
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
     parser.add_use()
     parser.add_model_options()

@@ -8,16 +8,14 @@ WHAT = """\
 Write a trained model in another format: its text, its weights and what else its folder holds, such as a tokenizer.
 pytorch is a plain state dict, which torch.load(FILE, weights_only=True) reads in any program."""
 
-EXAMPLES = [
-    "transformula export runs/first --to pytorch --out exported",
-]
+EXAMPLES = ["transformula export runs/first --to pytorch --out exported"]
 
 
 def make_parser(*_: str) -> Parser:
     parser = Parser("export", WHAT, EXAMPLES, "RUN")
-    parser.add_argument("run", metavar="RUN", help=RUN)
-    parser.add_argument("--to", metavar="FORMAT", required=True, help="the format that is written, such as pytorch")
-    parser.add_argument("--out", metavar="FOLDER", required=True, help="the folder that is written")
+    parser.add("run", "RUN", RUN)
+    parser.add("--to", "FORMAT", "the format that is written, such as pytorch", required=True)
+    parser.add("--out", "FOLDER", "the folder that is written", required=True)
     parser.add_use()
     parser.add_no_verify()
     return parser

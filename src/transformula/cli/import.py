@@ -8,16 +8,14 @@ WHAT = """\
 Make a model's folder of a folder in another format, so that every verb that takes a RUN takes it. Nothing that is read
 is executed. pytorch is model.yaml and weights.pt, as torch.save(module.state_dict(), "weights.pt") writes it."""
 
-EXAMPLES = [
-    "transformula import exported --format pytorch --out models/first",
-]
+EXAMPLES = ["transformula import exported --format pytorch --out models/first"]
 
 
 def make_parser(*_: str) -> Parser:
     parser = Parser("import", WHAT, EXAMPLES, "FOLDER")
-    parser.add_argument("folder", metavar="FOLDER", help="the folder that is read")
-    parser.add_argument("--format", metavar="FORMAT", required=True, help="its format, such as pytorch")
-    parser.add_argument("--out", metavar="FOLDER", required=True, help="the model's folder that is written")
+    parser.add("folder", "FOLDER", "the folder that is read")
+    parser.add("--format", "FORMAT", "its format, such as pytorch", required=True)
+    parser.add("--out", "FOLDER", "the model's folder that is written", required=True)
     parser.add_use()
     return parser
 

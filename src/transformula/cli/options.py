@@ -71,6 +71,10 @@ class Parser(argparse.ArgumentParser):
             message += " (a shell takes braces apart: quote them, as in --data 'train.{de,en}')"
         raise InputError(f"{message}; see: {self.prog} --help")
 
+    def add(self, option: str, metavar: str, what: str, **more: Any) -> None:
+        """An argument or an option with a value."""
+        self.add_argument(option, metavar=metavar, help=what, **more)
+
     def add_model_options(self) -> None:
         """Let every key of a model file be an option."""
         self.model_options = True
@@ -92,13 +96,12 @@ class Parser(argparse.ArgumentParser):
     def add_with(self) -> None:
         """The option that names the other models of an ensemble."""
         what = "a further model of the ensemble; may be repeated"
-        self.add_argument("--with", action="append", metavar="RUN", default=[], dest="others", help=what)
+        self.add("--with", "RUN", what, action="append", default=[], dest="others")
 
     def add_machine(self, device: str = "auto") -> None:
         """Options of a verb that runs a trained model."""
-        what = f"cpu, cuda, cuda:1, ... (default: {device})"
-        self.add_argument("--device", metavar="TEXT", default=device, help=what)
-        self.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: torch's choice)")
+        self.add("--device", "TEXT", f"cpu, cuda, cuda:1, ... (default: {device})", default=device)
+        self.add("--threads", "N", "CPU threads (default: torch's choice)", type=int)
         self.add_use()
         self.add_no_verify()
 

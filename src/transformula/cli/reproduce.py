@@ -19,14 +19,12 @@ EXAMPLES = [
 
 def make_parser(*_: str) -> Parser:
     parser = Parser("reproduce", WHAT, EXAMPLES, "[RECIPE]")
-    parser.add_argument("recipe", metavar="RECIPE", nargs="?", help="a recipe's name or file")
-    parser.add_argument(
-        "--root", metavar="FOLDER", help="folder of its data: file names in the recipe are relative to it"
-    )
-    parser.add_argument("--out", metavar="FOLDER", help="the run's folder (default: runs/ and the recipe's name)")
-    parser.add_argument("--seed", metavar="N", type=int, help="random seed (default: the recipe's)")
-    parser.add_argument("--device", metavar="TEXT", help="cpu, cuda, cuda:1, ... (default: the recipe's)")
-    parser.add_argument("--threads", metavar="N", type=int, help="CPU threads (default: the recipe's)")
+    parser.add("recipe", "RECIPE", "a recipe's name or file", nargs="?")
+    parser.add("--root", "FOLDER", "folder of its data: file names in the recipe are relative to it")
+    parser.add("--out", "FOLDER", "the run's folder (default: runs/ and the recipe's name)")
+    parser.add("--seed", "N", "random seed (default: the recipe's)", type=int)
+    parser.add("--device", "TEXT", "cpu, cuda, cuda:1, ... (default: the recipe's)")
+    parser.add("--threads", "N", "CPU threads (default: the recipe's)", type=int)
     parser.add_use()
     parser.add_argument("--quiet", action="store_true", help="print only the result")
     return parser

@@ -16,9 +16,9 @@ EXAMPLES = [
 
 def make_parser(*_: str) -> Parser:
     parser = Parser("summary", WHAT, EXAMPLES, "MODEL")
-    parser.add_argument("model", metavar="MODEL", help=MODEL)
-    parser.add_argument("--length", metavar="N", type=int, help="tokens per sequence (default: the context)")
-    parser.add_argument("--batch", metavar="N", type=int, default=1, help="sequences (default: 1)")
+    parser.add("model", "MODEL", MODEL)
+    parser.add("--length", "N", "tokens per sequence (default: the context)", type=int)
+    parser.add("--batch", "N", "sequences (default: 1)", type=int, default=1)
     parser.add_use()
     parser.add_model_options()
     return parser

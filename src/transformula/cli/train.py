@@ -25,43 +25,26 @@ EXAMPLES = [
 
 def make_parser(*arguments: str) -> Parser:
     """Its options; those of the task come once the task is known, which `--use`, a file or a run may say."""
-    from ..api.configuration import task_named
+    from ..api.plan import task_named
     from ..api.reading import TASK, of_task
     from ..training.settings import TrainingSettings
 
     parser = Parser("train", WHAT, EXAMPLES, "[MODEL]")
-    parser.add_argument(
-        "--task",
-        metavar="NAME",
-        default=argparse.SUPPRESS,
-        help="what the model learns: translation, summarization, captioning, ...; each task has its own data options:"
-        f" add --help (default: {TASK})",
-    )
-    parser.add_argument(
-        "--config", metavar="FILE", help="a run's configuration; options typed beside it take precedence"
-    )
-    parser.add_argument("--resume", metavar="RUN", help="continue this run exactly where it stopped")
-    parser.add_argument(
-        "--init-from",
-        metavar="RUN",
-        help="start from this run's weights and tokenizer; with another MODEL, the stacks that match are loaded",
-    )
-    parser.add_argument(
-        "--init-stack",
-        metavar="NAME",
-        help="the stack of MODEL that loads the layers of --init-from, a run with one stack",
-    )
-    parser.add_argument(
-        "--from-scratch",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="train a trained MODEL's text from randomly initialized weights",
-    )
+    what = "what the model learns: translation, summarization, captioning, ...; each task has its own data options: add"
+    parser.add("--task", "NAME", f"{what} --help (default: {TASK})", default=argparse.SUPPRESS)
+    parser.add("--config", "FILE", "a run's configuration; options typed beside it take precedence")
+    parser.add("--resume", "RUN", "continue this run exactly where it stopped")
+    what = "start from this run's weights and tokenizer; with another MODEL, the stacks that match are loaded"
+    parser.add("--init-from", "RUN", what)
+    what = "the stack of MODEL that loads the layers of --init-from, a run with one stack"
+    parser.add("--init-stack", "NAME", what)
+    what = "train a trained MODEL's text from randomly initialized weights"
+    parser.add_argument("--from-scratch", action="store_true", default=argparse.SUPPRESS, help=what)
     parser.add_argument("--quiet", action="store_true", help="print only the result")
     parser.add_use()
     begun = parser.begin(arguments)
     task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.use)
-    parser.add_argument("model", metavar="MODEL", nargs="?", help=MODEL)
+    parser.add("model", "MODEL", MODEL, nargs="?")
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"))
     parser.add_settings("training", TrainingSettings)
     parser.add_model_options()

@@ -50,29 +50,26 @@ class TaskVerb:
     def make_parser(self, *_: str) -> Parser:
         verb, thing = self.verb, self.verb.takes
         parser = Parser(verb.name, verb.about, verb.examples, f"RUN [{thing} ...]")
-        parser.add_argument("run", metavar="RUN", help=RUN)
+        parser.add("run", "RUN", RUN)
         if verb.live:
-            parser.add_argument("sources", metavar=thing, nargs="*", help="what the text begins with")
+            parser.add("sources", thing, "what the text begins with", nargs="*")
         else:
             lines = "one per line" if thing == "TEXT" else "names of pictures, one per line"
-            parser.add_argument("sources", metavar=thing, nargs="*", help=f"default: standard input, {lines}")
-            for option, metavar, what in (
-                ("--input", "FILE", f"inputs: {lines}, or .jsonl, .tsv, .csv, .parquet"),
-                ("--column", "NAME", "the column of FILE (default: source, or the only one)"),
-                ("--output", "FILE", "write the answers there; on failure nothing is written"),
-            ):
-                parser.add_argument(option, metavar=metavar, help=what)
+            parser.add("sources", thing, f"default: standard input, {lines}", nargs="*")
+            parser.add("--input", "FILE", f"inputs: {lines}, or .jsonl, .tsv, .csv, .parquet")
+            parser.add("--column", "NAME", "the column of FILE (default: source, or the only one)")
+            parser.add("--output", "FILE", "write the answers there; on failure nothing is written")
             what = "one line or one JSON object per input"
             parser.add_argument("--format", choices=("text", "jsonl"), default="text", help=what)
             what = "print each text's score before it, separated by a tab"
             parser.add_argument("--scores", action="store_true", help=what)
         if verb.prefix:
-            parser.add_argument("--prefix", metavar="TEXT", help="text that every output begins with")
+            parser.add("--prefix", "TEXT", "text that every output begins with")
         if verb.ensemble:
             parser.add_with()
         parser.add_machine("cpu" if verb.live else "auto")
-        title = "sampling" if thing == "PROMPT" else "search" if verb.prefix else "answers"
-        parser.add_settings(title, verb.options)
+        titles = {"PROMPT": "sampling"}
+        parser.add_settings(titles.get(thing, "search" if verb.prefix else "answers"), verb.options)
         return parser
 
     def run(self, given: Given) -> int:

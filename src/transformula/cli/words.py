@@ -8,16 +8,12 @@ WHAT = """\
 The words of the language by kind; with NAME what a word takes: equation, streams, options with their defaults,
 parameters, source, an example. A name that the field uses for it is answered with ours."""
 
-EXAMPLES = [
-    "transformula words",
-    "transformula words attention",
-    "transformula words mlp --json",
-]
+EXAMPLES = ["transformula words", "transformula words attention", "transformula words mlp --json"]
 
 
 def make_parser(*_: str) -> Parser:
     parser = Parser("words", WHAT, EXAMPLES, "[NAME]")
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a word (default: all, by kind)")
+    parser.add("name", "NAME", "a word (default: all, by kind)", nargs="?")
     parser.add_use()
     return parser
 

@@ -87,21 +87,22 @@ class RunFolder:
 
         What a process left that was killed before it had written the configuration does not count.
         """
+        reason = ""
         if self.path.is_file():
-            raise CheckpointError(f"{self.path}: is a file; name another folder with --out")
-        if not self.path.is_dir():
-            return
-        if self._lock is None and self.locked():
-            raise CheckpointError(f"{self.path}: another run is being written there; name another folder with --out")
-        if (self.path / CONFIG).exists():
-            raise CheckpointError(
-                f"{self.path}: holds a run already; go on with it: {self.resume_command()}; or name another folder with"
-                " --out"
-            )
-        if any(not _begun(entry) for entry in self.path.iterdir()):
-            raise CheckpointError(f"{self.path}: is not empty and no run's folder; name another folder with --out")
+            reason = "is a file;"
+        elif self.path.is_dir():
+            names = [entry.name for entry in self.path.iterdir()]
+            begun = [n for n in names if n in (LOCK, MANIFEST) or (n.startswith(".") and n.endswith(".part"))]
+            if self._lock is None and self._locked():
+                reason = "another run is being written there;"
+            elif CONFIG in names:
+                reason = f"holds a run already; go on with it: {self.resume_command()}; or"
+            elif len(begun) < len(names):
+                reason = "is not empty and no run's folder;"
+        if reason:
+            raise CheckpointError(f"{self.path}: {reason} name another folder with --out")
 
-    def locked(self) -> bool:
+    def _locked(self) -> bool:
         """Whether another process trains here."""
         try:
             handle = os.open(self.path / LOCK, os.O_RDONLY | os.O_NOFOLLOW)
@@ -128,15 +129,12 @@ class RunFolder:
         try:
             handle = open(self.path / LOCK, "a")
         except OSError as error:
-            raise CheckpointError(
-                f"{self.path}: cannot be written ({error.strerror}), and a run writes into its folder; copy it to where"
-                " you may write"
-            ) from None
+            reason = f"cannot be written ({error.strerror}), and a run writes into its folder"
+            raise CheckpointError(f"{self.path}: {reason}; copy it to where you may write") from None
         if not flocked(handle.fileno()):
             handle.close()
-            raise CheckpointError(
-                f"{self.path}: another process is training in it; wait for it, stop it, or name another folder"
-            )
+            remedy = "wait for it, stop it, or name another folder"
+            raise CheckpointError(f"{self.path}: another process is training in it; {remedy}")
         self._lock = handle
 
     def unlock(self) -> None:
@@ -216,12 +214,9 @@ class RunFolder:
                 f" put its checkpoints back, or begin a new run with that model: --init-from {self.path} --out OTHER"
             )
         if damaged:
-            raise CheckpointError(
-                f"{self.path}: no checkpoint is whole, so the run cannot go on: "
-                + "; ".join(damaged)
-                + ". Start again with another --out"
-                + (f"; the model in {self.best} can still be used" if (self.best / "model.yaml").exists() else "")
-            )
+            left = f"; the model in {self.best} can still be used" if (self.best / "model.yaml").exists() else ""
+            what = f"no checkpoint is whole, so the run cannot go on: {'; '.join(damaged)}"
+            raise CheckpointError(f"{self.path}: {what}. Start again with another --out{left}")
         return None, []
 
 
@@ -236,11 +231,6 @@ def flocked(handle: int, shared: bool = False) -> bool:
     except (ImportError, OSError):
         pass
     return True
-
-
-def _begun(entry: Path) -> bool:
-    """Whether a process that was killed as it began a run may have left this."""
-    return entry.name in (LOCK, MANIFEST) or (entry.name.startswith(".") and entry.name.endswith(".part"))
 
 
 class _Dumper(yaml.SafeDumper):

@@ -30,14 +30,13 @@ class Log:
     def lines(self) -> int:
         """Lines that are written: what a checkpoint states, so that a resume drops all later ones."""
         if self._file is None:
-            self._lines = _lines_of(self.path)
+            self._lines = sum(1 for _ in _events(self.path))
         return self._lines
 
     def write(self, event: str, **fields: Any) -> None:
         """Append one event and flush it. Numbers that are not finite become null, which JSON can say."""
         if self._file is None:
-            self._lines = _lines_of(self.path)
-            self._file = open(self.path, "a", encoding="utf-8")
+            self._lines, self._file = self.lines, open(self.path, "a", encoding="utf-8")
         self._file.write(json.dumps(plain({"event": event, **fields})) + "\n")
         self._file.flush()
         self._lines += 1
@@ -105,7 +104,3 @@ def _events(path: Path) -> Iterator[dict[str, Any] | None]:
             except ValueError:
                 event = None
             yield event if isinstance(event, dict) else None
-
-
-def _lines_of(path: Path) -> int:
-    return sum(1 for _ in _events(path))

@@ -24,7 +24,7 @@ from ..interop.weights import fill, load_tensors, model_tensors
 from ..runs import random_state
 from ..runs.checkpoint import load_checkpoint
 from ..tasks.base import Task
-from .interrupt import Interrupts
+from .failure import Interrupts
 from .position import TENTHS
 from .progress import duration
 from .report import main_scores
@@ -108,13 +108,11 @@ class Evaluations:
         if p.best is None or cost == (before or 0):
             return
         try:
-            kept = self._best_tensors()
-            if kept is None:
+            scores = self._scores_of_best(self.task, interrupts)
+            if scores is None:
                 p.best = None
-                return
-            with self._holding(kept):
-                scores = self._scores(self.task, interrupts)
-            p.best, p.best_scores, p.best_on = self._value(scores), scores, self.seen
+            else:
+                p.best, p.best_scores, p.best_on = self._value(scores), scores, self.seen
         except BaseException:
             p.sample = before
             raise
@@ -151,13 +149,12 @@ class Evaluations:
             self.evaluate(interrupts, settle=False)
         if not p.sample or p.whole == p.step:
             return
-        value, kept = self._value(p.scores), None if p.best_step == p.step else self._best_tensors()
+        value, best = self._value(p.scores), None
         with trainer.evaluated():
             scores = self._scores(trainer.task, interrupts)
-        best = scores
-        if kept is not None:
-            with self._holding(kept):
-                best = self._scores(trainer.task, interrupts)
+        if p.best_step != p.step:
+            best = self._scores_of_best(trainer.task, interrupts)
+        best = best or scores
         if self._value(scores) <= self._value(best):
             if p.best_step != p.step:
                 with trainer.evaluated():
@@ -261,10 +258,13 @@ class Evaluations:
         trainer.keep_model(trainer.run.best, trainer.weights.master)
         p.best, p.best_step, p.best_scores, p.best_on = value, p.step, scores, seen
 
-    def _best_tensors(self) -> dict[str, Tensor] | None:
-        """The weights of the best model; None where its folder is gone."""
+    def _scores_of_best(self, task: Task, interrupts: Interrupts) -> dict[str, float] | None:
+        """Those of the best model; None where its folder is gone."""
         path = self.trainer.run.best / WEIGHTS
-        return load_tensors(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        with self._holding(load_tensors(path)):
+            return self._scores(task, interrupts)
 
     def _numbers(self) -> dict[str, Tensor]:
         return {n: t for n, t in model_tensors(self.trainer.weights.master).items() if t.is_floating_point()}

@@ -1,11 +1,15 @@
-"""What a run that failed leaves and says: its state is saved where that is whole, the error says how to resume."""
+"""How a run ends before its time. Asked to, by Ctrl-C or SIGTERM, it finishes the step and saves; failed, it saves its
+state where that is whole. Either says how to resume."""
 
 from __future__ import annotations
 
 import re
+import signal
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
 
@@ -19,6 +23,42 @@ if TYPE_CHECKING:
 
 LACKING = re.compile(r"allocat|out of memory|storage size", re.IGNORECASE)
 """What torch says where an allocation fails, on a CPU and on a GPU."""
+
+
+class Asked(Exception):
+    """Raised inside work that can be made again later (an evaluation) once the run was asked to end."""
+
+
+class Interrupts:
+    """While it is entered, the first SIGINT or SIGTERM sets `asked`; a second one stops at once (KeyboardInterrupt).
+
+    Only the main thread can listen; elsewhere nothing changes.
+    """
+
+    def __init__(self, tell: Callable[[str], Any]) -> None:
+        self.asked = False
+        self._tell = tell
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {n: signal.signal(n, self._hear) for n in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _hear(self, *_: object) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        self._tell("finishing this step and saving; once more stops at once")
+
+    def check(self) -> None:
+        """Raise Asked if the run was asked to end."""
+        if self.asked:
+            raise Asked
 
 
 def failed(trainer: Trainer, error: Exception) -> TransformulaError:

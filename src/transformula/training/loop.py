@@ -35,7 +35,7 @@ from ..tasks.base import Batch, Task
 from . import machine
 from .diagnose import first_not_finite
 from .evaluation import Evaluations
-from .interrupt import Asked, Interrupts
+from .failure import Asked, Interrupts
 from .optimizer import Optimizer
 from .position import TENTHS, Limits, Position
 from .progress import Progress

@@ -116,7 +116,6 @@ class Optimizer(ABC):
 def taken(tensors: Mapping[str, Tensor], key: str, like: Tensor | None = None) -> Tensor:
     """tensors[key], moved to the device of `like`. Raises CheckpointError that names the key."""
     if key not in tensors:
-        raise CheckpointError(
-            f"the checkpoint keeps nothing for {key}: it was made with another optimizer or another model"
-        )
+        reason = "it was made with another optimizer or another model"
+        raise CheckpointError(f"the checkpoint keeps nothing for {key}: {reason}")
     return tensors[key].clone() if like is None else tensors[key].to(like.device, copy=True)

@@ -145,11 +145,8 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     made("picture", lambda: draw(trainer, baselines, f"{name}: {verdict}" if verdict else name))
     made("summary", lambda: write_page(result, name, text, task.name, about, commands))
     if failed:
-        raise RunError(
-            f"{run.path}: the run has ended and its model is saved, but not all that follows could be made: "
-            + "; ".join(failed)
-            + kept_of(trainer)
-        )
+        what = "the run has ended and its model is saved, but not all that follows could be made"
+        raise RunError(f"{run.path}: {what}: {'; '.join(failed)}{kept_of(trainer)}")
     if interrupted:
         shown.say(f"saved at step {p.step:,}; go on with: {resume}", warning=True)
     return result

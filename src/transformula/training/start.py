@@ -1,4 +1,7 @@
-"""A run's beginning: what is resolved and written down before the first step, or taken up again from a folder."""
+"""A run's beginning: what is resolved and written down before the first step, or taken up again from a folder.
+
+A run that is resumed goes on as it began; only its length is free.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,27 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..data.sources import SOURCES
 from ..errors import CheckpointError, ConfigError, RunError, did_you_mean, nearest
 from ..interop.exchange import text_of
 from ..interop.weights import check_finite
 from ..runs import random_state
-from ..runs.folder import RunFolder
-from ..tasks.base import Batch, Task
+from ..runs.folder import CONFIG, RunFolder
+from ..tasks.base import Batch, Task, tasks
 from . import machine
 from .choices import choose_precision, choose_threads, step_like
-from .failure import failed, lacks_memory
-from .interrupt import Interrupts
+from .failure import Interrupts, failed, lacks_memory
 from .loop import Trainer, flops_per_unit
 from .optimizer import optimizers, parameters_of, width_of
 from .progress import Progress
 from .report import RunResult, conclude
-from .resume import check_data, check_folder, check_same, settings_of_resume
 from .schedules import schedules, with_own_schedule
 from .settings import STEPS, TrainingSettings
+
+MACHINE = ("device", "threads")
+LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
+FREE = (*LENGTH, "evaluate_every", "checkpoint_every", "keep", "log_every", *MACHINE, "out")
+"""What a resume may change."""
 
 
 def train(
@@ -170,10 +177,9 @@ def _measured(
 def check_select(select: str | None, task: Task | type[Task]) -> None:
     """Raise ConfigError where the best model is to be picked by a score that the task has not."""
     if select is not None and select not in task.measures:
-        near, known = nearest(select, task.measures), ", ".join(task.measures)
-        raise ConfigError(
-            f"select: {select!r} is no score of {task.name};{did_you_mean(near)} known: {known}", near=near
-        )
+        near = nearest(select, task.measures)
+        known = f"{did_you_mean(near)} known: {', '.join(task.measures)}"
+        raise ConfigError(f"select: {select!r} is no score of {task.name};{known}", near=near)
 
 
 def describe_run(task: Task, model: nn.Module, device: torch.device) -> dict[str, Any]:
@@ -197,3 +203,74 @@ def _free_folder(model: nn.Module) -> Path:
     name = str(getattr(getattr(model, "architecture", None), "name", "") or "model").replace("/", "-").replace(" ", "-")
     folders = (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(folder for folder in folders if not folder.exists())
+
+
+def settings_of_resume(settings: TrainingSettings, run: RunFolder) -> tuple[TrainingSettings, list[str]]:
+    """The settings with which a run goes on, and what is to be said of them.
+
+    What `settings` do not state is as the run recorded it. Raises ConfigError where they state something else that
+    makes another run of it.
+    """
+    recorded = run.config()
+    kept = {key: value for key, value in recorded.items() if key in TrainingSettings.model_fields and key != "out"}
+    began = TrainingSettings.read(kept, source=str(run.path / CONFIG))
+    stated = {key for key in settings.model_fields_set if getattr(settings, key) not in (None, "auto")}
+    pairs = {key: (getattr(began, key), getattr(settings, key)) for key in stated & set(kept)}
+    changed = {key: (was, now) for key, (was, now) in pairs.items() if was != now}
+    refuse_changes({key: pair for key, pair in changed.items() if key not in FREE}, run.path)
+    notes = [
+        f"{key}: {changed[key][1]}, and the run began with {changed[key][0]}: from here on it is no longer"
+        " bit for bit the run that was not interrupted"
+        for key in MACHINE
+        if key in changed
+    ]
+    return settings.model_copy(update={key: getattr(began, key) for key in kept if key not in stated}), notes
+
+
+def check_data(config: Mapping[str, Any], run: RunFolder) -> None:
+    """Raise ConfigError where settings of the data are not those that the run recorded."""
+    recorded, now = run.config(), json.loads(json.dumps(dict(config), default=str))
+    # Files may have been moved: what they hold is compared by `check_same`.
+    both = [key for key in now if key in recorded and key not in (*FREE, *SOURCES, "tokenizer")]
+    refuse_changes({key: (recorded[key], now[key]) for key in both if recorded[key] != now[key]}, run.path)
+
+
+def refuse_changes(changed: Mapping[str, tuple[Any, Any]], folder: Path) -> None:
+    """Raise ConfigError for settings, each with its value as the run began and as it is asked for now."""
+    mistakes = [
+        f"{key}: {now!r:.200}, and the run began with {was!r:.200}" for key, (was, now) in sorted(changed.items())
+    ]
+    if mistakes:
+        mistakes[-1] += (
+            ". A resume continues as the run began; only limits and how often it evaluates, logs, saves and keeps may"
+            f" change. Leave it out, or begin a new run with this one's weights: --init-from {folder} --out OTHER"
+        )
+        raise ConfigError(mistakes, source=str(folder))
+
+
+def check_folder(folder: Path, out: Any) -> None:
+    """Raise CheckpointError where a resume names another folder for the run."""
+    if out is not None and Path(str(out)).resolve() != folder.resolve():
+        remedy = "leave --out out, or copy the folder first and resume the copy"
+        raise CheckpointError(f"--out {out}: a resume stays in its folder, {folder}; {remedy}")
+
+
+def check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
+    """Raise CheckpointError where a run was made with another formula or other data."""
+    stated = run.manifest()
+    if stated.get("formula", about["formula"]) != about["formula"]:
+        remedy = "To start from its weights with another, begin a new run"
+        raise CheckpointError(
+            f"{run.path}: this run is of another formula; a resume goes on with the same one. {remedy}"
+        )
+    was, now = stated.get("task", about["task"]), about["task"]
+    if not isinstance(was, dict):
+        raise CheckpointError(f"{run.path / 'manifest.json'}: damaged: `task` should be keys and values")
+    was = {**was, **{key: tasks.name_of(was[key]) for key in ("name", "task") if was.get(key) in tasks}}
+    # Data may be moved, so that its name changes; where the task states an identity, it tells of other content.
+    passed_over = {"data"} if "identity" in was and "identity" in now else set()
+    changed = sorted(k for k in {*was, *now} - passed_over if was.get(k) != now.get(k))
+    if changed:
+        differences = "; ".join(f"{k} was {was.get(k)!r:.200}, is {now.get(k)!r:.200}" for k in changed[:4])
+        what = f"the data is not what it was when the run began ({differences})"
+        raise CheckpointError(f"{run.path}: {what}; put it back, or begin a new run")
