@@ -39,10 +39,8 @@ def check_folder(out: str | None) -> None:
         with tempfile.TemporaryFile(dir=parent):
             pass
     except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be made, since {parent} cannot be written in ({error.strerror}); name another folder:"
-            f" {setting('out', 'FOLDER')}"
-        ) from None
+        reason = f"cannot be made, since {parent} cannot be written in ({error.strerror})"
+        raise InputError(f"{folder}: {reason}; name another folder: {setting('out', 'FOLDER')}") from None
 
 
 def existing_parent(path: Path) -> Path:
@@ -66,20 +64,17 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
     if memory is not None and pick_device(training.device).type == "cpu":
         here, weights = bytes_in_words(memory), FLOAT * parameters * 3
         if weights > memory:
-            raise InputError(
-                f"the model has {parameters:,} parameters: with gradients and what the optimizer keeps"
-                f" {bytes_in_words(weights)}, and this machine has {here}; lower {setting('width')} or"
-                f" {setting('depth')}"
-            )
+            takes = f"with gradients and what the optimizer keeps {bytes_in_words(weights)}"
+            remedy = f"lower {setting('width')} or {setting('depth')}"
+            raise InputError(f"the model has {parameters:,} parameters: {takes}, and this machine has {here}; {remedy}")
         counted, numbers = getattr(data, "batch_tokens", None), architecture.numbers
         tokens = int(training.batch or 1) * int(numbers.get("context", 1)) if counted is None else int(counted)
         logits = FLOAT * tokens * int(numbers.get("vocab", 1))
         if logits > memory:
             lower = setting("batch" if counted is None else "batch_tokens")
-            raise InputError(
-                f"the logits of a batch of {tokens:,} tokens take {bytes_in_words(logits)}, and this machine has"
-                f" {here}; lower {lower}, and use {setting('accumulate')} for larger steps"
-            )
+            takes = f"the logits of a batch of {tokens:,} tokens take {bytes_in_words(logits)}"
+            remedy = f"lower {lower}, and use {setting('accumulate')} for larger steps"
+            raise InputError(f"{takes}, and this machine has {here}; {remedy}")
 
     out, held = RUNS, 0
     if training.out is not None:

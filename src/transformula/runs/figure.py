@@ -66,11 +66,8 @@ def svg_of(figure: Figure) -> str:
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "transformula"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    rules = "".join(
-        f'[style*="{what}: {light}"]{{{what}:{dark} !important}}'
-        for light, dark in DARK.items()
-        for what in ("fill", "stroke")
-    )
+    pairs = [(what, *colors) for colors in DARK.items() for what in ("fill", "stroke")]
+    rules = "".join(f'[style*="{what}: {light}"]{{{what}:{dark} !important}}' for what, light, dark in pairs)
     head, tag, rest = buffer.getvalue().partition("<defs>")
     return f"{head}<style>@media (prefers-color-scheme: dark){{{rules}}}</style>\n{tag}{rest}"
 

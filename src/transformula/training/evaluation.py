@@ -228,10 +228,8 @@ class Evaluations:
         p.reserve = p.evaluating_last + at_end * whole
         limit = trainer.limits.seconds
         if limit and p.tenths <= 1 and p.sample and whole > limit / TENTHS:
-            trainer.shown.say(
-                f"the last evaluation, of the whole validation set, will take about {duration(whole)} of these"
-                f" {duration(limit)}"
-            )
+            share = f"about {duration(whole)} of these {duration(limit)}"
+            trainer.shown.say(f"the last evaluation, of the whole validation set, will take {share}")
 
     def _tell(
         self, event: str, scores: Mapping[str, float], better: bool, what: str = "", rows: str = "", **more: Any

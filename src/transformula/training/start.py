@@ -218,12 +218,9 @@ def settings_of_resume(settings: TrainingSettings, run: RunFolder) -> tuple[Trai
     pairs = {key: (getattr(began, key), getattr(settings, key)) for key in stated & set(kept)}
     changed = {key: (was, now) for key, (was, now) in pairs.items() if was != now}
     refuse_changes({key: pair for key, pair in changed.items() if key not in FREE}, run.path)
-    notes = [
-        f"{key}: {changed[key][1]}, and the run began with {changed[key][0]}: from here on it is no longer"
-        " bit for bit the run that was not interrupted"
-        for key in MACHINE
-        if key in changed
-    ]
+    what = "from here on it is no longer bit for bit the run that was not interrupted"
+    machines = {key: changed[key] for key in MACHINE if key in changed}
+    notes = [f"{key}: {now}, and the run began with {was}: {what}" for key, (was, now) in machines.items()]
     return settings.model_copy(update={key: getattr(began, key) for key in kept if key not in stated}), notes
 
 

@@ -103,9 +103,6 @@ class Muon(Optimizer):
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over a state; matrices of which nothing is kept have had no gradient yet."""
-        self.kept = {
-            p.name: taken(tensors, f"{p.name}/momentum", p.tensor)
-            for p in self.matrices
-            if f"{p.name}/momentum" in tensors
-        }
+        keys = {p: f"{p.name}/momentum" for p in self.matrices}
+        self.kept = {p.name: taken(tensors, key, p.tensor) for p, key in keys.items() if key in tensors}
         self.rest.load(tensors)
