@@ -14,7 +14,6 @@ from transformula.language.graph import Section
 from transformula.model.dataflow import given_to, leaving
 from transformula.model.evaluating import evaluating
 from transformula.model.model_code import layer_path
-from transformula.model.sequences import named
 from transformula.model.transformer import Transformer
 
 
@@ -43,7 +42,7 @@ def run_layers(
         for key in keys:  # another stack's history: what it left, at every layer
             if key[0] == "past" and key[1] != stack.name and key[1] in entering_values:
                 now[key] = entering_values[key[1]]
-        missing = [named(k) for k in keys if k not in now and k[0] != "real"]
+        missing = [_named(k) for k in keys if k not in now and k[0] != "real"]
         if missing:
             raise InputError(f"{section.title} reads {', '.join(missing)}, which was not given")
         names = leaving(section)
@@ -59,6 +58,11 @@ def run_layers(
     # what nothing reads on leaving was not computed in the last layers
     wanted = {**stack.after.reads, **model.architecture.output.reads}
     return {n: now["now", n] for n, v in wanted.items() if v.op == "name" and ("now", n) in now}
+
+
+def _named(key: Any) -> str:
+    """What travels between sections, as a formula says it."""
+    return f"{key[2]}[{key[3]}]" if key[0] == "past" else str(key[1])
 
 
 @contextmanager

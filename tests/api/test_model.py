@@ -175,7 +175,6 @@ def test_a_model_is_copied_pickled_and_kept_in_half(model: Model) -> None:
         half = copy.deepcopy(model)
         half.module.to(dtype)
         assert isinstance(half.generate("the", max_tokens=5), str)
-    assert model.module.num_parameters() == sum(p.numel() for p in model.module.parameters())
 
 
 def test_a_module_without_numbers(model: Model, tmp_path: Path) -> None:

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import torch
 from torch import nn
 
+from ..errors import InputError
 from ..language.check import check
-from ..language.graph import Architecture, Call, Section
+from ..language.graph import Architecture, Call, Section, Template, Value
 from ..language.model_file import ModelText
+from ..language.options import sizes_of
+from ..language.score_formula import ScoreFormula
+from ..language.source import Place
 from ..language.vocabulary import WordRecord
 from ..words import vocabulary
-from ..words.word import word_class
-from .blueprint import Blueprint
-from .codegen import SectionCode, Ways, sources_of
-from .dataflow import given_to
-from .files import PseudoFile
-from .hook import asked
+from ..words.word import module_of, word_class
+from .codegen import SectionCode
+from .dataflow import Dataflow, given_to
+from .files import PseudoFile, at_place
+from .hook import asked, check_hooks
 from .init import fill_model
-from .model_code import layer_path, model_code, policy_path
-from .modules import Spot, construct, is_function, make_face, place_module, refuse, spots
-from .sequences import decoded, stack_of
-from .transformer import Layer, Transformer
+from .model_code import ModelCode, layer_path, stack_path
+from .second_level import second_level
+from .sequences import across, made_of, stack_of
+from .transformer import FormulaModule, Layer, Transformer
 
+F = TypeVar("F", bound=FormulaModule)
 Path = tuple[str, ...]
 
 
@@ -42,130 +49,335 @@ def build(
 
     Raises InputError for what can be checked and is not built yet, with its place.
     """
-    refuse(architecture)
-    blueprint = Blueprint(architecture, remake)
-    found = spots(architecture)
-    borrowed: dict[Path, list[str]] = {}
-    model, layers = generate(architecture, blueprint, found, borrowed)
+    check_hooks(architecture)
+    for section in architecture.sections():
+        for value in calls_within(section.values):
+            if not value.called.word.built:
+                what = f"the word {value.called.word.name!r} is not built yet: it can be checked and explained, not run"
+                raise at_place(what, value.place, section.title)
+    blueprint = Blueprint(architecture)
+    model, layers = blueprint.generate()
     with torch.device(device) if device is not None else contextlib.nullcontext():
-        place_all(architecture, blueprint, found, model, layers)
-        place_policies(architecture, model)
+        blueprint.place_all(model, layers)
+        policy = asked(architecture, "policy")
+        for stack in architecture.stacks if policy is not None else ():
+            path = stack_path(stack, "policy")
+            place_module(model, path, policy(stack), ".".join(path))  # type: ignore[misc]
     if architecture.carry:
         model.check_states()
-    for where, paths in borrowed.items():
-        layers[where].borrowed = [model.get_submodule(path) for path in paths]
+    for where, owners in blueprint.borrowed.items():
+        layers[where].borrowed = [model.get_submodule(owner) for owner in owners]
     if dtype is not None:
         model.to(dtype)
     fill_model(model, seed)
     return model
 
 
+def calls_within(values: Iterable[Value]) -> Iterator[Value]:
+    """The calls among values, each before those inside its module."""
+    for value in values:
+        if value.call is not None:
+            yield value
+            for template in value.call.inner.values():
+                yield from calls_within(template.values)
+
+
+class Spot:
+    """One module of the model: all calls of one path.
+
+    value    the first of its calls; section: where that stands
+    call     the call that the module is made for, the one with the most parameters
+    causal   for each call: whether it sees only the past of its own sequence
+    """
+
+    def __init__(self, value: Value, section: Section) -> None:
+        self.value, self.section, self.call = value, section, value.called
+        self.causal: dict[Call, bool] = {}
+
+    @cached_property
+    def faces(self) -> dict[tuple[Any, ...], Call]:
+        """The calls whose options differ, shapes of weights apart: first that of the module itself."""
+        faces: dict[tuple[Any, ...], Call] = {}
+        for call in (self.call, *self.causal):
+            if call.word is self.call.word:
+                faces.setdefault(self.setting(call), call)
+        return faces
+
+    def setting(self, call: Call) -> tuple[Any, ...]:
+        """What a face is made with."""
+        causal = self.causal[call] if call.word.reach == "past" else True
+        return call.word.name, tuple(call.options.items()), causal
+
+    def face(self, call: Call) -> int:
+        """Which face a call is: 0 the module itself."""
+        return 0 if call.word is not self.call.word else [*self.faces].index(self.setting(call))
+
+    @property
+    def shared(self) -> bool:
+        """Whether several words use the module."""
+        return any(call.word is not self.call.word for call in self.causal)
+
+
+def spots(architecture: Architecture) -> dict[str, Spot]:
+    """Every path with its calls, in order of evaluation. Raises InputError where calls of one module differ in what
+    no face can: the learned tables of a formula over scores."""
+    by_path: dict[str, Spot] = {}
+    for section in architecture.sections():
+        causal = stack_of(architecture, section).causal
+        for value in section.calls():
+            call = value.called
+            if is_function(call):
+                continue
+            spot = by_path.setdefault(call.path, Spot(value, section))
+            spot.causal[call] = causal and not across(value)
+            if parameters_of(call) > parameters_of(spot.call):
+                spot.call = call
+            for name, formula in call.options.items():
+                other = spot.call.options.get(name, formula)
+                if formula != other and any(isinstance(f, ScoreFormula) and f.tables for f in (formula, other)):
+                    raise at_place(
+                        f"calls of one module, {call.path!r}, have different tables in their formulas {name}=; give "
+                        "them labels of their own",
+                        value.place,
+                        section.title,
+                    )
+    return by_path
+
+
+def is_function(call: Call) -> bool:
+    """Whether a call needs no module."""
+    return hasattr(word_class(call.word), "function")
+
+
+def parameters_of(call: Call) -> int:
+    """How many parameters a call has of its own."""
+    return sum(1 for size in sizes_of(call).values() if size)
+
+
+_classes: WeakValueDictionary[Any, type[Any]] = WeakValueDictionary()
+"""Classes by their base and functions: equal layers have one class."""
+
+
+class Blueprint:
+    """What a model is made from, and the code that was generated for it.
+
+    spots      by path: the modules
+    classes    by key: ("model",), ("layer", number), (path of a word, role inside it)
+    functions  for each section its code
+    sites      for each section the calls that keep a state in decoding
+    borrowed   for each layer the paths of what holds modules that it calls and does not have
+    learned    how many positions of an input are learned, by its name, where that was asked
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        self.architecture, self.spots = architecture, spots(architecture)
+        self.classes: dict[tuple[Any, ...], type[FormulaModule]] = {}
+        self.functions: list[FunctionType] = []
+        self.sites: list[list[Call]] = []
+        self.borrowed: dict[Path, list[str]] = {}
+        self.learned: dict[str, int | None] = {}
+
+    @cached_property
+    def flow(self) -> Dataflow:
+        """Who reads what."""
+        return Dataflow(self.architecture)
+
+    @cached_property
+    def decoding(self) -> Dataflow:
+        """Who reads what in decoding."""
+        return Dataflow(self.architecture, decoding=True)
+
+    def __deepcopy__(self, memo: Any) -> Blueprint:
+        return self
+
+    def __reduce__(self) -> Any:
+        architecture = self.architecture
+        records = {c.called.word.name: c.called.word for s in architecture.sections() for c in s.calls()}
+        return remake, (architecture.text, list(records.values()), architecture.output.lines[0][0].source.text)
+
+    def make(self, key: tuple[Any, ...], base: type[F], **functions: Any) -> F:
+        """A module of the class that has these functions as its methods."""
+        identity = (base, *((name, id(function)) for name, function in functions.items()))
+        cls = _classes.get(identity)
+        if cls is None:
+            cls = type(base.__name__, (base,), {"__module__": base.__module__, "__doc__": base.__doc__, **functions})
+            _classes[identity] = cls
+        self.classes[key] = cls
+        module: F = cls()
+        module._blueprint, module._key = self, key
+        return module
+
+    def generate(self) -> tuple[Transformer, dict[Path, Layer]]:
+        """The model and its layers, with their code and without modules."""
+        architecture, layers = self.architecture, dict[Path, Layer]()
+        forward: list[Any] = []
+        step: list[Any] = []
+        for section in architecture.sections():
+            whole, chunk = self.section_code(section), self.section_code(section, step=True)
+            forward.append(whole.generate(section.where))
+            step.append(chunk.generate(section.where))
+            self.functions.append(forward[-1])
+            self.sites.append(chunk.sites)
+            if section.where == "layer":
+                path = layer_path(architecture, section)
+                if path not in layers:
+                    layers[path] = self.make(("layer", *path), Layer, forward=forward[-1], _step=step[-1])
+                # layers that share weights have one module, whose own code is that of the first
+                cls = type(layers[path])
+                forward[-1] = (path, "") if cls.forward is forward[-1] else forward[-1]
+                step[-1] = (path, "_step") if cls._step is step[-1] else step[-1]
+        methods = {"forward": ModelCode(architecture, self.flow, forward, "forward").generate()}
+        if architecture.main.causal:
+            methods["_fixed"] = ModelCode(architecture, self.decoding, forward, "fixed").generate()
+            methods["_step"] = ModelCode(architecture, self.decoding, step, "step").generate()
+        return self.make(("model",), Transformer, **methods), layers
+
+    def section_code(self, section: Section, step: bool = False) -> SectionCode:
+        """What generates the function of a section."""
+        architecture = self.architecture
+        where = layer_path(architecture, section) if section.where == "layer" else ()
+        lead = ".".join([*where, ""])
+
+        def locate(call: Call) -> tuple[tuple[str | int, ...], type, int]:
+            spot = self.spots[call.path]
+            if call.path.startswith(lead):
+                way: tuple[str | int, ...] = tuple(call.path.removeprefix(lead).split("."))
+            else:
+                owner, _, name = call.path.rpartition(".")
+                owners = self.borrowed.setdefault(where, [])
+                if owner not in owners:
+                    owners.append(owner)
+                way = owners.index(owner), name
+            return way, word_class(spot.call.word), spot.face(call)
+
+        sources = sources_of(section)
+        title = f"{architecture.name}: {sources[0].name}" if sources and architecture.name else section.where
+        entering, causal = given_to(architecture, section, step), stack_of(architecture, section).causal
+        growing = made_of(architecture) if step else None
+        return SectionCode(section, PseudoFile(title, sources), entering, locate, causal, growing)
+
+    def place_all(self, model: Transformer, layers: dict[Path, Layer]) -> None:
+        """Make every module and put it at its path, in order of evaluation."""
+        placed: set[str] = set()
+        for stack in self.architecture.stacks:
+            above = stack_path(stack, "layers")
+            lead = ".".join([*above, ""])
+            own = {path: layer for path, layer in layers.items() if path[:-1] == above}
+            sections = [*stack.sections(), *([self.architecture.output] if stack is self.architecture.main else [])]
+            for section in sections:
+                paths = [value.called.path for value in section.calls() if not is_function(value.called)]
+                if own and (section.where != "before" or any(path.startswith(lead) for path in paths)):
+                    place_module(model, above, nn.ModuleDict(), lead)
+                    for where, layer in own.items():
+                        place_module(model, where, layer, ".".join(where))
+                    own = {}
+                for path in paths:
+                    if path not in placed:
+                        placed.add(path)
+                        place_module(model, path.split("."), self.module_at(self.spots[path]), path)
+
+    def module_at(self, spot: Spot) -> nn.Module:
+        """The module of a spot, with its faces: modules of other options that have its own tables of parameters and of
+        modules."""
+        place, title = spot.value.place, spot.section.title
+        module = self.construct(spot.call, spot.causal[spot.call], place, title, shared=spot.shared)
+        faces = []
+        for call in [*spot.faces.values()][1:]:
+            with torch.device("meta"):
+                face = self.construct(call, spot.causal[call], place, title)
+            tables = {name: table for name, table in vars(module).items() if name[0] == "_" and isinstance(table, dict)}
+            vars(face).update(tables)
+            faces.append(face)
+        if faces:
+            module.faces = faces  # type: ignore[assignment]
+        return module
+
+    def construct(
+        self, call: Call, causal: bool, place: Place | None, title: str, full: str = "", shared: bool = False
+    ) -> nn.Module:
+        """The module of a call, its parameters empty. `full` is its path in the model; `shared`: other words use it."""
+        word, cls = call.word, word_class(call.word)
+        arguments: dict[str, object] = {}
+        for stream in [stream for form in word.forms for stream in form]:
+            if stream.startswith("*"):
+                arguments |= {"entries": call.numbers["entries"], "entry": call.numbers["entry"]}
+            else:
+                arguments[stream] = call.numbers[stream] if stream in call.streams else None
+        arguments |= {name: second_level(value) for name, value in call.options.items()}
+        if word.inner:
+            arguments["inner"] = {
+                role: self.inner_module(template, full or call.path, role, place, title)
+                for role, template in call.inner.items()
+            }
+        if word.reach == "past":
+            arguments["causal"] = causal
+        if cls.__init__ is nn.Module.__init__ and not (word.options or word.inner):
+            # a word that is its `forward` and no more needs no constructor to be told the widths of its streams
+            return cls()
+        try:
+            return module_of(cls, arguments, shared)
+        except InputError as error:
+            raise at_place(error.message, place, title) from None
+
+    def inner_module(self, template: Template, path: str, role: str, place: Place | None, title: str) -> nn.Module:
+        """What the file's `norm` made for use inside a word: the norm's module itself, or one generated from a
+        template."""
+        values = [value for value in template.values if value.call is not None]
+        if template.alias and not is_function(values[0].called):
+            return self.construct(values[0].called, True, place, title, f"{path}.{role}")
+        section = Section("layer", 0, "", "", template.values, {"x": template.argument}, [], {"x": template.result})
+
+        def way(call: Call) -> list[str]:
+            return call.path.removeprefix(f"{role}.").split(".")
+
+        file = PseudoFile(f"{title}, {role}", sources_of(section, place))
+        code = SectionCode(
+            section, file, [(("now", "x"), [template.argument])], lambda call: (way(call), word_class(call.word), 0)
+        )
+        module = self.make((path, role), FormulaModule, forward=code.generate("norm"))
+        for value in values:
+            if not is_function(value.called):
+                full = f"{path}.{value.called.path}"
+                inner = self.construct(value.called, True, value.place, title, full)
+                place_module(module, way(value.called), inner, full)
+        return module
+
+
 def remake(text: ModelText, records: list[WordRecord], output: str) -> Blueprint:
-    """The blueprint of a text, with the classes that belong to it."""
+    """The blueprint of a text, with the classes that belong to it: a module is pickled by its text."""
     known = vocabulary()
     known = known.with_words([r for r in records if r.name not in known])
     return build(check(text, known, output=output), device="meta")._blueprint
 
 
-def generate(
-    architecture: Architecture, blueprint: Blueprint, found: dict[str, Spot], borrowed: dict[Path, list[str]]
-) -> tuple[Transformer, dict[Path, Layer]]:
-    """The model and its layers, with their code and without modules. Fills `borrowed`: for each layer the paths of what
-    holds modules that it calls and does not have."""
-    layers: dict[Path, Layer] = {}
-    forward: dict[int, Any] = {}
-    step: dict[int, Any] = {}
-    for index, section in enumerate(architecture.sections()):
-        forward[index], _ = function_of(architecture, section, found, borrowed)
-        step[index], sites = function_of(architecture, section, found, borrowed, step=True)
-        blueprint.sites.append(sites)
-        blueprint.functions.append(forward[index])
-        if section.where == "layer":
-            path = layer_path(architecture, section)
-            if path not in layers:
-                layers[path] = blueprint.make(("layer", *path), Layer, forward=forward[index], _step=step[index])
-            # layers that share weights have one module, whose own code is that of the first
-            made = type(layers[path])
-            forward[index] = (path, "") if made.forward is forward[index] else forward[index]
-            step[index] = (path, "_step") if made._step is step[index] else step[index]
-    methods = {"forward": model_code(architecture, forward, "forward")}
-    if architecture.main.causal:
-        methods["_fixed"] = model_code(architecture, forward, "fixed")
-        methods["_step"] = model_code(architecture, step, "step")
-    return blueprint.make(("model",), Transformer, **methods), layers
+def sources_of(section: Section, place: Place | None = None) -> list[Any]:
+    """The texts that a section's values stand in, its formula's first."""
+    first = section.lines[0][0].source if section.lines else place.source if place else None
+    sources = [first, *(value.place.source for value in section.values if value.place is not None)]
+    return list(dict.fromkeys(source for source in sources if source is not None))
 
 
-def place_all(
-    architecture: Architecture,
-    blueprint: Blueprint,
-    found: dict[str, Spot],
-    model: Transformer,
-    layers: dict[Path, Layer],
-) -> None:
-    """Make every module and put it at its path, in order of evaluation."""
-    placed: set[str] = set()
-    for stack in architecture.stacks:
-        prefix = (stack.name,) if stack.name else ()
-        own = {path: layer for path, layer in layers.items() if path[:-2] == prefix}
-        sections = [*stack.sections(), *([architecture.output] if stack is architecture.main else [])]
-        for section in sections:
-            paths = [v.call.path for v in section.calls() if v.call is not None and not is_function(v.call)]
-            lead = ".".join([*prefix, "layers", ""])
-            if own and (section.where != "before" or any(p.startswith(lead) for p in paths)):
-                place_module(model, [*prefix, "layers"], nn.ModuleDict(), lead)
-                for path, layer in own.items():
-                    place_module(model, path, layer, ".".join(path))
-                own = {}
-            for full in paths:
-                if full not in placed:
-                    placed.add(full)
-                    spot = found[full]
-                    causal = spot.causal[id(spot.call)]
-                    module = construct(blueprint, spot.call, causal, spot.place, spot.title, shared=spot.shared)
-                    if spot.faces:
-                        faces = [make_face(blueprint, module, spot, call) for call in spot.faces]
-                        module.faces = faces  # type: ignore[assignment]
-                    place_module(model, full.split("."), module, full)
+def place_module(root: nn.Module, path: Sequence[str], module: nn.Module, full: str) -> None:
+    """Put a module at a path, making the containers on the way. Raises InputError for names that PyTorch needs."""
+    at = root
+    for number, part in enumerate(path, 1):
+        known = at._modules.get(part)
+        if number == len(path):
+            new = module
+        else:
+            new = Container() if known is None else known
+        if new is not known:
+            if known is not None or hasattr(at, part):
+                why = "PyTorch's modules have something of that name" if known is None else "two modules have that name"
+                raise InputError(
+                    f"no module can be called {part!r} (in {full!r}): {why}; give the call a label of its own"
+                )
+            at.add_module(part, new)
+        at = new
 
 
-def place_policies(architecture: Architecture, model: Transformer) -> None:
-    """Make the policy that each stack runs its layers under, if the model asks for one."""
-    policy = asked(architecture, "policy")
-    for stack in architecture.stacks if policy is not None else ():
-        path = policy_path(stack)
-        place_module(model, path, policy(stack), ".".join(path))  # type: ignore[misc]
+class Container(nn.Module):
+    """Holds the modules of a definition, of `before`, `after` or `output`; the formula's code calls them."""
 
-
-def function_of(
-    architecture: Architecture,
-    section: Section,
-    found: dict[str, Spot],
-    borrowed: dict[Path, list[str]],
-    step: bool = False,
-) -> tuple[FunctionType, list[Call]]:
-    """(function, calls that keep a state) of one section."""
-    where = layer_path(architecture, section) if section.where == "layer" else ()
-    lead = ".".join([*where, ""]) if where else ""
-
-    def way(call: Call) -> tuple[str | int, ...]:
-        if call.path.startswith(lead):
-            return tuple(call.path.removeprefix(lead).split("."))
-        owner, _, name = call.path.rpartition(".")
-        known = borrowed.setdefault(where, [])
-        if owner not in known:
-            known.append(owner)
-        return known.index(owner), name
-
-    ways = Ways(
-        way,
-        lambda call: word_class(found[call.path].call.word),
-        lambda call: found[call.path].face(call),
-        given_to(architecture, section, step),
-        decoded(architecture),
-        stack_of(architecture, section).causal,
-    )
-    sources = sources_of(section)
-    title = f"{architecture.name}: {sources[0].name}" if sources and architecture.name else section.where
-    code = SectionCode(section, PseudoFile(title, sources), ways, step)
-    function = code.generate(section.where)
-    return function, code.sites
+    def forward(self) -> None:
+        raise InputError("this module only holds others: its formula is part of the layer's code")

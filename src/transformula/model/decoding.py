@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..words.cache import CrossCache
 from ..words.shared_sequences import SharedSequences
-from ..words.word import At, Word
+from ..words.word import At
 
 
 class Decoding:
@@ -25,22 +25,19 @@ class Decoding:
     """
 
     def __init__(
-        self,
-        batch: int,
-        capacity: int,
-        states: list[list[Any]],
-        modules: list[list[Word]],
-        device: torch.device,
-        fixed: list[Any],
+        self, batch: int, capacity: int, states: list[list[Any]], modules: list[list[Any]], device: torch.device
     ) -> None:
-        self.batch, self.capacity, self.states, self._modules = batch, capacity, states, modules
-        self.fixed = fixed
-        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
-        self.start: int | None = 0
+        self.batch, self.capacity, self.states, self.modules = batch, capacity, states, modules
+        self.fixed: list[Any] = []
         self.shared: SharedSequences | None = None
-        self._sizes = [0] * batch  # `lengths`, where no device need be waited for
-        self._longest = 0
+        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
+        self._note_sizes([0] * batch)
         self._sequences = list(range(batch))
+
+    def _note_sizes(self, sizes: list[int]) -> None:
+        """`sizes` are `lengths`, where no device need be waited for."""
+        self._sizes, self._longest = sizes, max(sizes, default=0)
+        self.start = self._longest if len(set(sizes)) <= 1 else None
 
     def at(self, tokens: Tensor, new: Tensor | None) -> At:
         """Where a chunk (batch, length) stands. Raises InputError for another batch, and where there is no room."""
@@ -49,31 +46,21 @@ class Decoding:
             raise InputError(f"this decoding has {self.batch} rows, the chunk of tokens {batch}")
         if new is not None and new.shape != (batch,):
             raise InputError(f"`new` must be ({batch},), a number for each row; it has the shape {tuple(new.shape)}")
+        new = None if new is None else new.to(self.lengths.device)
         if self._longest + length > self.capacity:
-            real = self._longest + length if new is None else int((self.lengths + new.to(self.lengths.device)).max())
+            real = self._longest + length if new is None else int((self.lengths + new).max())
             if real > self.capacity:
                 raise InputError(
                     f"this decoding has room for {self.capacity} positions; {real} are wanted: give model.start a "
                     "larger capacity"
                 )
-        new = None if new is None else new.to(self.lengths.device)
         return At(self.lengths, self.start, new, shared=self.shared)
 
     def advance(self, length: int, new: Tensor | None) -> None:
         """A chunk was decoded: `new` positions of each row are real, or all."""
-        if new is None:
-            self.lengths = self.lengths + length
-            self._sizes = [size + length for size in self._sizes]
-            self._longest += length
-            self.start = None if self.start is None else self.start + length
-        else:
-            self.lengths = self.lengths + new.to(self.lengths.device)
-            self._sizes = [size + more for size, more in zip(self._sizes, new.tolist(), strict=True)]
-            self._agree()
-
-    def _agree(self) -> None:
-        self._longest = max(self._sizes, default=0)
-        self.start = self._longest if len(set(self._sizes)) <= 1 else None
+        self.lengths = self.lengths + (length if new is None else new.to(self.lengths.device))
+        more = [length] * self.batch if new is None else new.tolist()
+        self._note_sizes([size + added for size, added in zip(self._sizes, more, strict=True)])
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows, in this order; one may stand twice. rows (batch,), whole; those of a search are on the host,
@@ -81,14 +68,13 @@ class Decoding:
         chosen: list[int] = rows.tolist()
         rows = rows.to(self.lengths.device)
         self.lengths = self.lengths[rows]
-        self._sizes = [self._sizes[row] for row in chosen]
-        self._agree()
+        self._note_sizes([self._sizes[row] for row in chosen])
         of_row = [self._sequences[row] for row in chosen]
         if of_row != self._sequences:  # else each row's other sequence is what it was, whichever row came in its place
             self.fixed = [f[rows] if isinstance(f, Tensor) and f.shape[0] == self.batch else f for f in self.fixed]
         self.batch = len(chosen)
         kept = self._share(of_row)
-        for states, modules in zip(self.states, self._modules, strict=True):
+        for states, modules in zip(self.states, self.modules, strict=True):
             for place, module in enumerate(modules):
                 if not isinstance(states[place], CrossCache):
                     states[place] = module.reorder(states[place], rows)

@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from ..errors import CheckpointError, InputError
-from ..language.graph import Architecture, Section, Value
+from ..language.graph import Architecture
 from ..language.score_formula import ScoreFormula
-from .sequences import decoded, positions_learned
+from .files import at_place
+from .sequences import made_of, positions_learned
 
 POSITIONS = "positions"
 """The name of the counts among the tensors of `Carried.flat`."""
@@ -64,56 +65,49 @@ def check_carry(architecture: Architecture) -> None:
             "carry: a segment goes on from those before it, and a stack that says `causal: false` sees what comes "
             "after; take one of the two out"
         )
-    growing = decoded(architecture)
-    inputs = [v for section in architecture.sections() for v in section.reads.values() if v.op == "input"]
-    others = [v.name for v in inputs if v.sequence not in growing]
+    growing, sections = made_of(architecture), architecture.sections()
+    inputs = [value for section in sections for value in section.reads.values() if value.op == "input"]
+    others = [value.name for value in inputs if value.sequence not in growing]
     if others:
         raise InputError(
             f"carry: a text goes on from segment to segment, and {', '.join(dict.fromkeys(others))} would not; "
             "carry is for models that read tokens alone"
         )
-    for section in architecture.sections():
-        for value in section.calls():
-            check_call(value, section, growing)
-
-
-def check_call(value: Value, section: Section, growing: set[str]) -> None:
-    """Raise InputError for a call whose positions end."""
-    call = value.call
-    assert call is not None
-    where = f"{value.place.where}: " if value.place is not None else ""
-    under = f"\n{value.place.underlined()}" if value.place is not None else ""
-    if positions_learned(value, growing) is not None:
-        raise InputError(
-            f"{where}carry: positions go on counting from segment to segment, and {call.name!r} has learned the first "
-            f"ones only; tell positions apart by rotary, relative or sinusoids instead{under}"
-        )
-    for option in call.options.values():
-        if isinstance(option, ScoreFormula) and option.longest:
-            raise InputError(
-                f"{where}carry: positions go on counting from segment to segment, and the table of {option.name!r} "
-                f"reaches {option.longest:,}; put its arguments within bounds, as in table(h, min(i - j, 31)){under}"
+    endless = "carry: positions go on counting from segment to segment, and"
+    for value in [value for section in sections for value in section.calls()]:
+        if positions_learned(value, growing) is not None:
+            raise at_place(
+                f"{endless} {value.called.name!r} has learned the first ones only; tell positions apart by rotary, "
+                "relative or sinusoids instead",
+                value.place,
             )
+        for option in value.called.options.values():
+            if isinstance(option, ScoreFormula) and option.longest:
+                raise at_place(
+                    f"{endless} the table of {option.name!r} reaches {option.longest:,}; put its arguments within "
+                    "bounds, as in table(h, min(i - j, 31))",
+                    value.place,
+                )
 
 
-def tensors_of(state: Any, path: str) -> Iterator[tuple[str, Tensor]]:
+def tensors_of(state: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
     """Every tensor in a state (an object, a mapping or a list that holds such), by its path.
 
     Raises InputError for a tuple, into which none can be put back."""
     if isinstance(state, Tensor):
         yield path, state
-        return
-    if isinstance(state, tuple):
+    elif isinstance(state, tuple):
         raise InputError("carry: a word's state holds a tuple; a state is made of objects, mappings and lists")
-    for name, inner in _parts(state):
-        yield from tensors_of(inner, f"{path}.{name}")
+    else:
+        for name, inner in _parts(state).items():
+            yield from tensors_of(inner, f"{path}.{name}" if path else name)
 
 
 def put(state: Any, path: list[str], tensor: Tensor) -> None:
     """Put a tensor where `tensors_of` found it, in a state that has just begun."""
     name, *rest = path
     if rest:
-        put(dict(_parts(state))[name], rest, tensor)
+        put(_parts(state)[name], rest, tensor)
     elif isinstance(state, dict):
         state[name] = tensor
     elif isinstance(state, list):
@@ -122,9 +116,8 @@ def put(state: Any, path: list[str], tensor: Tensor) -> None:
         setattr(state, name, tensor)
 
 
-def _parts(state: Any) -> list[tuple[str, Any]]:
-    if isinstance(state, Mapping):
-        return [(str(name), inner) for name, inner in state.items()]
+def _parts(state: Any) -> dict[str, Any]:
     if isinstance(state, list):
-        return [(str(place), inner) for place, inner in enumerate(state)]
-    return list(vars(state).items()) if hasattr(state, "__dict__") else []
+        return {str(place): inner for place, inner in enumerate(state)}
+    parts = state if isinstance(state, Mapping) else getattr(state, "__dict__", {})
+    return {str(name): inner for name, inner in parts.items()}

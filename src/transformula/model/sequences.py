@@ -1,4 +1,4 @@
-"""Sequences: which of them is decoded step by step, which positions of the others are real, what travels where.
+"""Sequences: which of them is decoded step by step, and which positions of the others are real.
 
 Padding stands on the right: `lengths` says how many positions of each row are real. A sequence that a word makes of
 others (`prepend`) has their real positions, one after the other; one that comes from no input is real throughout.
@@ -6,7 +6,7 @@ others (`prepend`) has their real positions, one after the other; one that comes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -14,10 +14,6 @@ from torch import Tensor
 
 from ..errors import InputError, UnknownName
 from ..language.graph import Architecture, Section, Stack, Value
-
-Key = tuple[Any, ...]
-"""What travels between sections: ("input", name), ("now", name), ("result", stack), ("past", stack, name, layer),
-("real", sequence)."""
 
 DECODED = "tokens"
 """The sequence that is written step by step."""
@@ -38,13 +34,8 @@ def makers(architecture: Architecture) -> dict[str, Value]:
     return by_sequence
 
 
-def decoded(architecture: Architecture) -> set[str]:
-    """The sequences that grow in step-by-step decoding: that of the tokens, and what is made of it."""
-    return made_of(architecture, DECODED)
-
-
-def made_of(architecture: Architecture, sequence: str) -> set[str]:
-    """A sequence, and those that are made of it."""
+def made_of(architecture: Architecture, sequence: str = DECODED) -> set[str]:
+    """A sequence, and those that are made of it: by default those that grow in step-by-step decoding."""
     names = {sequence}
     for name, value in makers(architecture).items():
         if any(a.sequence in names for a in value.args):
@@ -55,68 +46,30 @@ def made_of(architecture: Architecture, sequence: str) -> set[str]:
 def across(value: Value) -> bool:
     """Whether a call's streams belong to several sequences; one position that all see belongs to none of them. A table
     of distances, of which scores are made, is no sequence."""
-    assert value.call is not None
-    if value.call.word.kind == "scores":
-        return False
-    return len({a.sequence for a in value.args[: len(value.call.streams)]}) > 1
+    streams = value.args[: len(value.called.streams)]
+    return value.word_kind != "scores" and len({stream.sequence for stream in streams}) > 1
 
 
-def stepped(value: Value, growing: set[str]) -> bool:
+def stepped(value: Value, growing: Collection[str]) -> bool:
     """Whether a call must be told, in decoding, where the chunk stands: it acts on what grows, and on its past."""
-    call = value.call
-    assert call is not None
-    on_it = value.sequence in growing or any(a.sequence in growing for a in value.args)
-    return on_it and (call.word.positional or call.word.reach == "past")
+    word = value.called.word
+    return (word.positional or word.reach == "past") and any(v.sequence in growing for v in (value, *value.args))
 
 
-def positions_learned(value: Value, sequences: set[str]) -> int | None:
+def positions_learned(value: Value, sequences: Collection[str]) -> int | None:
     """How many positions of these sequences a call tells apart by a table of so many rows; None for any other call."""
-    call = value.call
-    assert call is not None
-    if not (value.sequence in sequences and call.word.positional and call.word.parameters and "rows" in call.options):
+    word, options = value.called.word, value.called.options
+    if not (value.sequence in sequences and word.positional and word.parameters and "rows" in options):
         return None
-    return int(call.options["rows"] - call.options.get("first", 0))
+    return int(options["rows"] - options.get("first", 0))
 
 
 def sequence_read(value: Value, causal: bool) -> str:
     """The sequence whose real positions a call must know, or "": there is none, or its padding cannot be seen."""
-    call = value.call
-    assert call is not None
-    if not call.word.padding or not call.streams:
-        return ""
-    if call.word.reach == "past" and causal and not across(value):
+    call = value.called
+    if not call.word.padding or not call.streams or (call.word.reach == "past" and causal and not across(value)):
         return ""
     return value.args[len(call.streams) - 1].sequence
-
-
-def entering(section: Section, causal: bool, step: bool, growing: set[str]) -> list[tuple[Key, list[Value]]]:
-    """What a section is given, in order: names and inputs, then history, then real positions; with the values of its
-    graph that each one is (none for real positions)."""
-    entered: dict[Key, list[Value]] = {}
-    for value in section.reads.values():
-        entered.setdefault(key_of(value, section), []).append(value)
-    past = {key_of(v, section): v for v in section.values if v.op == "history"}
-    for key in sorted(past):
-        entered[key] = [past[key]]
-    for value in section.calls():
-        sequence = sequence_read(value, causal)
-        if sequence and not (step and sequence in growing):
-            entered.setdefault(("real", sequence), [])
-    return list(entered.items())
-
-
-def key_of(value: Value, section: Section) -> Key:
-    """Where a value that enters a section comes from."""
-    if value.op == "input":
-        return ("input", value.name)
-    if value.op == "history":
-        return ("past", value.stack or section.stack, value.name, int(value.number))
-    return ("result", value.stack) if value.stack else ("now", value.name)
-
-
-def named(key: Key) -> str:
-    """What travels between sections, as a formula says it."""
-    return f"{key[2]}[{key[3]}]" if key[0] == "past" else str(key[1])
 
 
 def description(sequence: str, architecture: Architecture) -> Any:
@@ -129,24 +82,21 @@ def description(sequence: str, architecture: Architecture) -> Any:
     ("every", n, a)         of each n of those of another the first
     None                    all real, of a length that does not matter
     """
-    made = makers(architecture).get(sequence)
-    if made is None:
-        for section in architecture.sections():
-            for value in section.reads.values():
-                if value.op == "input" and value.sequence == sequence:
-                    return ("input", value.name)
-        return None
-    call = made.call
-    assert call is not None
-    match call.word.real:
+    value = makers(architecture).get(sequence)
+    if value is None:
+        reads = [read for section in architecture.sections() for read in section.reads.values()]
+        names = [read.name for read in reads if read.op == "input" and read.sequence == sequence]
+        return ("input", names[0]) if names else None
+    options = value.called.options
+    match value.called.word.real:
         case "joined":
-            return ("joined", *(description(a.sequence, architecture) for a in made.args))
+            return ("joined", *(description(a.sequence, architecture) for a in value.args))
         case "patches":
-            return ("image", made.args[0].name, int(call.options["size"]))
+            return ("image", value.args[0].name, int(options["size"]))
         case "strided":
-            return ("every", int(call.options["stride"]), description(made.args[0].sequence, architecture))
+            return ("every", int(options["stride"]), description(value.args[0].sequence, architecture))
         case "rows":
-            return ("rows", int(call.options["rows"]))
+            return ("rows", int(options["rows"]))
     return None
 
 
@@ -160,76 +110,83 @@ def input_sequences(architecture: Architecture) -> dict[str, str]:
     return inputs
 
 
+def parts_of(described: Any) -> Iterator[tuple[Any, ...]]:
+    """A description and those inside it, in order."""
+    if isinstance(described, tuple):
+        yield described
+        for part in described[1:]:
+            yield from parts_of(part)
+
+
 def padded(described: Any) -> bool:
     """Whether a sequence can have padding at all."""
-    return described is not None and (described[0] == "input" or any(padded(d) for d in described[1:] if _nested(d)))
+    return any(part[0] == "input" for part in parts_of(described))
 
 
-def _nested(part: Any) -> bool:
-    return isinstance(part, tuple)
-
-
-def inputs_of(described: Any) -> Iterator[str]:
+def inputs_of(described: Any) -> list[str]:
     """The inputs that a description reads, in order."""
-    if described is not None:
-        if described[0] in ("input", "image"):
-            yield described[1]
-        for part in described[1:]:
-            if _nested(part):
-                yield from inputs_of(part)
+    return [part[1] for part in parts_of(described) if part[0] in ("input", "image")]
 
 
-def real_positions(lengths: Any, described: Any, names: tuple[str, ...], *given: Tensor) -> Tensor | None:
+def real_positions(lengths: Any, described: Any, names: tuple[str, ...], *tensors: Tensor) -> Tensor | None:
     """(batch, length), bool: which positions of the described sequence are real; None where all are.
 
-    `given` are the inputs called `names`."""
+    `tensors` are the inputs called `names`."""
     if lengths is None:
         return None
-    inputs = dict(zip(names, given, strict=True))
+    inputs = dict(zip(names, tensors, strict=True))
     if not isinstance(lengths, Mapping):
         lengths = {name: lengths for name in inputs_of(described)}
-    if not any(name in lengths for name in inputs):
-        return None
-    batch = given[0].shape[0]
-    return _real(lengths, described, inputs, batch, given[0].device)
+    return _real(lengths, described, inputs) if any(name in lengths for name in inputs) else None
 
 
-def _real(
-    lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Tensor], batch: int, device: torch.device
-) -> Tensor:
+def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Tensor]) -> Tensor:
     if described is None:
         raise InputError("the padding of this sequence does not follow from the inputs' lengths")
     what, *parts = described
     if what == "joined":
-        return torch.cat([_real(lengths, part, inputs, batch, device) for part in parts], 1)
+        return torch.cat([_real(lengths, part, inputs) for part in parts], 1)
+    if what == "every":
+        return _real(lengths, parts[1], inputs)[:, :: parts[0]]
+    any_input = next(iter(inputs.values()))
+    batch, device = any_input.shape[0], any_input.device
     if what == "rows":
         return torch.ones(batch, parts[0], dtype=torch.bool, device=device)
-    if what == "every":
-        return _real(lengths, parts[1], inputs, batch, device)[:, :: parts[0]]
-    given = inputs[parts[0]]
+    tensor = inputs[parts[0]]
     if what == "image":
-        squares = (given.shape[-2] // parts[1]) * (given.shape[-1] // parts[1])
+        squares = (tensor.shape[-2] // parts[1]) * (tensor.shape[-1] // parts[1])
         return torch.ones(batch, squares, dtype=torch.bool, device=device)
     if parts[0] not in lengths:
-        return torch.ones(batch, given.shape[1], dtype=torch.bool, device=device)
-    return torch.arange(given.shape[1], device=device) < lengths[parts[0]].to(device)[:, None]
+        return torch.ones(batch, tensor.shape[1], dtype=torch.bool, device=device)
+    return torch.arange(tensor.shape[1], device=device) < lengths[parts[0]].to(device)[:, None]
 
 
-def check_lengths(lengths: Any, names: tuple[str, ...], *given: Tensor) -> None:
+def check_lengths(lengths: Any, names: tuple[str, ...], *tensors: Tensor) -> None:
     """Raise InputError unless `lengths` is None, a tensor (batch,) of whole numbers, or a mapping of such by input."""
     if lengths is None:
         return
-    if isinstance(lengths, Mapping):
-        for name in lengths:
-            if name not in names:
-                raise UnknownName("sequence in lengths", str(name), names)
-    elif len(names) != 1:
-        raise InputError(f"the model has several sequences: give lengths={{name: tensor}} of {' or '.join(names)}")
-    for name, tensor in zip(names, given, strict=True):
-        one = lengths.get(name) if isinstance(lengths, Mapping) else lengths
-        if one is None:
+    if not isinstance(lengths, Mapping):
+        if len(names) != 1:
+            raise InputError(f"the model has several sequences: give lengths={{name: tensor}} of {' or '.join(names)}")
+        lengths = {names[0]: lengths}
+    for name, given in lengths.items():
+        if name not in names:
+            raise UnknownName("sequence in lengths", str(name), names)
+        if given is None:
             continue
-        if not isinstance(one, Tensor) or one.dtype not in (torch.int64, torch.int32) or one.shape != tensor.shape[:1]:
-            raise InputError(f"lengths of {name} must be whole numbers, ({tensor.shape[0]},): one for each row")
-        if not torch.compiler.is_compiling() and bool(((one < 1) | (one > tensor.shape[1])).any()):
-            raise InputError(f"lengths of {name} must lie between 1 and {tensor.shape[1]}; given: {one.tolist()}")
+        batch, length = dict(zip(names, tensors, strict=True))[name].shape[:2]
+        if not isinstance(given, Tensor) or given.dtype not in (torch.int64, torch.int32) or given.shape != (batch,):
+            raise InputError(f"lengths of {name} must be whole numbers, ({batch},): one for each row")
+        if not torch.compiler.is_compiling() and bool(((given < 1) | (given > length)).any()):
+            raise InputError(f"lengths of {name} must lie between 1 and {length}; given: {given.tolist()}")
+
+
+def check_ids(ids: Any, name: str) -> None:
+    """Raise InputError unless `ids` is a tensor of ids, (batch, length)."""
+    if not isinstance(ids, Tensor):
+        raise InputError(f"{name} must be a tensor of whole numbers, (batch, length); this is a {type(ids).__name__}")
+    if ids.dim() != 2:
+        hint = f": write {name}[None] for a batch of one" if ids.dim() == 1 else ""
+        raise InputError(f"{name} must be (batch, length); this has the shape {tuple(ids.shape)}{hint}")
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"{name} must be whole numbers (torch.int64 or int32); these are {ids.dtype}")

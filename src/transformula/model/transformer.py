@@ -3,22 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from ..analysis.lines import text_of
+from ..analysis.residual_path import line_of, own_place
 from ..errors import InputError, did_you_mean, nearest
 from ..language.graph import Architecture
 from ..language.model_file import ModelText
 from ..words.word import At, Word
-from .blueprint import FormulaModule
 from .decoding import Decoding
 from .hook import Policy, asked
 from .length_batching import by_length
-from .modules import spots, text_of
 from .segment_memory import Carried, put, tensors_of
 from .sequences import DECODED, made_of, positions_learned
+
+if TYPE_CHECKING:
+    from .builder import Blueprint
+
+
+class FormulaModule(nn.Module):
+    """Base of the modules whose `forward` is generated from a formula. Make them by `Blueprint.make`."""
+
+    _blueprint: Blueprint
+    _key: tuple[Any, ...]
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # the class exists in memory only: it is named by what it was made from
+        return restore, (self._blueprint, self._key), self.__dict__
+
+
+def restore(blueprint: Blueprint, key: tuple[Any, ...]) -> FormulaModule:
+    """An empty module of a blueprint's class; pickle fills it."""
+    cls = blueprint.classes[key]
+    return cls.__new__(cls)
 
 
 class Layer(FormulaModule):
@@ -65,7 +85,7 @@ class Transformer(FormulaModule):
     @property
     def inputs(self) -> list[str]:
         """Names of what the model is called with, in order."""
-        return list(self._blueprint.inputs)
+        return list(self._blueprint.flow.inputs)
 
     @property
     def context_limit(self) -> int | None:
@@ -74,13 +94,13 @@ class Transformer(FormulaModule):
 
     def positions_of(self, name: str) -> int | None:
         """How many positions of an input the model has learned: no more can be read. None where nothing limits it."""
-        known: dict[str, int | None] = self._blueprint.positions  # a search asks each time
-        if name not in known:
+        learned = self._blueprint.learned  # a search asks each time
+        if name not in learned:
             sequences = made_of(self.architecture, name)
             calls = [value for section in self.architecture.sections() for value in section.calls()]
             limits = [positions_learned(value, sequences) for value in calls]
-            known[name] = min((limit for limit in limits if limit is not None), default=None)
-        return known[name]
+            learned[name] = min((limit for limit in limits if limit is not None), default=None)
+        return learned[name]
 
     @property
     def carry(self) -> int:
@@ -101,52 +121,50 @@ class Transformer(FormulaModule):
 
         Raises InputError where the formula cannot be decoded: a stack that sees the future, a word without steps.
         """
-        architecture = self.architecture
-        if not architecture.main.causal:
+        if not self.architecture.main.causal:
             raise InputError("only a causal stack can be decoded step by step; this one says `causal: false`")
         if batch < 1 or capacity < 1:
             raise InputError(f"decoding needs at least one row and one position; given: {batch} rows, {capacity}")
-        flow = self._blueprint.decoding
-        wanted = [name for name in flow.inputs if name not in flow.growing]
-        if set(inputs) != set(wanted):
+        names = self.given_at_start
+        if set(inputs) != set(names):
             raise InputError(
-                f"decoding starts with {', '.join(wanted) or 'no inputs'}; given: {', '.join(inputs) or 'none'}"
+                f"decoding starts with {', '.join(names) or 'no inputs'}; given: {', '.join(inputs) or 'none'}"
             )
         for name, tensor in inputs.items():
             if tensor.shape[0] != batch:
                 raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
-        states, modules, device = self._begin(batch, capacity)
-        fixed = self._made_once([inputs[name] for name in wanted], wanted, lengths) if flow.fixed else []
-        return Decoding(batch, capacity, states, modules, device, fixed)
+        decoding = self._begin(batch, capacity)
+        if self._blueprint.decoding.fixed:
+            decoding.fixed = self._made_once({name: inputs[name] for name in names}, lengths)
+        return decoding
 
-    def _made_once(self, inputs: list[Tensor], names: list[str], lengths: Any) -> list[Any]:
+    def _made_once(self, inputs: dict[str, Tensor], lengths: Any) -> list[Any]:
         """What decoding reads at each step and nothing decoded changes."""
-        if len(inputs) == 1 and inputs[0].dim() == 2 and isinstance(lengths, Mapping) and not self.training:
-            (ids,), (name,) = inputs, names
-            if set(lengths) == {name} and isinstance(lengths[name], Tensor):
+        if len(inputs) == 1 and isinstance(lengths, Mapping) and set(lengths) == set(inputs) and not self.training:
+            ((name, ids),) = inputs.items()
+            if ids.dim() == 2 and isinstance(lengths[name], Tensor):
                 made = by_length(lambda rows, real: self._fixed(rows, {name: real}), ids, lengths[name])
                 if made is not None:
                     return made
-        values: list[Any] = self._fixed(*inputs, lengths)
+        values: list[Any] = self._fixed(*inputs.values(), lengths)
         return values
 
-    def _begin(self, batch: int, capacity: int) -> tuple[list[list[Any]], list[list[Word]], torch.device]:
-        """(fresh states, the modules that they belong to, where they are), for each section and each of its calls that
-        look at the past. Raises InputError where there is no decoding step by step."""
-        architecture = self.architecture
-        flow = self._blueprint.decoding
+    def _begin(self, batch: int, capacity: int) -> Decoding:
+        """Fresh states for each section and each of its calls that look at the past. Raises InputError where there is
+        no decoding step by step."""
+        blueprint = self._blueprint
         like = next((p for p in self.parameters() if p.is_floating_point()), torch.empty(0))
-        modules: list[list[Word]] = []
-        grows = {run.index for run in flow.chosen("step")}
-        for index, (section, calls) in enumerate(zip(architecture.sections(), self._blueprint.sites, strict=True)):
+        modules: list[list[Any]] = []
+        grows = {run.section for run in blueprint.decoding.chosen("step")}
+        for index, (section, calls) in enumerate(zip(self.architecture.sections(), blueprint.sites, strict=True)):
             for value in section.calls() if index in grows else ():
-                assert value.call is not None
-                if value.call.word.reach == "all":
-                    raise InputError(f"{section.title}: {value.call.name} sees all positions: no decoding step by step")
-            words = [self.get_submodule(c.path) for c in calls] if index in grows else []
-            modules.append(words)  # type: ignore[arg-type]
+                if value.called.word.reach == "all":
+                    raise InputError(
+                        f"{section.title}: {value.called.name} sees all positions: no decoding step by step"
+                    )
+            modules.append([self.get_submodule(call.path) for call in calls] if index in grows else [])
         states = [[m.start(batch, capacity, like.dtype, like.device) for m in row] for row in modules]
-        return states, modules, like.device
+        return Decoding(batch, capacity, states, modules, like.device)
 
     def step(self, tokens: Tensor, decoding: Decoding, new: Tensor | None = None, **inputs: Tensor) -> Any:
         """Decode one more chunk of every row: what `model(tokens)` would give for these positions.
@@ -186,20 +204,21 @@ class Transformer(FormulaModule):
         carried = carried or Carried(batch, 0, 0, {})
         if batch != carried.rows:
             raise InputError(f"what is carried has {carried.rows} rows, the segment {batch}")
-        states, modules, device = self._begin(batch, 0)
+        decoding = self._begin(batch, 0)
+        device = decoding.lengths.device
         for path, tensor in carried.tensors.items():
-            put(states, path.split("."), tensor.to(device))
-        start = carried.length
+            put(decoding.states, path.split("."), tensor.to(device))
+        start, end = carried.length, carried.length + length
         at = At(torch.full((batch,), start, device=device), start, first=carried.first)
         fixed = self._fixed(None) if self._blueprint.decoding.fixed else []
-        result = self._step(tokens=tokens, **inputs, fixed=fixed, states=states, at=at)
-        left = {}
-        for section, (words, row) in enumerate(zip(modules, states, strict=True)):
-            kept = [word.carried(state, self.carry) for word, state in zip(words, row, strict=True)]
-            for path, tensor in tensors_of(kept, str(section)):
-                # a clone, or the whole segment would be kept alive by a part of it; laid out as a file gives it back
-                left[path] = tensor.detach().clone(memory_format=torch.contiguous_format)
-        end = start + length
+        result = self._step(tokens=tokens, **inputs, fixed=fixed, states=decoding.states, at=at)
+        kept = [
+            [module.carried(state, self.carry) for module, state in zip(modules, states, strict=True)]
+            for modules, states in zip(decoding.modules, decoding.states, strict=True)
+        ]
+        # clones, or the whole segment would be kept alive by a part of it; laid out as a file gives them back
+        contiguous = torch.contiguous_format
+        left = {path: tensor.detach().clone(memory_format=contiguous) for path, tensor in tensors_of(kept)}
         return result, Carried(batch, end, max(carried.first, end - self.carry), left)
 
     def check_states(self) -> None:
@@ -213,9 +232,8 @@ class Transformer(FormulaModule):
         """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""
         by_name: dict[str, Tensor] = {}
         for path, module in self.named_modules():
-            losses = getattr(module, "losses", None) if isinstance(module, (Word, Policy)) else None
-            if losses is not None:
-                by_name.update({f"{path}.{name}": loss for name, loss in losses().items()})
+            losses: Any = getattr(module, "losses", None) if isinstance(module, (Word, Policy)) else None
+            by_name |= {f"{path}.{name}": loss for name, loss in losses().items()} if losses is not None else {}
         return by_name
 
     def calibrate(self, *inputs: Tensor, **named_inputs: Any) -> str:
@@ -237,24 +255,23 @@ class Transformer(FormulaModule):
 
         `module_name` is a name as in `named_modules`, or of something inside one. "" where there is none.
         """
-        by_path = spots(self.architecture)
+        by_path = self._blueprint.spots
         parts = module_name.split(".")
         for count in range(len(parts), 0, -1):
             spot = by_path.get(".".join(parts[:count]))
-            if spot is not None and spot.place is not None and spot.line is not None:
-                line = f"{spot.title}, line {spot.line.line}: {text_of(spot.line)}"
-                if spot.place.source is not spot.line.source:
-                    line += f" ({spot.place.where}: {spot.place.source.line(spot.place.line).strip()})"
-                return line
+            if spot is not None and spot.value.place is not None:
+                section, place = spot.section, spot.value.place
+                line = own_place(spot.value) or place
+                index = line_of(section, line)
+                line = line if index is None else section.lines[index][0]
+                text = f"{section.title}, line {line.line}: {text_of(line)}"
+                if place.source is not line.source:
+                    text += f" ({place.where}: {place.source.line(place.line).strip()})"
+                return text
         near = nearest(module_name, by_path)
-        known = dict(self.named_modules())
-        if module_name not in known:
+        if module_name not in dict(self.named_modules()):
             raise InputError(f"the model has no module {module_name!r};{did_you_mean(near)}", near=near)
         return ""
-
-    def num_parameters(self, only_trainable: bool = False) -> int:
-        """How many numbers the model holds, those that are shared counted once."""
-        return sum(p.numel() for p in self.parameters() if p.requires_grad or not only_trainable)
 
     def flops_per_token(self, length: int | None = None) -> float:
         """Floating-point operations a token, forward and backward, at the mean span of a sequence of `length`."""
