@@ -22,8 +22,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..model.evaluating import evaluating
 from .candidates import best_continuations, log_probabilities, repeated, to_host
-from .decoding import USUAL_LENGTH, Decoder, device_of, padded
-from .finite import not_finite
+from .decoding import USUAL_LENGTH, Decoder, device_of, not_finite, padded
 from .settings import SearchSettings
 
 MOST_ROWS = 1024
@@ -75,13 +74,18 @@ class Sentence:
             else:
                 parents.append(slot)
                 beam.append((total, (text, token)))
-        self.beam = beam
         if not beam and not self.ended:
             raise InputError(
                 f"sentence {self.number}: no token is left to write after {self.length - 1}: all are ruled out by "
                 f"block_ngrams ({settings.block_ngrams}) and min_length ({settings.min_length})"
             )
-        return parents if self._open(len(ends) > 0, settings) else []
+        if beam and len(self.ended) >= settings.n_best:
+            # whether one that goes on can still be among the n best; of equals the one that ended first is
+            in_reach = beam[0][0] / settings.divisor(self.most + (len(ends) > 0))
+            if in_reach <= self.best(settings.n_best)[-1].score:
+                parents, beam = [], []
+        self.beam = beam
+        return parents
 
     def _end(self, text: Any, total: float, ended: bool, settings: SearchSettings) -> None:
         tokens = []
@@ -89,14 +93,6 @@ class Sentence:
             text, token = text
             tokens.append(token)
         self.ended.append(Hypothesis(tokens[::-1], total, total / settings.divisor(self.length), ended))
-
-    def _open(self, with_end: bool, settings: SearchSettings) -> bool:
-        """Whether a hypothesis that goes on can still be among the n best; of equals the one that ended first is."""
-        if self.beam and len(self.ended) >= settings.n_best:
-            in_reach = self.beam[0][0] / settings.divisor(self.most + with_end)
-            if in_reach <= sorted((h.score for h in self.ended), reverse=True)[settings.n_best - 1]:
-                self.beam = []
-        return bool(self.beam)
 
     def best(self, count: int) -> list[Hypothesis]:
         return sorted(self.ended, key=lambda h: -h.score)[:count]
@@ -149,9 +145,9 @@ def gathered(
     prefixes: Sequence[Sequence[int]] | None,
     usual: int = USUAL_LENGTH,
 ) -> list[Sentence]:
-    """The sentences, checked, each with its greatest length."""
-    for name, given in {**inputs, **({} if prefixes is None else {"prefixes": prefixes})}.items():
-        if len(given) != len(prompts):
+    """The sentences, checked, each with its greatest length: how many tokens it may have, the end not counted."""
+    for name, given in [*inputs.items(), ("prefixes", prefixes)]:
+        if given is not None and len(given) != len(prompts):
             raise InputError(f"{len(prompts)} prompts, but {len(given)} of {name}: give one for each sentence")
     limit = min((m.context_limit for m in models if m.context_limit is not None), default=None)
     sentences = []
@@ -165,47 +161,31 @@ def gathered(
             raise InputError(f"sentence {number}: its {next(n for n in ids if not ids[n])} is empty")
         if any(token in ends for token in prefix):
             raise InputError(f"sentence {number}: the token that ends it stands in its prefix")
-        length = ids.get("source", max(ids.values(), default=0))
-        if settings.max_ratio is not None and not length:
-            raise InputError("max_ratio is of the source's length, and there is no source: set max_length")
-        most = greatest_length(number, length, len(prompt), settings, limit, bool(ends), usual)
+        most = settings.most_tokens(ids.get("source", max(ids.values(), default=0)), usual)
+        if limit is not None:
+            most = within(limit, number, len(prompt), most, settings, bool(ends))
         if len(prefix) > most:
             raise InputError(
                 f"sentence {number}: a prefix of {len(prefix)} tokens, where at most {most} may be written"
             )
-        read = len(prompt) + len(prefix)
-        size = max([read, *ids.values()])
+        size = max([len(prompt) + len(prefix), *ids.values()])
         sentences.append(Sentence(number, list(prompt), prefix, of_one, size, most))
     return sentences
 
 
-def greatest_length(
-    number: int,
-    source: int,
-    prompt: int,
-    settings: SearchSettings,
-    limit: int | None,
-    with_end: bool,
-    usual: int = USUAL_LENGTH,
-) -> int:
-    """How many tokens a sentence may have, the end not counted: the least of what the settings and positions say."""
-    most = settings.max_length or max(usual, settings.min_length)
-    if settings.max_ratio is not None:
-        # what 0.29 * 100 was meant to be, though it is 28.999...
-        most_of_source = max(math.floor(settings.max_ratio * source + 1e-9), settings.min_length, 1)
-        most = most_of_source if settings.max_length is None else min(most, most_of_source)
-    if limit is not None:
-        room = limit - prompt + (not with_end)  # all but the last token is read again
-        asked = settings.max_length if settings.max_ratio is None else None
-        if room < max(1, settings.min_length) or (asked is not None and asked > room):
-            wanted = max(asked or 1, settings.min_length)
-            raise InputError(
-                f"sentence {number}: a prompt of {prompt} tokens and {wanted} new ones do not fit in the {limit} "
-                "positions that this model has learned: "
-                + (f"set max_length to at most {room}" if room >= 1 else "shorten the prompt")
-            )
-        most = min(most, room)
-    return most
+def within(limit: int, number: int, prompt: int, most: int, settings: SearchSettings, with_end: bool) -> int:
+    """How many of `most` tokens fit in the learned positions after a prompt."""
+    room = limit - prompt + (not with_end)  # all but the last token is read again
+    required = max(1, settings.min_length)
+    if settings.max_ratio is None:
+        required = max(required, settings.max_length or 1)
+    if required > room:
+        remedy = f"set max_length to at most {room}" if room >= 1 else "shorten the prompt"
+        raise InputError(
+            f"sentence {number}: a prompt of {prompt} tokens and {required} new ones do not fit in the {limit} "
+            f"positions that this model has learned: {remedy}"
+        )
+    return min(most, room)
 
 
 def is_ids(given: Any) -> bool:
@@ -253,18 +233,17 @@ def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettin
         first = 0
         for sentence, of_one in zip(live, found, strict=True):
             before = len(sentence.beam)
-            kept = sentence.go_on(of_one, ends, settings)
-            rows += [first + slot for slot in kept]
+            rows += [first + slot for slot in sentence.go_on(of_one, ends, settings)]
             first += before
         live = [s for s in live if s.beam]
         if not live:
             return
         chosen = torch.tensor([text[1] for s in live for _, text in s.beam], device=device)[:, None]
         if rows != list(range(first)):
-            kept_rows = torch.tensor(rows)
+            kept = torch.tensor(rows)
             for decoding in decodings:
-                decoding.select(kept_rows)
-            written = None if written is None else written[kept_rows.to(device)]
+                decoding.select(kept)
+            written = None if written is None else written[kept.to(device)]
         written = None if written is None else torch.cat((written, chosen), 1)
         now = [m.step(chosen, d)[:, -1] for m, d in zip(models, decodings, strict=True)]
 
@@ -278,20 +257,24 @@ def continuations(
 ) -> list[list[tuple[float, int, int]]]:
     """The best continuations (sum, slot, token) of each sentence that the settings allow, at most `beam` of each."""
     ranking, logs = log_probabilities(logits, settings.ensemble)
-    device = ranking.device
+    device, ruled_out = ranking.device, float("-inf")
     if len(stops):
         early = [s.length < settings.min_length for s in live for _ in s.beam]
-        late = [s.length == s.most for s in live for _ in s.beam]
+        late = [row for row, s in enumerate(s for s in live for _ in s.beam) if s.length == s.most]
         if any(early):
-            ranking = ranking.index_fill(1, stops, float("-inf")) if all(early) else _without(ranking, stops, early)
-        if any(late):
-            rows = torch.tensor([row for row, is_late in enumerate(late) if is_late], device=device)
-            only = ranking.new_full((len(rows), ranking.shape[1]), float("-inf"))
+            without = ranking.index_fill(1, stops, ruled_out)
+            # no row is copied again where none can stop
+            ranking = (
+                without if all(early) else torch.where(torch.tensor(early, device=device)[:, None], without, ranking)
+            )
+        if late:
+            rows = torch.tensor(late, device=device)
+            only = ranking.new_full((len(rows), ranking.shape[1]), ruled_out)
             ranking = ranking.index_copy(0, rows, only.index_copy(1, stops, ranking[rows][:, stops]))
     if written is not None:
         assert settings.block_ngrams is not None
         blocked = repeated(written, settings.block_ngrams, ranking.shape[1]).index_fill(1, stops, False)
-        ranking = ranking.masked_fill(blocked, float("-inf"))
+        ranking = ranking.masked_fill(blocked, ruled_out)
     sums = torch.tensor([total for s in live for total, _ in s.beam], dtype=logs.dtype, device=device)
     places = None
     if settings.beam > 1:
@@ -304,27 +287,18 @@ def continuations(
     return found
 
 
-def _without(ranking: Tensor, stops: Tensor, rows: list[bool]) -> Tensor:
-    """`ranking` where some rows cannot stop."""
-    chosen = torch.tensor(rows, device=ranking.device)[:, None]
-    return torch.where(chosen, ranking.index_fill(1, stops, float("-inf")), ranking)
-
-
 def read(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tuple[list[Any], list[Tensor]]:
     """Every sentence's inputs, prompt and prefix read once: caches of one row a sentence, and logits (sentences,
     length, vocab) of each model."""
     texts = [s.prompt + s.prefix for s in batch]
-    lengths = [len(text) for text in texts]
     # without an end the last token written is not read
-    capacity = max(max(lengths), max(len(s.prompt) + s.most - (not with_end) for s in batch))
-    chunk = padded(texts)
+    capacity = max(max(map(len, texts)), max(len(s.prompt) + s.most - (not with_end) for s in batch))
     decodings, logits = [], []
     for model in models:
         device = device_of(model)
-        decoding = model.start(len(batch), capacity, **given_at_start(batch, device))
-        new = None if min(lengths) == max(lengths) else torch.tensor(lengths, device=device)
-        logits.append(model.step(chunk.to(device), decoding, new=new))
-        decodings.append(decoding)
+        decodings.append(model.start(len(batch), capacity, **given_at_start(batch, device)))
+        chunk, lengths = padded(texts, device)
+        logits.append(model.step(chunk, decodings[-1], new=lengths))
     if len({x.shape[-1] for x in logits}) > 1:
         sizes = ", ".join(str(x.shape[-1]) for x in logits)
         raise InputError(f"the models of an ensemble need one vocabulary; these have {sizes} tokens")
@@ -337,20 +311,19 @@ def given_at_start(batch: list[Sentence], device: torch.device) -> dict[str, Any
     lengths: dict[str, Tensor] = {}
     for name in batch[0].inputs:
         values = [s.inputs[name] for s in batch]
-        if not is_ids(values[0]):
+        if is_ids(values[0]):
+            tensors[name], sizes = padded(values, device)
+            if sizes is not None:
+                lengths[name] = sizes
+        else:
             tensors[name] = torch.stack(values).to(device)
-            continue
-        sizes = [len(ids) for ids in values]
-        tensors[name] = padded(values).to(device)
-        if min(sizes) < max(sizes):
-            lengths[name] = torch.tensor(sizes, device=device)
     return {**tensors, "lengths": lengths} if lengths else tensors
 
 
 def sums_of_prefixes(batch: list[Sentence], logits: Sequence[Tensor], settings: SearchSettings) -> list[float]:
     """The sum of log probabilities of each sentence's prefix, from the logits of the chunk that was read."""
     rows = torch.arange(len(batch), device=logits[0].device)
-    total: Tensor | None = None
+    total: Any = None
     for place in range(max(len(s.prefix) for s in batch)):
         has = torch.tensor([place < len(s.prefix) for s in batch], device=rows.device)
         at = torch.tensor([len(s.prompt) - 1 + min(place, len(s.prefix)) for s in batch], device=rows.device)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..errors import InputError
+from ..errors import InputError, NotFinite
 from ..model.evaluating import evaluating
-from .finite import check_logits
 from .sampling import choose
 from .settings import SamplingSettings
 
@@ -44,7 +43,7 @@ class TextRow:
     begin: int = 0
 
     @property
-    def made(self) -> list[int]:
+    def written(self) -> list[int]:
         return self.tokens[self.prompt :]
 
 
@@ -75,56 +74,53 @@ def generate(
         TextRow(number, list(prompt), len(prompt), torch.Generator().manual_seed(first + number))
         for number, prompt in enumerate(prompts)
     ]
-    longest = max((len(row.tokens) for row in rows), default=0)
     if any(not row.tokens for row in rows):
         raise InputError("a prompt is empty: give a token to go on from, such as the one that ends a document")
-    window = window_length(model) if settings.window else None
-    most = settings.max_tokens or USUAL_LENGTH
-    if model.context_limit is not None and window is None:
-        most = room(longest, settings.max_tokens, model.context_limit)
+    limit, window, most = model.context_limit, None, settings.max_tokens or USUAL_LENGTH
+    if settings.window:  # the learned positions, else the model's `context`, if it has one
+        numbers = getattr(getattr(model, "architecture", None), "numbers", {})
+        window = limit or int(numbers.get("context", 0)) or None
+    elif limit is not None:
+        most = room(max((row.prompt for row in rows), default=0), settings.max_tokens, limit)
+    if rows:
+        with torch.inference_mode():
+            run(evaluating(model), rows, settings, most, window, finished, on_token)
+    return [row.written for row in rows]
 
-    with torch.inference_mode():
-        run(evaluating(model), rows, settings, most, window, finished, on_token)
-    return [row.made for row in rows]
 
-
-def room(prompt: int, asked: int | None, limit: int) -> int:
+def room(prompt: int, required: int | None, limit: int) -> int:
     """How many tokens may be written after a prompt where `limit` positions were learned. The last one is not read."""
     left = limit - prompt + 1
-    if left < 1 or (asked is not None and asked > left):
-        wanted = "" if asked is None else f" and {asked} new ones"
+    if left < (required or 1):
+        wanted = "" if required is None else f" and {required} new ones"
         fewer = f"write at most {left} (--max-tokens {left}), or " if left >= 1 else "shorten the prompt, or "
         raise InputError(
             f"a prompt of {prompt} tokens{wanted} do not fit in the {limit} positions that this model has learned; "
             f"{fewer}let it go on from the latter half of its context (--window)"
         )
-    return min(asked or USUAL_LENGTH, left)
-
-
-def window_length(model: Decoder) -> int | None:
-    """The context that a sliding window keeps to: the learned positions, else the model's `context`, if it has one."""
-    numbers = getattr(getattr(model, "architecture", None), "numbers", {})
-    limit = model.context_limit or int(numbers.get("context", 0))
-    return limit or None
+    return min(required or USUAL_LENGTH, left)
 
 
 def run(
     model: Decoder,
-    rows: list[TextRow],
+    live: list[TextRow],
     settings: SamplingSettings,
     most: int,
     window: int | None,
     finished: Callable[[int, list[int]], bool] | None,
     on_token: Callable[[int, int], None] | None,
 ) -> None:
-    """Write into `rows` until each has `most` tokens or is finished."""
-    live = list(rows)
-    if not live:
-        return
+    """Write into rows until each has `most` tokens or is finished."""
     decoding, logits = read(model, live, most, window)
-    seen = mark_seen(live, logits) if settings.repetition_penalty != 1.0 else None
+    seen = None
+    if settings.repetition_penalty != 1.0:  # which tokens stand in each row: (batch, vocab)
+        seen = torch.zeros_like(logits, dtype=torch.bool)
+        for place, row in enumerate(live):
+            seen[place, torch.tensor(row.tokens, device=logits.device)] = True
     while True:
-        check_logits(model, logits, max(len(row.tokens) - row.prompt for row in live))
+        # others than the most likely token may be ruled out, by -inf
+        if not bool(torch.isfinite(logits.amax(-1)).all()):
+            raise not_finite([model], max(len(row.tokens) - row.prompt for row in live))
         chosen = choose(logits, settings, [row.random for row in live], seen)
         if seen is not None:
             seen.scatter_(1, chosen.unsqueeze(1), True)
@@ -133,8 +129,7 @@ def run(
             row.tokens.append(token)
             if on_token is not None:
                 on_token(row.number, token)
-            made = len(row.tokens) - row.prompt
-            if made < most and not (finished is not None and finished(row.number, row.made)):
+            if len(row.tokens) - row.prompt < most and not (finished and finished(row.number, row.written)):
                 stay.append(place)
         if not stay:
             return
@@ -159,34 +154,44 @@ def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> 
         if window is not None and len(row.tokens) - row.begin > window:
             row.begin = len(row.tokens) - max(1, window // 2)
     texts = [row.tokens[row.begin :] for row in rows]
-    lengths = [len(text) for text in texts]
+    longest = max(map(len, texts))
     ahead = max(most - (len(row.tokens) - row.prompt) for row in rows)
     # The last token written is never read, hence the 1.
-    capacity = max(lengths) + ahead - 1 if window is None else max(window, max(lengths))
-    device = device_of(model)
-    new = torch.tensor(lengths, device=device)
-    decoding = model.start(len(rows), capacity)
-    logits = model.step(padded(texts).to(device), decoding, new=None if min(lengths) == max(lengths) else new)
-    return decoding, logits[torch.arange(len(rows), device=device), new - 1]
+    decoding = model.start(len(rows), longest + ahead - 1 if window is None else max(window, longest))
+    tokens, lengths = padded(texts, device_of(model))
+    logits = model.step(tokens, decoding, new=lengths)
+    last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
+    return decoding, logits[torch.arange(len(rows), device=logits.device), last]
 
 
 def device_of(model: Any) -> torch.device:
     """Where a model's parameters are; the CPU for what has none."""
-    parameter = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
+    parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
     return torch.device("cpu") if parameter is None else parameter.device
 
 
-def padded(texts: Sequence[Sequence[int]]) -> Tensor:
-    """Token ids as (batch, length), 0 on the right of shorter texts."""
-    tokens = torch.zeros(len(texts), max(map(len, texts)), dtype=torch.long)
+def padded(texts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Token ids as (batch, length), 0 on the right of shorter texts; the lengths (batch,), None where all agree."""
+    lengths = torch.tensor([len(text) for text in texts])
+    tokens = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)
     for row, text in enumerate(texts):
         tokens[row, : len(text)] = torch.as_tensor(text, dtype=torch.long)
-    return tokens
+    return tokens.to(device), None if lengths.min() == lengths.max() else lengths.to(device)
 
 
-def mark_seen(rows: list[TextRow], logits: Tensor) -> Tensor:
-    """Which tokens stand in each row: (batch, vocab), booleans."""
-    seen = torch.zeros_like(logits, dtype=torch.bool)
-    for place, row in enumerate(rows):
-        seen[place, torch.tensor(row.tokens, device=logits.device)] = True
-    return seen
+def not_finite(models: Sequence[Any], written: int) -> NotFinite:
+    """The error of logits that are no numbers after `written` tokens; names the first parameter that is not finite."""
+    for model in models:
+        for name, parameter in model.named_parameters() if isinstance(model, nn.Module) else ():
+            if not bool(torch.isfinite(parameter).all()):
+                return NotFinite(
+                    f"the model's logits are NaN or infinite, because its weights are: {name} holds numbers that are"
+                    " not finite; load a checkpoint from before that",
+                    step=written,
+                    place=name,
+                )
+    return NotFinite(
+        f"the model's logits are NaN or infinite after {written} tokens, though its weights are finite: a value inside"
+        " it grows past its dtype; run it in float32, or train with a smaller learning rate",
+        step=written,
+    )

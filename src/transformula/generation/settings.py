@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from ..errors import InputError
 from ..settings import Settings
 
 
@@ -99,6 +101,18 @@ class SearchSettings(Settings):
         """The penalty of a hypothesis of `length` tokens, the end included."""
         base = (5 + length) / 6 if self.penalty == "gnmt" else float(length)
         return float(base**self.alpha)
+
+    def most_tokens(self, source: int, usual: int) -> int:
+        """The maximum length of what is written for a source; `usual` where the settings state none. Raises InputError
+        for a multiple of no source."""
+        most = self.max_length or max(usual, self.min_length)
+        if self.max_ratio is None:
+            return most
+        if not source:
+            raise InputError("max_ratio is of the source's length, and there is no source: set max_length")
+        # what 0.29 * 100 was meant to be, though it is 28.999...
+        most_of_source = max(math.floor(self.max_ratio * source + 1e-9), self.min_length, 1)
+        return most_of_source if self.max_length is None else min(most, most_of_source)
 
     @property
     def formula(self) -> str:

@@ -18,7 +18,7 @@ the folder is written whole or not at all, the text is checked, and tensors are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -26,6 +26,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from ..errors import CheckpointError
+from ..language.model_writing import write_text
 from ..registry import Registry
 
 TEXT = "model.yaml"
@@ -69,15 +70,8 @@ class Exporter(Protocol):
 IMPORTERS: Registry[Importer] = Registry("format to import", "transformula.interop.formats")
 EXPORTERS: Registry[Exporter] = Registry("format to export", "transformula.interop.formats")
 
-
-def importer(name: str) -> Callable[[Importer], Importer]:
-    """Register an importer under the name of its format. Raises InputError for a second one of the same name."""
-    return IMPORTERS.register(name)
-
-
-def exporter(name: str) -> Callable[[Exporter], Exporter]:
-    """Register an exporter under the name of its format. Raises InputError for a second one of the same name."""
-    return EXPORTERS.register(name)
+importer, exporter = IMPORTERS.register, EXPORTERS.register
+"""Decorators that register one under the name of its format. Raise InputError for a second one of the same name."""
 
 
 def need_file(folder: Path, name: str) -> Path:
@@ -93,13 +87,9 @@ def need_file(folder: Path, name: str) -> Path:
 def text_of(model: nn.Module) -> str:
     """The text of a model's file. Models made by hand may carry a plain string as `text`."""
     text = getattr(model, "text", None)
-    if isinstance(text, str):
-        return text
     if text is None:
         raise CheckpointError(
             f"a model of the class {type(model).__name__} has no text, so its folder could not be loaded again;"
             " build it from a formula, or set `model.text` to the text of a model file"
         )
-    from ..language.model_writing import write_text
-
-    return write_text(text)
+    return text if isinstance(text, str) else write_text(text)

@@ -10,19 +10,21 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 
 from ..atomic_io import follow_umask, sync, whole_folder
 from ..errors import CheckpointError
+from ..language.check import check
+from ..language.graph import Architecture
+from ..language.model_file import read_file, read_text
+from ..model import build
+from ..words import vocabulary
 from .exchange import EXPORTERS, IMPORTERS, TEXT, ModelFiles
 from .formats.transformula import WEIGHTS as WEIGHTS
 from .weights import check_finite, put_tensors
-
-if TYPE_CHECKING:
-    from ..language.graph import Architecture
 
 OURS = "transformula"
 """The format of a model's folder."""
@@ -57,12 +59,10 @@ def save_model(
 
 def _same_apart_from_weights(old: Path, new: Path) -> bool:
     """Whether two folders hold the same files with the same content, the weights apart."""
-    if not (old / WEIGHTS).is_file():
-        return False
-    names = {p.relative_to(new) for p in new.rglob("*") if p.is_file()}
-    if names != {p.relative_to(old) for p in old.rglob("*") if p.is_file()}:
-        return False
-    return all((new / n).read_bytes() == (old / n).read_bytes() for n in names if str(n) != WEIGHTS)
+    names, before = ({p.relative_to(folder) for p in folder.rglob("*") if p.is_file()} for folder in (new, old))
+    weights = Path(WEIGHTS)
+    same = names == before and weights in before
+    return same and all((new / name).read_bytes() == (old / name).read_bytes() for name in names - {weights})
 
 
 def load_model(
@@ -86,14 +86,14 @@ def convert(source: Path | str, out: Path | str, *, read: str = OURS, write: str
     """
     source, out = Path(source), Path(out)
     EXPORTERS.need(write)
-    found = read_files(source, verify, read)
+    files = read_files(source, verify, read)
     if out.exists() and out.samefile(source):
         raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
-    model, _ = build_model(found, verify)
+    model, _ = build_model(files, verify)
 
     def others(new: Path) -> None:
         for path in sorted(source.iterdir()):
-            if path.is_file() and path.name not in found.names and not (new / path.name).exists():
+            if path.is_file() and path.name not in files.names and not (new / path.name).exists():
                 shutil.copyfile(path, new / path.name)
 
     return save_model(out, model, others, write)
@@ -109,10 +109,9 @@ def read_files(folder: Path | str, verify: bool, format: str) -> ModelFiles:
 
 
 def build_model(files: ModelFiles, verify: bool = True) -> tuple[nn.Module, Architecture]:
-    """The model of a text, with the tensors that were read."""
-    from ..model import build
-
-    architecture = read_architecture(files.text)
+    """The model of a text, with the tensors that were read. Raises CheckpointError for a text of a newer language."""
+    text = read_file(files.text) if isinstance(files.text, Path) else read_text(files.text, TEXT)
+    architecture = check(text, vocabulary())
     model: nn.Module = build(architecture, device="meta")
     kept = model.state_dict()
     if any(name not in kept and buffer.numel() for name, buffer in model.named_buffers()):
@@ -123,13 +122,3 @@ def build_model(files: ModelFiles, verify: bool = True) -> tuple[nn.Module, Arch
     if verify:
         check_finite(model.named_parameters(), files.weights)
     return model, architecture
-
-
-def read_architecture(text: Path | str) -> Architecture:
-    """The checked architecture of a model file, or of its text. Raises CheckpointError for a text of a newer
-    language."""
-    from .. import words
-    from ..language.check import check
-    from ..language.model_file import read_file, read_text
-
-    return check(read_file(text) if isinstance(text, Path) else read_text(text, TEXT), words.vocabulary())

@@ -58,8 +58,8 @@ def load_parts(
         beside = [name for name in own if name.startswith(f"{into}.") and name not in tensors]
     mine, given = parts(name for name in own if name not in beside), parts(tensors)
     differences = {part: difference(own, tensors, names, given.get(part, [])) for part, names in mine.items()}
-    loaded = tuple(part for part, why in differences.items() if why is None)
     random = {part: why for part, why in differences.items() if why is not None}
+    loaded = tuple(part for part in differences if part not in random)
     check_types(own, tensors, path)
     if not loaded:
         raise CheckpointError(

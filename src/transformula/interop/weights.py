@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -84,17 +85,15 @@ def hash_of(tensors: Mapping[str, Tensor]) -> str:
     """SHA-256 of names, types, shapes and bytes of tensors on the CPU, whatever their order."""
     ordered = sorted(tensors.items())
     many = sum(tensor.nbytes for tensor in tensors.values()) > 2**20
+
+    def stated(named: tuple[str, Tensor]) -> list[Any]:
+        name, tensor = named
+        digest = hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
+        return [name, str(tensor.dtype), list(tensor.shape), digest]
+
     with ThreadPoolExecutor(os.cpu_count() if many else 1) as threads:  # hashlib lets go of the interpreter's lock
-        digests = list((threads.map if many else map)(_digest, (tensor for _, tensor in ordered)))
-    stated = [
-        [name, str(tensor.dtype), list(tensor.shape), digest]
-        for (name, tensor), digest in zip(ordered, digests, strict=True)
-    ]
-    return hashlib.sha256(json.dumps(stated).encode()).hexdigest()
-
-
-def _digest(tensor: Tensor) -> str:
-    return hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
+        rows = list((threads.map if many else map)(stated, ordered))
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def in_float32(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -112,13 +111,10 @@ def in_float32(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and kept buffers of a model by name; a tensor that has several names stands under the first."""
-    tensors: dict[str, Tensor] = {}
-    seen: set[int] = set()
+    named: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            tensors[name] = tensor.detach()
-    return tensors
+        named.setdefault(id(tensor), (name, tensor.detach()))
+    return dict(named.values())
 
 
 def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], path: Path | str) -> None:
@@ -135,21 +131,18 @@ def fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path | 
     missing = [name for name in own if name not in tensors]
     unexpected = [name for name in tensors if name not in own]
     if missing or unexpected:
-        mistakes = []
-        for name in missing[:5]:
-            near = nearest(name, unexpected, 1)
-            mistakes.append(f"{name} is missing" + (f" (it holds {near[0]}, which the model lacks)" if near else ""))
-        for name in unexpected[:5]:
-            near = nearest(name, missing, 1)
-            if not near:
-                mistakes.append(f"{name} is not in the model")
-        more = max(0, len(missing) - 5) + max(0, len(unexpected) - 5)
+        near = {name: nearest(name, unexpected, 1) for name in missing[:5]}
+        mistakes = [
+            f"{name} is missing" + (f" (it holds {other[0]}, which the model lacks)" if other else "")
+            for name, other in near.items()
+        ]
+        mistakes += [f"{name} is not in the model" for name in unexpected[:5] if not nearest(name, missing, 1)]
+        more = len(missing[5:]) + len(unexpected[5:])
         mistakes += [f"and {more} more"] if more else []
         raise CheckpointError(
-            f"{path}: these weights belong to another model: "
-            + "; ".join(mistakes)
-            + ". Expected the weights that were saved with this model's text",
-            near=[n for name in missing[:5] for n in nearest(name, unexpected, 1)],
+            f"{path}: these weights belong to another model: {'; '.join(mistakes)}. Expected the weights that were"
+            " saved with this model's text",
+            near=[name for other in near.values() for name in other],
         )
     for name, tensor in own.items():
         if tensors[name].shape != tensor.shape:

@@ -28,18 +28,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
 
 from ..errors import InputError, UnknownName, did_you_mean, nearest
-from ..language.graph import Architecture, Stack
+from ..language.graph import Architecture, Section, Stack
 from ..language.messages import FormulaError, unknown
 from ..language.numbers import evaluate
 from ..language.parser import parse_expression
-from ..language.source import Place, Source
+from ..language.source import Source
 from ..language.syntax import CallNode, Name
 from ..registry import Registry
 from .segment_memory import check_carry
@@ -109,7 +109,6 @@ class Policy(nn.Module):
 class RequestedHook:
     """A hook that a model asks for: `asked(*arguments)` calls it with the options that the model's file says."""
 
-    key: str
     name: str
     function: Callable[..., Any]
     options: Mapping[str, Any]
@@ -134,9 +133,11 @@ def asked(architecture: Architecture | None, key: str) -> RequestedHook | None:
             near=error.near,
         ) from None
     known = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    return RequestedHook(
-        key, name, function, bound(f"{here(source)}: {name}", [p.name for p in known], items, options, known)
-    )
+    given = bound(f"{here(source)}: {name}", [p.name for p in known], items, options)
+    for parameter in known:
+        if parameter.default is parameter.empty and parameter.name not in given:
+            raise InputError(f"{here(source)}: {name} needs {parameter.name}: write {name}({parameter.name}=...)")
+    return RequestedHook(name, function, given)
 
 
 def check_hooks(architecture: Architecture) -> None:
@@ -152,33 +153,24 @@ def check_hooks(architecture: Architecture) -> None:
         )
 
 
-def bound(
-    who: str,
-    names: list[str],
-    items: list[Any],
-    options: dict[str, Any],
-    parameters: list[inspect.Parameter] | None = None,
-) -> dict[str, Any]:
+def bound(who: str, names: Sequence[str], items: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """Options by name: `items` in the order of `names`, then those given by name. Raises InputError, naming `who`."""
+    listed = ", ".join(names) or "no options"
     if len(items) > len(names):
-        raise InputError(f"{who} takes {listed(names)}; {len(items)} values are given")
-    options_by_name = dict(zip(names, items, strict=False))
-    for name, value in options.items():
+        raise InputError(f"{who} takes {listed}; {len(items)} values are given")
+    by_name = dict(zip(names, items, strict=False))
+    for name in options:
         if name not in names:
             near = nearest(name, names)
-            raise InputError(f"{who} has no option {name!r};{did_you_mean(near)} it takes {listed(names)}", near=near)
-        if name in options_by_name:
+            raise InputError(f"{who} has no option {name!r};{did_you_mean(near)} it takes {listed}", near=near)
+        if name in by_name:
             raise InputError(f"{who}: {name} is given twice")
-        options_by_name[name] = value
-    for parameter in parameters or []:
-        if parameter.default is parameter.empty and parameter.name not in options_by_name:
-            raise InputError(f"{who} needs {parameter.name}: write {who.rsplit(' ', 1)[-1]}({parameter.name}=...)")
-    return options_by_name
+    return by_name | dict(options)
 
 
 def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dict[str, Any], Source]:
     """(name, values without a name, values by name, text) of a hook's text. Raises InputError for what is no call."""
-    given = architecture.hooks[key]
+    given, numbers = architecture.hooks[key], architecture.numbers
     if isinstance(given, Mapping):
         first = next(iter(given), "name")
         raise InputError(f"{key}: is a mapping; write a name, or a call: {key}: {first}(option=value)")
@@ -189,19 +181,16 @@ def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dic
     node = parse_expression(source, strings=True)
     if not isinstance(node, CallNode) or node.label:
         raise InputError(f"{here(source)}: {text!r} names no hook; write a name, or a call such as NAME(0.1)")
-    numbers = architecture.numbers
-
-    layers = [section for stack in architecture.stacks for section in stack.layers]
 
     def look(name: Name) -> Any:
-        if name.name not in numbers and key == "policy" and any(name.name in s.asked for s in layers):
+        layers = [section for stack in architecture.stacks for section in stack.layers]
+        if name.name in numbers:
+            return numbers[name.name]
+        if key == "policy" and any(name.name in section.asked for section in layers):
             return NameRead(name.name)
-        if name.name not in numbers:
-            raise unknown("unknown-number", name.place, name.name, [*numbers])
-        return numbers[name.name]
+        raise unknown("unknown-number", name.place, name.name, [*numbers])
 
-    items = [evaluate(item, look) for item in node.items]
-    options: dict[str, Any] = {}
+    items, options = [evaluate(item, look) for item in node.items], dict[str, Any]()
     for option in node.options:
         if option.name in options:
             raise FormulaError("option-twice", option.place, word=node.word, name=option.name)
@@ -211,11 +200,18 @@ def read_hook(architecture: Architecture, key: str) -> tuple[str, list[Any], dic
 
 def here(source: Source) -> str:
     """Where a hook stands, in words: 'gpt2.yaml:9, policy', or 'policy'."""
-    return Place(source, 1, 0, 1, 1).where if source.file else source.name
+    return source.start.where if source.file else source.name
 
 
-def listed(names: list[str]) -> str:
-    return ", ".join(names) if names else "no options"
+def check_only_changes(who: str, section: Section, but: Collection[str] = (), so: str = "") -> None:
+    """Raise InputError, naming the policy, for a layer that leaves names which did not enter it."""
+    entering = {name for name, value in section.reads.items() if value.op == "name" and not value.stack}
+    new = [n for n, value in section.leaves.items() if value.op != "number" and n not in {*entering, *but}]
+    if new:
+        raise InputError(
+            f"{who}: {section.title} leaves {', '.join(new)}, which did not enter it{so}: a layer under this policy"
+            " only changes names that it reads"
+        )
 
 
 def number_of(who: str, name: str, value: Any, low: float, high: float, *, open_end: bool = False) -> float:

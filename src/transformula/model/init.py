@@ -15,7 +15,8 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +27,7 @@ from ..language.messages import unknown
 from ..language.numbers import as_number, evaluate
 from ..language.parser import parse_expression
 from ..language.source import Source
-from ..language.syntax import Name, Node
+from ..language.syntax import Name
 from ..words.word import fill_normal, fill_word
 from .hook import Policy, asked
 
@@ -44,8 +45,15 @@ def fill_model(model: Transformer, seed: int) -> None:
     """Give every parameter its initial value."""
     rules = read_rules(model)
     for path, module in model.named_modules():
-        if isinstance(module, Policy) or hasattr(module, "record"):
-            fill_module(module, path, seed)
+        generator_for = partial(_generator_inside, seed, path)
+        if not (isinstance(module, Policy) or hasattr(module, "record")) or any(
+            p.device.type == "meta" for p in module.parameters()
+        ):
+            continue
+        if isinstance(module, Policy):
+            module.initial_values(generator_for)
+        else:
+            fill_word(module, generator_for)
     for name, deviation in rules.items():
         fill_normal(model.get_parameter(name), generator_of(seed, name), deviation)
     project = asked(model.architecture, "after_step")
@@ -53,25 +61,13 @@ def fill_model(model: Transformer, seed: int) -> None:
         project(model)
 
 
-def fill_module(module: nn.Module, path: str, seed: int) -> None:
-    """The own initial values of a word or a policy; `path` is its name in the model."""
-    if any(p.device.type == "meta" for p in module.parameters()):
-        return
-
-    def generator_for(name: str) -> torch.Generator:
-        return generator_of(seed, f"{path}.{name}")
-
-    if isinstance(module, Policy):
-        module.initial_values(generator_for)
-    else:
-        fill_word(module, generator_for)
+def _generator_inside(seed: int, path: str, name: str) -> torch.Generator:
+    return generator_of(seed, f"{path}.{name}")
 
 
 def read_rules(model: Transformer) -> dict[str, float]:
     """The `init` hook: name of a parameter -> standard deviation. Raises InputError, naming the pattern."""
-    hook = model.architecture.hooks.get("init")
-    if hook is None:
-        return {}
+    hook = model.architecture.hooks.get("init", {})
     if not isinstance(hook, Mapping):
         raise InputError(
             "`init` must be a mapping of patterns of parameters' names to standard deviations, such as "
@@ -81,13 +77,13 @@ def read_rules(model: Transformer) -> dict[str, float]:
     rules: dict[str, float] = {}
     for pattern, given in hook.items():
         source = given if isinstance(given, Source) else Source(f"init, {pattern}", str(given))
-        deviation_of = read_value(source, model.architecture.numbers)
+        value, xavier = read_value(source, model.architecture.numbers)
         for part in str(pattern).split("|"):
-            found = fnmatch.filter(matrices, part.strip())
-            if not found:
+            names = fnmatch.filter(matrices, part.strip())
+            if not names:
                 raise nothing_matched(part.strip(), list(matrices), [n for n, _ in model.named_parameters()])
-            for name in found:
-                rules[name] = deviation_of(*fans(model, name))
+            for name in names:
+                rules[name] = float(value * (2 / sum(fans(model, name))) ** 0.5) if xavier else value
     return rules
 
 
@@ -116,8 +112,8 @@ def nothing_matched(pattern: str, matrices: list[str], names: list[str]) -> Inpu
     )
 
 
-def read_value(source: Source, numbers: Mapping[str, Any]) -> Callable[[int, int], float]:
-    """What gives the standard deviation for a matrix's (fan in, fan out). Raises FormulaError where it is no number."""
+def read_value(source: Source, numbers: Mapping[str, Any]) -> tuple[float, bool]:
+    """(standard deviation or Xavier's gain, whether it is that gain). Raises FormulaError where it is no number."""
     text = source.text.strip()
     xavier = text.startswith("gain ")
     if xavier:
@@ -129,16 +125,7 @@ def read_value(source: Source, numbers: Mapping[str, Any]) -> Callable[[int, int
             raise unknown("unknown-number", name.place, name.name, [*numbers])
         return numbers[name.name]
 
-    value = deviation_checked(node, evaluate(node, look), source)
-
-    def deviation(fan_in: int, fan_out: int) -> float:
-        return float(value * (2 / (fan_in + fan_out)) ** 0.5) if xavier else value
-
-    return deviation
-
-
-def deviation_checked(node: Node, value: Any, source: Source) -> float:
-    number = float(as_number(node, value))
-    if number < 0:
-        raise InputError(f"{source.name}: a standard deviation is not negative; this is {number:g}")
-    return number
+    value = float(as_number(node, evaluate(node, look)))
+    if value < 0:
+        raise InputError(f"{source.name}: a standard deviation is not negative; this is {value:g}")
+    return value, xavier

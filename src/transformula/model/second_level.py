@@ -25,13 +25,9 @@ OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
     "//": partial(torch.div, rounding_mode="floor"),  # torch.floor_divide has no derivative, this one has 0
     "%": torch.remainder,
     "**": torch.pow,
-    "neg": torch.neg,
     "min": torch.minimum,
     "max": torch.maximum,
-    "abs": torch.abs,
-    "exp": torch.exp,
-    "log": torch.log,
-    "sqrt": torch.sqrt,
+    **{name: getattr(torch, name) for name in ("neg", "abs", "exp", "log", "sqrt", "where")},
     "<": torch.lt,
     "<=": torch.le,
     ">": torch.gt,
@@ -41,7 +37,6 @@ OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
     "and": torch.logical_and,
     "or": torch.logical_or,
     "not": torch.logical_not,
-    "where": torch.where,
 }
 
 
@@ -89,10 +84,8 @@ class SecondLevel(nn.Module):
                 case "h":
                     heads = torch.arange(1, self.formula.heads + 1, dtype=i.dtype, device=i.device)
                     value = heads.view(1, -1, 1, 1)
-                case "i":
-                    value = i
-                case "j":
-                    value = j
+                case "i" | "j":
+                    value = i if step.op == "i" else j
                 case "input":
                     side = self.formula.steps[step.args[0]].op
                     value = inputs[str(step.value), side]

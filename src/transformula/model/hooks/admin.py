@@ -42,7 +42,7 @@ def admin(model: Transformer, run: Callable[[], Any]) -> str:
         )
     with torch.no_grad(), Profile(model, by_factor):
         run()
-    missed = [path for path, skip in by_factor.items() if not skip.measured]
+    missed = [path for path, skip in by_factor.items() if skip.following is None]
     if missed:
         raise InputError(f"calibrate: admin: the pass over a batch did not reach {', '.join(missed)}")
     rows = [f"{row[0].value:.3g} to {row[-1].value:.3g}" for row in stacks if row]
@@ -51,30 +51,25 @@ def admin(model: Transformer, run: Callable[[], Any]) -> str:
 
 @dataclass(eq=False)
 class Skip:
-    """A place where a sublayer joins: the path of its factor's module, the number that this gets, the places before
-    and after it, whether the pass has come through it."""
+    """A place where a sublayer joins: the path of its factor's module, the place before it, the number that the factor
+    gets, and what the pass has measured there: the number of the place after it."""
 
     factor: str
+    before: Skip | None
     value: float = 1.0
-    before: Skip | None = None
-    after: Skip | None = None
-    measured: bool = False
+    following: float | None = None
 
 
 def skips(stack: Stack) -> list[Skip]:
     """The factors of a stack, in order of evaluation. Raises InputError for one that several sublayers share."""
     row: list[Skip] = []
-    for section in stack.layers:
-        for value in section.calls():
-            assert value.call is not None
-            factor = factor_of(value) if value.call.word.kind == "norm" else None
-            if factor is None:
-                continue
-            if any(skip.factor == factor for skip in row):
-                raise InputError(f"calibrate: admin: {factor!r} is the factor of several sublayers; give each its own")
-            row.append(Skip(factor, before=row[-1] if row else None))
-            if len(row) > 1:
-                row[-2].after = row[-1]
+    for value in [value for section in stack.layers for value in section.calls()]:
+        factor = factor_of(value) if value.word_kind == "norm" else None
+        if factor is None:
+            continue
+        if any(skip.factor == factor for skip in row):
+            raise InputError(f"calibrate: admin: {factor!r} is the factor of several sublayers; give each its own")
+        row.append(Skip(factor, row[-1] if row else None))
     return row
 
 
@@ -119,31 +114,31 @@ class Profile(TorchFunctionMode):
         super().__exit__(*about)  # type: ignore[no-untyped-call]
 
     def set(self, module: Any, skip: Skip) -> None:
-        if skip.before is not None and not skip.before.measured:
-            raise InputError(
-                f"calibrate: admin: the factor {skip.factor!r} is evaluated before the sublayer below it is: give each"
-                " sublayer a line of its own"
-            )
+        if skip.before is not None:
+            if skip.before.following is None:
+                raise InputError(
+                    f"calibrate: admin: the factor {skip.factor!r} is evaluated before the sublayer below it is: give"
+                    " each sublayer a line of its own"
+                )
+            skip.value = skip.before.following
         module.weight.fill_(skip.value / module.stored)
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
-        if not isinstance(made, Tensor) or len(args) != 2 or not all(isinstance(a, Tensor) for a in args):
-            return made
-        for known, skip in self.products:
-            if any(a is known for a in args):
-                branch = args[0] if args[1] is known else args[1]
-                if skip.after is not None:
-                    skip.after.value = math.sqrt(variance(known) + variance(branch))
-                skip.measured = True
-                self.products.remove((known, skip))
-                return made
-        for known, skip in self.factors:
-            if any(a is known for a in args):
-                self.products.append((made, skip))
-                self.factors.remove((known, skip))
+        result = function(*args, **(kwargs or {}))
+        if not isinstance(result, Tensor) or len(args) != 2 or not all(isinstance(a, Tensor) for a in args):
+            return result
+        for product, skip in self.products:
+            if any(a is product for a in args):
+                branch = args[0] if args[1] is product else args[1]
+                skip.following = math.sqrt(variance(product) + variance(branch))
+                self.products.remove((product, skip))
+                return result
+        for factor, skip in self.factors:
+            if any(a is factor for a in args):
+                self.products.append((result, skip))
+                self.factors.remove((factor, skip))
                 break
-        return made
+        return result
 
 
 def variance(values: Tensor) -> float:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...language.graph import Stack
-from ..hook import NameRead, Policy, Run, Values, hook, number_of
+from ..hook import NameRead, Policy, Run, Values, check_only_changes, hook, number_of
 
 REMEDY = "write it in the layer, as in `p = sigmoid(linear.halt(x, 1) + 1)`, and policy: halt(p)"
 
@@ -50,13 +50,7 @@ class Halt(Policy):
             chance = section.asked.get(self.p)
             if chance is None or chance.kind != "stream" or chance.width != 1:
                 raise InputError(f"halt: {self.p} must be of width 1 and set in every layer: {REMEDY}")
-            entering = {name for name, value in section.reads.items() if value.op == "name" and not value.stack}
-            new = [n for n, value in section.leaves.items() if value.op != "number" and n not in {*entering, self.p}]
-            if new:
-                raise InputError(
-                    f"halt: {section.title} leaves {', '.join(new)}, which did not enter it: a layer under this policy"
-                    " only changes names that it reads"
-                )
+            check_only_changes("halt", section, but=[self.p])
         self._passing: Any = None
         self._ponder: Tensor | None = None
 

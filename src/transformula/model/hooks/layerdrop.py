@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ...errors import InputError
 from ...language.graph import Stack
-from ..hook import Policy, Run, Values, hook, number_of
+from ..hook import Policy, Run, Values, check_only_changes, hook, number_of
 
 
 @hook("policy", "layerdrop")
@@ -28,13 +27,7 @@ class LayerDrop(Policy):
         super().__init__(stack)
         self.p = number_of("layerdrop", "p", p, 0, 1, open_end=True)
         for section in stack.layers:
-            entering = {name for name, value in section.reads.items() if value.op == "name" and not value.stack}
-            new = [name for name, value in section.leaves.items() if value.op != "number" and name not in entering]
-            if new:
-                raise InputError(
-                    f"layerdrop: {section.title} leaves {', '.join(new)}, which did not enter it, so it cannot be left"
-                    " out: a layer under this policy only changes names that it reads"
-                )
+            check_only_changes("layerdrop", section, so=", so it cannot be left out")
 
     def forward(self, run: Run, entering: Values, layer: int, stepping: bool) -> Values:
         """See Policy."""
