@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch._dynamo.testing
 
 from tests.model.helpers import checked, make, tokens
 from transformula.model import Transformer, build

@@ -64,7 +64,10 @@ def build(
             path = stack_path(stack, "policy")
             place_module(model, path, policy(stack), ".".join(path))  # type: ignore[misc]
     if architecture.carry:
-        model.check_states()
+        try:
+            model.empty_states(1, 0)
+        except InputError as error:
+            raise InputError(f"carry: {error.message}", near=error.near) from None
     for where, owners in blueprint.borrowed.items():
         layers[where].borrowed = [model.get_submodule(owner) for owner in owners]
     if dtype is not None:

@@ -41,13 +41,7 @@ T = TypeVar("T", bound=ast.AST)
 MOST_NESTED = 20
 """Expressions inside one another before a register is taken: Python's compiler is recursive."""
 
-OPERATORS: Mapping[str, type[ast.operator]] = {
-    "add": ast.Add,
-    "sub": ast.Sub,
-    "mul": ast.Mult,
-    "div": ast.Div,
-    "pow": ast.Pow,
-}
+OPERATORS = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "div": ast.Div, "pow": ast.Pow}
 
 
 @dataclass

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from .transformer import Transformer
 
 
-def generator_of(seed: int, name: str) -> torch.Generator:
+def generator_of(seed: int, *name: str) -> torch.Generator:
     """The random numbers of one parameter: they depend on the seed and its full name, on nothing else of the model."""
-    digest = hashlib.blake2b(f"{seed} {name}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"{seed} {'.'.join(name)}".encode(), digest_size=8).digest()
     return torch.Generator(device="cpu").manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
@@ -45,7 +45,7 @@ def fill_model(model: Transformer, seed: int) -> None:
     """Give every parameter its initial value."""
     rules = read_rules(model)
     for path, module in model.named_modules():
-        generator_for = partial(_generator_inside, seed, path)
+        generator_for = partial(generator_of, seed, path)
         if not (isinstance(module, Policy) or hasattr(module, "record")) or any(
             p.device.type == "meta" for p in module.parameters()
         ):
@@ -59,10 +59,6 @@ def fill_model(model: Transformer, seed: int) -> None:
     project = asked(model.architecture, "after_step")
     if project is not None and not any(p.device.type == "meta" for p in model.parameters()):
         project(model)
-
-
-def _generator_inside(seed: int, path: str, name: str) -> torch.Generator:
-    return generator_of(seed, f"{path}.{name}")
 
 
 def read_rules(model: Transformer) -> dict[str, float]:

@@ -133,7 +133,7 @@ class Transformer(FormulaModule):
         for name, tensor in inputs.items():
             if tensor.shape[0] != batch:
                 raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
-        decoding = self._begin(batch, capacity)
+        decoding = self.empty_states(batch, capacity)
         if self._blueprint.decoding.fixed:
             decoding.fixed = self._made_once({name: inputs[name] for name in names}, lengths)
         return decoding
@@ -149,8 +149,8 @@ class Transformer(FormulaModule):
         values: list[Any] = self._fixed(*inputs.values(), lengths)
         return values
 
-    def _begin(self, batch: int, capacity: int) -> Decoding:
-        """Fresh states for each section and each of its calls that look at the past. Raises InputError where there is
+    def empty_states(self, batch: int, capacity: int) -> Decoding:
+        """Empty states for each section and each of its calls that look at the past. Raises InputError where there is
         no decoding step by step."""
         blueprint = self._blueprint
         like = next((p for p in self.parameters() if p.is_floating_point()), torch.empty(0))
@@ -204,7 +204,7 @@ class Transformer(FormulaModule):
         carried = carried or Carried(batch, 0, 0, {})
         if batch != carried.rows:
             raise InputError(f"what is carried has {carried.rows} rows, the segment {batch}")
-        decoding = self._begin(batch, 0)
+        decoding = self.empty_states(batch, 0)
         device = decoding.lengths.device
         for path, tensor in carried.tensors.items():
             put(decoding.states, path.split("."), tensor.to(device))
@@ -220,13 +220,6 @@ class Transformer(FormulaModule):
         contiguous = torch.contiguous_format
         left = {path: tensor.detach().clone(memory_format=contiguous) for path, tensor in tensors_of(kept)}
         return result, Carried(batch, end, max(carried.first, end - self.carry), left)
-
-    def check_states(self) -> None:
-        """Raise InputError where something of a model that says `carry` leaves no state."""
-        try:
-            self._begin(1, 0)
-        except InputError as error:
-            raise InputError(f"carry: {error.message}", near=error.near) from None
 
     def named_losses(self) -> dict[str, Tensor]:
         """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""

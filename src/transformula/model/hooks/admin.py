@@ -80,7 +80,7 @@ def factor_of(norm: Value) -> str | None:
         if product.op != "mul":
             continue
         for factor, other in (product.args, product.args[::-1]):
-            if factor.call is not None and factor.call.word.name == "vector" and other.kind == "stream":
+            if factor.call is not None and factor.called.word.name == "vector" and other.kind == "stream":
                 return factor.call.path
     return None
 

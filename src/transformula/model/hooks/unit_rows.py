@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -54,8 +54,7 @@ def weights_of(architecture: Architecture) -> dict[str, tuple[str, int]]:
     kinds: dict[str, tuple[str, int]] = {}
     for stack in architecture.stacks:
         sections = [*stack.sections(), *([architecture.output] if stack is architecture.main else [])]
-        for value in (v for s in sections for v in s.calls()):
-            call: Any = value.call
+        for call in [value.called for section in sections for value in section.calls()]:
             if call.word.parameters and call.word.kind in ("input", "positions", "channels", "output"):
                 kinds.setdefault(call.path, (call.word.kind, int(stack.numbers["width"])))
     return kinds
