@@ -34,7 +34,7 @@ class PartialLoad:
     random: Mapping[str, str]
 
     def __str__(self) -> str:
-        line = f"loaded {', '.join(map(titled, self.loaded))}"
+        line = f"loaded {titles(self.loaded)}"
         return f"{line}; randomly initialized: {reasons(self.random)}" if self.random else line
 
 
@@ -64,7 +64,7 @@ def load_parts(
     if not loaded:
         raise CheckpointError(
             f"{path}: no part of the model agrees with these weights by names and shapes: {reasons(random)}."
-            f" They are those of: {', '.join(map(titled, given))}",
+            f" They are those of: {titles(given)}",
             near=[near for part in random for near in nearest(part, given, 1)],
         )
     with torch.no_grad():
@@ -134,11 +134,11 @@ def difference(
     return None
 
 
+def titles(parts: Iterable[str]) -> str:
+    """Parts, as people call them."""
+    return ", ".join(part or "the stack" for part in parts)
+
+
 def reasons(random: Mapping[str, str]) -> str:
     """Parts that keep their random initialization, with the reasons."""
-    return "; ".join(titled(part) + (f" ({why})" if why else "") for part, why in random.items())
-
-
-def titled(part: str) -> str:
-    """A part, as people call it."""
-    return part or "the stack"
+    return "; ".join(titles([part]) + (f" ({why})" if why else "") for part, why in random.items())

@@ -261,36 +261,30 @@ class Blueprint:
 
     def place_all(self, model: Transformer, layers: dict[Path, Layer]) -> None:
         """Make every module and put it at its path, in order of evaluation."""
-        placed: set[str] = set()
-        for stack in self.architecture.stacks:
-            above = stack_path(stack, "layers")
+        layers, spots = dict(layers), dict(self.spots)
+        for section in self.architecture.sections():
+            above = stack_path(stack_of(self.architecture, section), "layers")
             lead = ".".join([*above, ""])
-            own = {path: layer for path, layer in layers.items() if path[:-1] == above}
-            sections = [*stack.sections(), *([self.architecture.output] if stack is self.architecture.main else [])]
-            for section in sections:
-                paths = [value.called.path for value in section.calls() if not is_function(value.called)]
-                if own and (section.where != "before" or any(path.startswith(lead) for path in paths)):
-                    place_module(model, above, nn.ModuleDict(), lead)
-                    for where, layer in own.items():
-                        place_module(model, where, layer, ".".join(where))
-                    own = {}
-                for path in paths:
-                    if path not in placed:
-                        placed.add(path)
-                        place_module(model, path.split("."), self.module_at(self.spots[path]), path)
+            own = [path for path in layers if path[:-1] == above]
+            paths = [value.called.path for value in section.calls() if not is_function(value.called)]
+            if own and (section.where != "before" or any(path.startswith(lead) for path in paths)):
+                place_module(model, above, nn.ModuleDict(), lead)
+                for where in own:
+                    place_module(model, where, layers.pop(where), ".".join(where))
+            for path in paths:
+                if path in spots:
+                    place_module(model, path.split("."), self.module_at(spots.pop(path)), path)
 
     def module_at(self, spot: Spot) -> nn.Module:
         """The module of a spot, with its faces: modules of other options that have its own tables of parameters and of
         modules."""
         place, title = spot.value.place, spot.section.title
         module = self.construct(spot.call, spot.causal[spot.call], place, title, shared=spot.shared)
-        faces = []
-        for call in [*spot.faces.values()][1:]:
-            with torch.device("meta"):
-                face = self.construct(call, spot.causal[call], place, title)
-            tables = {name: table for name, table in vars(module).items() if name[0] == "_" and isinstance(table, dict)}
+        tables = {name: table for name, table in vars(module).items() if name[0] == "_" and isinstance(table, dict)}
+        with torch.device("meta"):
+            faces = [self.construct(call, spot.causal[call], place, title) for call in [*spot.faces.values()][1:]]
+        for face in faces:
             vars(face).update(tables)
-            faces.append(face)
         if faces:
             module.faces = faces  # type: ignore[assignment]
         return module
@@ -355,9 +349,8 @@ def remake(text: ModelText, records: list[WordRecord], output: str) -> Blueprint
 
 def sources_of(section: Section, place: Place | None = None) -> list[Any]:
     """The texts that a section's values stand in, its formula's first."""
-    first = section.lines[0][0].source if section.lines else place.source if place else None
-    sources = [first, *(value.place.source for value in section.values if value.place is not None)]
-    return list(dict.fromkeys(source for source in sources if source is not None))
+    places = [*(line for line, _, _ in section.lines[:1]), place, *(value.place for value in section.values)]
+    return list(dict.fromkeys(place.source for place in places if place is not None))
 
 
 def place_module(root: nn.Module, path: Sequence[str], module: nn.Module, full: str) -> None:

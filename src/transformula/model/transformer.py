@@ -254,9 +254,8 @@ class Transformer(FormulaModule):
             spot = by_path.get(".".join(parts[:count]))
             if spot is not None and spot.value.place is not None:
                 section, place = spot.section, spot.value.place
-                line = own_place(spot.value) or place
-                index = line_of(section, line)
-                line = line if index is None else section.lines[index][0]
+                index = line_of(section, spot.value)
+                line = (own_place(spot.value) or place) if index is None else section.lines[index][0]
                 text = f"{section.title}, line {line.line}: {text_of(line)}"
                 if place.source is not line.source:
                     text += f" ({place.where}: {place.source.line(place.line).strip()})"
