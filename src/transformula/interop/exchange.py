@@ -46,11 +46,6 @@ class ModelFiles:
     tensors: Mapping[str, Tensor]
     weights: Path
 
-    @property
-    def names(self) -> set[str]:
-        """The names of the files that were read; others in the folder, such as a tokenizer, are not the format's."""
-        return {path.name for path in (self.text, self.weights) if isinstance(path, Path)}
-
 
 class Importer(Protocol):
     """Reads a model from a folder that is there. `verify`: check what can be checked, such as a hash.

@@ -91,9 +91,11 @@ def convert(source: Path | str, out: Path | str, *, read: str = OURS, write: str
         raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
     model, _ = build_model(files, verify)
 
+    read_names = {path.name for path in (files.text, files.weights) if isinstance(path, Path)}
+
     def others(new: Path) -> None:
         for path in sorted(source.iterdir()):
-            if path.is_file() and path.name not in files.names and not (new / path.name).exists():
+            if path.is_file() and path.name not in read_names and not (new / path.name).exists():
                 shutil.copyfile(path, new / path.name)
 
     return save_model(out, model, others, write)

@@ -165,6 +165,7 @@ class Blueprint:
     """What a model is made from, and the code that was generated for it.
 
     spots      by path: the modules
+    flow       who reads what; decoding: who reads what in decoding
     classes    by key: ("model",), ("layer", number), (path of a word, role inside it)
     functions  for each section its code
     sites      for each section the calls that keep a state in decoding
@@ -174,21 +175,12 @@ class Blueprint:
 
     def __init__(self, architecture: Architecture) -> None:
         self.architecture, self.spots = architecture, spots(architecture)
+        self.flow, self.decoding = Dataflow(architecture), Dataflow(architecture, decoding=True)
         self.classes: dict[tuple[Any, ...], type[FormulaModule]] = {}
         self.functions: list[FunctionType] = []
         self.sites: list[list[Call]] = []
         self.borrowed: dict[Path, list[str]] = {}
         self.learned: dict[str, int | None] = {}
-
-    @cached_property
-    def flow(self) -> Dataflow:
-        """Who reads what."""
-        return Dataflow(self.architecture)
-
-    @cached_property
-    def decoding(self) -> Dataflow:
-        """Who reads what in decoding."""
-        return Dataflow(self.architecture, decoding=True)
 
     def __deepcopy__(self, memo: Any) -> Blueprint:
         return self

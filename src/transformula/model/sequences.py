@@ -151,14 +151,15 @@ def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Te
     any_input = next(iter(inputs.values()))
     batch, device = any_input.shape[0], any_input.device
     if what == "rows":
-        return torch.ones(batch, parts[0], dtype=torch.bool, device=device)
-    tensor = inputs[parts[0]]
-    if what == "image":
-        squares = (tensor.shape[-2] // parts[1]) * (tensor.shape[-1] // parts[1])
-        return torch.ones(batch, squares, dtype=torch.bool, device=device)
-    if parts[0] not in lengths:
-        return torch.ones(batch, tensor.shape[1], dtype=torch.bool, device=device)
-    return torch.arange(tensor.shape[1], device=device) < lengths[parts[0]].to(device)[:, None]
+        count = parts[0]
+    elif what == "image":
+        height, width = inputs[parts[0]].shape[-2:]
+        count = (height // parts[1]) * (width // parts[1])
+    else:
+        count = inputs[parts[0]].shape[1]
+        if parts[0] in lengths:
+            return torch.arange(count, device=device) < lengths[parts[0]].to(device)[:, None]
+    return torch.ones(batch, count, dtype=torch.bool, device=device)
 
 
 def check_lengths(lengths: Any, names: tuple[str, ...], *tensors: Tensor) -> None:
