@@ -10,7 +10,7 @@ normed on the way.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -52,6 +52,21 @@ def copies_in(stack: Stack) -> dict[str, int]:
     return copies
 
 
+def sources(sections: Iterable[Section]) -> dict[Value, Value]:
+    """The names and pieces of history that these sections read of each other -> the values that they stand for."""
+    found: dict[Value, Value] = {}
+    now: dict[str, Value] = {}
+    past: dict[tuple[str, int], Value] = {}
+    for section in sections:
+        for value in section.values:
+            source = past.get((value.name, int(value.number))) if value.op == "history" else now.get(value.name)
+            if source is not None and value.op in ("name", "history") and not value.stack:
+                found[value] = source
+        now |= section.leaves
+        past |= {(name, section.number): value for name, value in now.items()}
+    return found
+
+
 def options_key(call: Call) -> tuple[tuple[str, str], ...]:
     """A call's options, to know a direction by."""
     return tuple(sorted((name, str(value)) for name, value in call.options.items()))
@@ -60,28 +75,28 @@ def options_key(call: Call) -> tuple[tuple[str, str], ...]:
 class Scales:
     """Evaluates sections while every sublayer yields zero.
 
-    scale   the size of what enters the layers
-    copies  names that enter as so many copies of it side by side
+    copies   names that enter as so many copies side by side of what enters the layers
+    sources  what names and history stand for, where sections before were evaluated
+    scale    the size of what enters the layers
     """
 
-    def __init__(self, scale: float = 1.0, copies: Mapping[str, int] | None = None) -> None:
-        self.scale, self.copies = scale, copies or {}
+    def __init__(
+        self, copies: Mapping[str, int], sources: Mapping[Value, Value] | None = None, scale: float = 1.0
+    ) -> None:
+        self.copies, self.sources, self.scale = copies, sources or {}, scale
         self.directions: dict[object, Direction] = {}
         """By what made them: what is made alike is one direction."""
-        self.state: dict[str, Vector] = {}
-        self.past: dict[tuple[str, int], Vector] = {}
         self.vectors: dict[Value, Vector] = {}
         """Of every value of the sections evaluated so far."""
         self.sublayers: set[Value] = set()
         """Those that a sublayer of their section stands in, however deep."""
 
     def section(self, section: Section) -> None:
-        """Evaluate one section; what it leaves goes into `state`."""
+        """Evaluate one section."""
         for value in section.values:
             self.vectors[value] = self.value(value)
             if (value.call is not None and value.call.word.sublayer) or any(map(self.has_sublayer, value.args)):
                 self.sublayers.add(value)
-        self.state |= {name: self.of(value) for name, value in section.leaves.items()}
 
     def has_sublayer(self, value: Value) -> bool:
         """Whether a sublayer stands anywhere in what makes a value of the sections evaluated so far."""
@@ -108,14 +123,11 @@ class Scales:
 
     def entering(self, value: Value) -> Vector:
         """What layers before have left, what enters the layers, or from elsewhere another vector."""
-        own = value.op != "input" and not value.stack
-        past = value.op == "history"
-        known = self.past.get((value.name, int(value.number))) if past else self.state.get(value.name)
-        if own and known is not None:
-            return known
+        if value in self.sources:
+            return self.of(self.sources[value])
         if value.kind != "stream":
             return UnknownVector(f"{value.name} is no stream")
-        if not own:
+        if value.op == "input" or value.stack:
             key = (value.op, value.stack, value.name, value.width, value.number)
             return KnownVector({self.directions.setdefault(key, Direction()): 1.0})
         copies = self.copies.get(value.name, 1)
@@ -249,12 +261,13 @@ def function(call: Call, stream: Vector) -> Vector:
 
 def trace_layers(stack: Stack, scale: float = 1.0) -> tuple[Scales, list[dict[str, float | None]]]:
     """The layers of a stack evaluated one after the other, and the size of every name on leaving each layer."""
-    scales = Scales(scale, copies_in(stack))
+    scales = Scales(copies_in(stack), sources(stack.layers), scale)
+    now: dict[str, Value] = {}
     sizes: list[dict[str, float | None]] = []
     for section in stack.layers:
         scales.section(section)
-        scales.past |= {(name, section.number): vector for name, vector in scales.state.items()}
-        sizes.append({name: vector.size for name, vector in scales.state.items()})
+        now |= section.leaves
+        sizes.append({name: scales.of(value).size for name, value in now.items()})
     return scales, sizes
 
 
@@ -263,12 +276,12 @@ def stream_scales(stack: Stack, streams: Sequence[str], budget: Budget) -> tuple
     size = 2 * sum(len(section.values) for section in stack.sections())
     if not budget.spend("followed", size, "the initial scale: the stack is too large to follow its residual path"):
         unknown = [StreamScale(name, "unknown", (), "so large a stack") for name in streams]
-        return Scales(copies=copies_in(stack)), unknown
+        return Scales(copies_in(stack)), unknown
     scales, one = trace_layers(stack, 1.0)
     _, two = trace_layers(stack, 2.0)
     by_stream = []
     for name in streams:
-        last = scales.state.get(name)
+        last = scales.of(next(s.leaves[name] for s in reversed(stack.layers) if name in s.leaves))
         why = last.why if isinstance(last, UnknownVector) else "it adds up vectors of different directions"
         by_stream.append(stream_scale_of(name, [s.get(name) for s in one], [s.get(name) for s in two], why))
     return scales, by_stream

@@ -11,6 +11,7 @@ from typing import Any
 from ..language.graph import Call, Stack, Value
 from ..language.numbers import evaluate_text
 from ..language.score_formula import ScoreFormula
+from .initial_scale import sources
 from .lines import spans
 
 REACHES = ("token", "past", "all")
@@ -61,44 +62,29 @@ def back_of(call: Call) -> float:
 
 def receptive_field(stack: Stack) -> ReceptiveField:
     """That of a whole stack: the longest way back through the graph of `before`, its layers and `after`."""
-    state: dict[str, float] = {}
-    past: dict[tuple[str, int], float] = {}
     reach, widest = "token", 0.0
     others: dict[str, None] = {}
-    furthest = 0.0
-    for section in stack.sections():
-        seen: dict[int, float] = {}
-        for value in section.values:
-            far = max((seen.get(id(a), 0.0) for a in value.args), default=0.0)
-            if value.op == "name" and not value.stack:
-                far = state.get(value.name, 0.0)
-            elif value.op == "history" and not value.stack:
-                far = past.get((value.name, int(value.number)), 0.0)
-            call = value.call
-            if call is not None and call.word.reach != "token" and call.word.kind not in ("input", "scores"):
-                sequences = {a.sequence for a in value.args[: len(call.streams)] if a.sequence}
-                others.update(dict.fromkeys(sorted(sequences - {value.sequence} - {""})))
-                own = value.sequence in sequences or not value.sequence
-                if own and len(sequences) == 1:
-                    here = back_of(call)
-                    # a window or a shift sees only what stands before it in a stack that sees all, too
-                    looks_back = stack.causal or (math.isfinite(here) and not call.word.centered)
-                    past_only = call.word.reach == "past" and looks_back
-                    reach = max(reach, "past" if past_only else "all", key=REACHES.index)
-                    widest = max(widest, here)
-                    far += here
-            seen[id(value)] = far
-            furthest = max(furthest, far)
-        for name, value in section.leaves.items():
-            state[name] = seen.get(id(value), 0.0)
-        for name, far in state.items():
-            past[name, section.number if section.where == "layer" else 0] = far
+    seen: dict[Value, float] = {}
+    standing_for = sources(stack.sections())
+    for value in (value for section in stack.sections() for value in section.values):
+        arguments = (standing_for[value],) if value in standing_for else value.args
+        far = max((seen.get(a, 0.0) for a in arguments), default=0.0)
+        call = value.call
+        if call is not None and call.word.reach != "token" and call.word.kind not in ("input", "scores"):
+            sequences = {a.sequence for a in value.args[: len(call.streams)] if a.sequence}
+            others.update(dict.fromkeys(sorted(sequences - {value.sequence, ""})))
+            if len(sequences) == 1 and (value.sequence in sequences or not value.sequence):
+                here = back_of(call)
+                # a window or a shift sees only what stands before it in a stack that sees all, too
+                looks_back = stack.causal or (math.isfinite(here) and not call.word.centered)
+                past_only = call.word.reach == "past" and looks_back
+                reach = max(reach, "past" if past_only else "all", key=REACHES.index)
+                widest = max(widest, here)
+                far += here
+        seen[value] = far
+    back, layer = (int(far) if math.isfinite(far) else None for far in (max(seen.values(), default=0.0), widest))
     # a sequence is named as a person knows it: that of the input, or of the word that made it
-    return ReceptiveField(reach, _whole(furthest), _whole(widest), tuple(name.split(".")[0] for name in others))
-
-
-def _whole(number: float) -> int | None:
-    return int(number) if math.isfinite(number) else None
+    return ReceptiveField(reach, back, layer, tuple(name.split(".")[0] for name in others))
 
 
 @dataclass(frozen=True)
@@ -130,23 +116,22 @@ class PositionalEncoding:
 
 def positional_encodings(stack: Stack) -> list[PositionalEncoding]:
     """What tells the positions of a stack's sequence apart, in order of the text; equal ones once."""
-    found: dict[tuple[str, str], dict[int, None]] = {}
-    main = next(
-        (v.sequence for n, v in sorted(stack.before.leaves.items(), key=lambda i: i[0] != "x") if v.sequence), ""
-    )
+    places: dict[tuple[str, str], list[int]] = {}
+    leaves = sorted(stack.before.leaves.items(), key=lambda item: item[0] != "x")
+    main = next((value.sequence for _, value in leaves if value.sequence), "")
     for section in stack.sections():
         for value in section.calls():
             kind, words = _tells(value, value.called, main)
             if kind:
-                at = section.number if section.where == "layer" else (0 if section.where == "before" else -1)
-                found.setdefault((kind, words), {})[at] = None
+                at = -1 if section.where == "after" else section.number
+                places.setdefault((kind, words), []).append(at)
 
-    def where(places: Collection[int]) -> str:
-        layers = [place for place in places if place > 0]
+    def where(at: Collection[int]) -> str:
+        layers = sorted({number for number in at if number > 0})
         inside = "every layer" if len(layers) == stack.depth > 1 else f"layers {spans(layers)}" if layers else ""
-        return " and ".join(filter(None, ("before" if 0 in places else "", inside, "after" if -1 in places else "")))
+        return " and ".join(filter(None, ("before" if 0 in at else "", inside, "after" if -1 in at else "")))
 
-    return [PositionalEncoding(kind, words, where(places)) for (kind, words), places in found.items()]
+    return [PositionalEncoding(kind, words, where(at)) for (kind, words), at in places.items()]
 
 
 def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:

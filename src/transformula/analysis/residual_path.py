@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ..language.graph import OPERATIONS, Section, Stack, Value
 from ..language.source import Place
-from .initial_scale import Scales
+from .initial_scale import Scales, sources
 
 
 def streams_of(stack: Stack) -> list[str]:
@@ -129,21 +129,16 @@ def fewest(sections: Sequence[Section], norm: float, sublayer: float) -> dict[st
             return math.inf
         return norm if is_norm(value) else 0
 
-    state: dict[str, float] = {}
-    past: dict[tuple[str, int], float] = {}
-    for section in sections:
-        paid: dict[Value, float] = {}
-        for value in section.values:
-            if value.op in ("name", "history"):
-                enters = value.kind == "stream" and not value.stack
-                key = (value.name, int(value.number))
-                known = state.get(value.name, 0) if value.op == "name" else past.get(key, 0)
-                paid[value] = known if enters else math.inf
-            else:
-                paid[value] = min((paid.get(a, math.inf) for a in value.args), default=math.inf) + toll(value)
-        state |= {name: paid.get(value, math.inf) for name, value in section.leaves.items()}
-        past |= {(name, section.number): cost for name, cost in state.items()}
-    return {name: int(cost) for name, cost in state.items() if math.isfinite(cost)}
+    paid: dict[Value, float] = {}
+    standing_for = sources(sections)
+    for value in (value for section in sections for value in section.values):
+        if value.op in ("name", "history"):
+            enters = value.kind == "stream" and not value.stack
+            paid[value] = paid.get(standing_for.get(value, value), 0) if enters else math.inf
+        else:
+            paid[value] = min((paid.get(a, math.inf) for a in value.args), default=math.inf) + toll(value)
+    left = {name: paid.get(value, math.inf) for section in sections for name, value in section.leaves.items()}
+    return {name: int(cost) for name, cost in left.items() if math.isfinite(cost)}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Rewriting a formula: the remedy of an unsound one, made from the user's own text.
 
 Each rewriting works on the lines of one formula, with what the graph knows of them (which calls are sublayers, which
-norms and dropouts stand on the residual path), and gives the changed lines as text. Whether that is sound is not its
+norms and dropouts stand on the residual path), and gives the changed lines. Whether that is sound is not its
 business: `remedies.py` checks the text and analyzes it again before it is shown.
 """
 
@@ -19,6 +19,8 @@ from ..language.syntax import Binary, CallNode, Line, Name, Node, Number, walk
 from .residual_path import own_place
 
 Places = Collection[Place | None]
+Rewritten = Iterable[tuple[str, Node]]
+"""The name and the value of each line."""
 
 
 def with_layer(text: ModelText, stack: int, formula: str, new: str) -> ModelText:
@@ -69,6 +71,11 @@ class LayerFormula:
             return replace(node, label="")
         return None
 
+    def norms_itself(self, line: Line) -> bool:
+        """Whether a line is `x = norm(x)`."""
+        norm = self.norm_call(line.value)
+        return norm is not None and isinstance(norm.items[0], Name) and norm.items[0].name == line.name
+
     def has_sublayer(self, node: Node) -> bool:
         return any(call.place in self.sublayers for call in calls_in(node))
 
@@ -92,76 +99,67 @@ def calls_in(node: Node) -> list[CallNode]:
     return [n for n in walk(node) if isinstance(n, CallNode)]
 
 
-def text_of_lines(lines: Iterable[tuple[str, Node]]) -> str:
+def text_of_lines(lines: Rewritten) -> str:
     return "\n".join(f"{name} = {spell(value)}" for name, value in lines)
 
 
-def norms_into_branches(formula: LayerFormula) -> str:
+def norms_into_branches(formula: LayerFormula) -> Rewritten:
     """`x = norm(x)` taken out, and a norm around the whole sum; the sublayers read norms instead: pre-norm."""
     normed: dict[str, CallNode] = {}
-    result: list[tuple[str, Node]] = []
     own = {line.name for line in formula.lines}
     norms = (formula.norm_call(call) for line in formula.lines for call in calls_in(line.value))
     template = next(filter(None, norms), None)
     for line in formula.lines:
         value, norm = line.value, formula.norm_call(line.value)
-        around = norm if norm is not None and not isinstance(norm.items[0], Name) else None
-        if norm is not None and isinstance(norm.items[0], Name) and norm.items[0].name == line.name:
+        if norm is not None and formula.norms_itself(line):
             normed[line.name] = norm
             continue
-        if around is not None:
-            value = around.items[0]
+        around = norm if norm is not None and not isinstance(norm.items[0], Name) else None
+        value = around.items[0] if around is not None else value
 
         def with_norm(item: Node, others: CallNode | None = template if around is not None else None) -> Node:
-            if not isinstance(item, Name):
-                return item
-            norm = normed.get(item.name) or (others if item.name in own else None)
+            norm = normed.get(item.name) or (others if item.name in own else None) if isinstance(item, Name) else None
             return replace(norm, items=(item,)) if norm is not None else item
 
-        result.append((line.name, formula.in_sublayers(value, with_norm)))
+        yield line.name, formula.in_sublayers(value, with_norm)
         normed.pop(line.name, None)
         if around is not None:
             normed[line.name] = around
-    return text_of_lines(result)
 
 
-def norms_after_sums(formula: LayerFormula, norm: str = "norm") -> str:
+def norms_after_sums(formula: LayerFormula, norm: str = "norm") -> Rewritten:
     """Every line with a branch becomes `norm(...)`, and branches read the stream as it is: post-norm, B2T."""
-    result: list[tuple[str, Node]] = []
     for line in formula.lines:
-        own = formula.norm_call(line.value)
-        if own is not None and isinstance(own.items[0], Name) and own.items[0].name == line.name:
-            continue
-        value = formula.in_sublayers(line.value, lambda i: call.items[0] if (call := formula.norm_call(i)) else i)
-        if own is None and formula.has_sublayer(value):
-            value = CallNode(value.place, norm, "", (value,), (), value.place)
-        result.append((line.name, value))
-    return text_of_lines(result)
+        if not formula.norms_itself(line):
+            value = formula.in_sublayers(line.value, lambda i: call.items[0] if (call := formula.norm_call(i)) else i)
+            if formula.norm_call(line.value) is None and formula.has_sublayer(value):
+                value = CallNode(value.place, norm, "", (value,), (), value.place)
+            yield line.name, value
 
 
-def weighted_skips(formula: LayerFormula, line: int, skips: Places, factor: float) -> str:
+def weighted_skips(formula: LayerFormula, index: int, skips: Places, factor: float) -> Rewritten:
     """The skips of one line (from 0) in brackets, times `factor`."""
-    values = [here.value for here in formula.lines]
-    place, parts = formula.lines[line].place, terms(values[line])
-    kept = [(sign, node) for sign, node in parts if node.place in skips]
-    if kept:
-        product = Binary(place, "*", Number(place, factor), sum_of(kept))
-        values[line] = sum_of([("+", product), *(part for part in parts if part[1].place not in skips)])
-    return text_of_lines((here.name, value) for here, value in zip(formula.lines, values, strict=True))
+    for n, line in enumerate(formula.lines):
+        parts = terms(line.value) if n == index else []
+        kept = [(sign, node) for sign, node in parts if node.place in skips]
+        if kept:
+            product = Binary(line.place, "*", Number(line.place, factor), sum_of(kept))
+            yield line.name, sum_of([("+", product), *(part for part in parts if part[1].place not in skips)])
+        else:
+            yield line.name, line.value
 
 
-def added_skips(formula: LayerFormula, stream: str, lines: Container[int]) -> str:
+def added_skips(formula: LayerFormula, stream: str, lines: Container[int]) -> Rewritten:
     """`x + ` before each of these lines (from 0): each adds to what the one before has made."""
-    result: list[tuple[str, Node]] = []
     for index, line in enumerate(formula.lines):
-        value = line.value
         if index in lines:
-            value, stream = Binary(line.place, "+", Name(line.place, stream), value), line.name
-        result.append((line.name, value))
-    return text_of_lines(result)
+            yield line.name, Binary(line.place, "+", Name(line.place, stream), line.value)
+            stream = line.name
+        else:
+            yield line.name, line.value
 
 
-def without_calls(formula: LayerFormula, calls: Places) -> str:
+def without_calls(formula: LayerFormula, calls: Places) -> Rewritten:
     """Each of these calls replaced by its first argument."""
 
     def bare(node: Node) -> Node | None:
@@ -169,10 +167,10 @@ def without_calls(formula: LayerFormula, calls: Places) -> str:
             return rewritten(node.items[0], bare)
         return None
 
-    return text_of_lines((line.name, rewritten(line.value, bare)) for line in formula.lines)
+    return ((line.name, rewritten(line.value, bare)) for line in formula.lines)
 
 
-def without_terms(lines: Sequence[Line], gone: Places) -> str | None:
+def without_terms(lines: Sequence[Line], gone: Places) -> Rewritten | None:
     """The lines with these terms taken out of their sums; None if a sum would be empty."""
 
     def less(node: Node) -> Node | None:
@@ -182,5 +180,4 @@ def without_terms(lines: Sequence[Line], gone: Places) -> str | None:
         return None
 
     result = [(line.name, rewritten(line.value, less)) for line in lines]
-    left = any(call.place in gone for _, value in result for call in calls_in(value))
-    return None if left else text_of_lines(result)
+    return None if any(call.place in gone for _, value in result for call in calls_in(value)) else result

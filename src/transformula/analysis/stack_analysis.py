@@ -12,7 +12,7 @@ from ..language.model_file import ModelText
 from .budget import Budget
 from .canonical import section_rows
 from .equal_layers import first_of_kind
-from .initial_scale import Scales, StreamScale, copies_in, stream_scales
+from .initial_scale import Scales, StreamScale, copies_in, sources, stream_scales
 from .lines import LineAnalysis, analyze_lines, spans
 from .receptive_field import PositionalEncoding, ReceptiveField, positional_encodings, receptive_field
 from .residual_path import NormPlacement, ResidualPath, norm_placement, residual_path, streams_of
@@ -191,7 +191,7 @@ def layer_groups(stack: Stack, streams: Sequence[str], budget: Budget) -> list[L
 
     def alike(section: Section) -> tuple[LayerGroup, bool]:
         """The group that a section belongs to, a new one if there is none, and whether it is equal to its first."""
-        scales = Scales(copies=copies)
+        scales = Scales(copies)
         scales.section(section)
         lines = analyze_lines(section, scales, streams)
         path = residual_path(section, scales, streams)
@@ -239,27 +239,25 @@ def history_words(name: str, layers: Sequence[int], depth: int) -> str:
 
 def streams_alive(stack: Stack, architecture: Architecture) -> int:
     """How many streams are kept between two layers, at most: carried, constants of the stack, and history."""
-    sections: list[Section] = stack.sections()
-    if stack is architecture.main:
-        sections = [*sections, architecture.output]
-    now: dict[str, Value] = {}
-    left: list[dict[str, Value]] = []
-    born: dict[int, int] = {}
-    dies: dict[int, int] = {}
+    sections = [*stack.sections(), *([architecture.output] if stack is architecture.main else [])]
+    standing_for = sources(sections)
+    born: dict[Value, int] = {}
+    dies: dict[Value, int] = {}
+
+    def stream(value: Value) -> Value:
+        """The value itself; a value that only changed its name is one stream."""
+        while value.op == "name" and value in standing_for:
+            value = standing_for[value]
+        return value
+
     for index, section in enumerate(sections):
-        used = [now[v.name] for v in section.reads.values() if v.op == "name" and not v.stack and v.name in now]
-        used += [left[number][name] for name, number in section.history if name in left[number]]
-        for value in used:
-            if value.kind == "stream":
-                dies[id(value)] = index - 1
-        for name, value in section.leaves.items():
-            # a value that only changed its name is one stream
-            now[name] = now.get(value.name, value) if value.op == "name" and not value.stack else value
-            born.setdefault(id(now[name]), index)
-        left.append(dict(now))
+        used = [stream(standing_for[value]) for value in section.values if value in standing_for]
+        dies |= {value: index - 1 for value in used if value.kind == "stream"}
+        for value in section.leaves.values():
+            born.setdefault(stream(value), index)
     change = [0] * (stack.depth + 2)  # at each boundary, how many streams more are kept than at the one before
-    for key, last in dies.items():
-        if born[key] <= min(last, stack.depth):
-            change[born[key]] += 1
+    for value, last in dies.items():
+        if born[value] <= min(last, stack.depth):
+            change[born[value]] += 1
             change[min(last, stack.depth) + 1] -= 1
     return max(0, *accumulate(change))

@@ -18,7 +18,7 @@ from . import rewrites
 from .initial_scale import Scales, StreamScale, number
 from .lines import is_branch, spans, text_of
 from .residual_path import fewest, is_norm, is_sublayer, line_of
-from .rewrites import LayerFormula, places_of, with_final_norm, with_layer, with_part
+from .rewrites import LayerFormula, Rewritten, places_of, text_of_lines, with_final_norm, with_layer, with_part
 from .stack_analysis import LayerGroup, StackAnalysis
 from .warning_table import Holds, Proposal, Warning
 
@@ -54,9 +54,10 @@ def place(analysis: StackAnalysis, group: LayerGroup, line: int | None) -> tuple
     return f"{analysis.prefix}{name}, line {line + 1}", text_of(group.section.lines[line][0])
 
 
-def in_layer(analysis: StackAnalysis, group: LayerGroup, new: str, words: str, holds: Holds) -> Proposal:
-    """The model with another text for the formula of a group of layers."""
-    return Proposal(with_layer(analysis.text, analysis.index, group.formula, new), words, holds)
+def in_layer(analysis: StackAnalysis, group: LayerGroup, new: Rewritten, words: str, holds: Holds) -> Proposal:
+    """The model with other lines for the formula of a group of layers."""
+    text = with_layer(analysis.text, analysis.index, group.formula, text_of_lines(new))
+    return Proposal(text, words, holds)
 
 
 def settled(stream: str, kind: str = "", formula: str = "") -> Holds:
@@ -301,36 +302,40 @@ def reaches_output_bare(analysis: StackAnalysis) -> bool:
     return False
 
 
-def positions(analysis: StackAnalysis) -> Iterator[Warning]:
-    """positions-twice, no-positions."""
-    encodings, before = analysis.positional_encodings, analysis.stack.before
-    if analysis.receptive_field.reach == "token":
-        return
-    absolute = [e for e in encodings if e.absolute]
-    inside = [e for e in encodings if e.kind in ("rotary", "scores")]
-    source = before.lines[0][0].source if before.lines else None
-    where = f"{analysis.prefix}before", ""
-    proposals: tuple[Proposal, ...] = ()
-
-    def changed(new: str, words: str, holds: Holds) -> tuple[Proposal, ...]:
-        return (Proposal(with_part(analysis.text, analysis.index, "before", new), words, holds),)
-
-    if (absolute and inside) or len({e.kind for e in absolute}) > 1:
-        tables = [v for v in before.calls() if v.word_kind == "input" and v.called.word.order]
-        new = rewrites.without_terms(parse(source), places_of(tables)) if source and inside else None
+def positions_twice(analysis: StackAnalysis) -> Iterator[Warning]:
+    """positions-twice."""
+    lines = analysis.stack.before.lines
+    absolute = [e for e in analysis.positional_encodings if e.absolute]
+    inside = [e for e in analysis.positional_encodings if e.kind in ("rotary", "scores")]
+    twice = (absolute and inside) or len({e.kind for e in absolute}) > 1
+    if twice and analysis.receptive_field.reach != "token":
+        tables = [v for v in analysis.stack.before.calls() if v.word_kind == "input" and v.called.word.order]
+        new = rewrites.without_terms(parse(lines[0][0].source), places_of(tables)) if lines and inside else None
+        proposals: tuple[Proposal, ...] = ()
         if new is not None:
-            proposals = changed(
-                new, "encoded once, inside", lambda again: not any(e.absolute for e in again.positional_encodings)
+            text = with_part(analysis.text, analysis.index, "before", text_of_lines(new))
+            proposals = (
+                Proposal(
+                    text, "encoded once, inside", lambda again: not any(e.absolute for e in again.positional_encodings)
+                ),
             )
         what = f"positions are encoded twice: {' and '.join(map(str, [*absolute, *inside]))}"
-        yield Warning("positions-twice", what, *where, ("llama", "gpt2"), proposals=proposals)
-    elif not encodings and not any(v.stack for v in before.values):
+        yield Warning("positions-twice", what, f"{analysis.prefix}before", "", ("llama", "gpt2"), proposals=proposals)
+
+
+def no_positions(analysis: StackAnalysis) -> Iterator[Warning]:
+    """no-positions."""
+    before = analysis.stack.before
+    encoded = analysis.positional_encodings or any(v.stack for v in before.values)
+    if not encoded and analysis.receptive_field.reach != "token":
         what = "nothing tells positions apart" + (" but the causal mask" if analysis.stack.causal else "")
         inputs = [v.name for v in before.values if v.op == "input"]
-        if source and len(before.lines) == 1 and inputs:
-            new = f"{source.text.strip()} + positions({inputs[0]})"
-            proposals = changed(new, "learned positions", lambda again: bool(again.positional_encodings))
-        yield Warning("no-positions", what, *where, ("gpt2", "llama"), note=True, proposals=proposals)
+        proposals: tuple[Proposal, ...] = ()
+        if len(before.lines) == 1 and inputs:
+            new = f"{before.lines[0][0].source.text.strip()} + positions({inputs[0]})"
+            text = with_part(analysis.text, analysis.index, "before", new)
+            proposals = (Proposal(text, "learned positions", lambda again: bool(again.positional_encodings)),)
+        yield Warning("no-positions", what, f"{analysis.prefix}before", "", ("gpt2", "llama"), "", True, proposals)
 
 
 def no_norm(analysis: StackAnalysis) -> Iterator[Warning]:
@@ -351,7 +356,8 @@ FINDERS: Sequence[Callable[[StackAnalysis], Iterator[Warning]]] = (
     normed,
     chance_or_function,
     unnormed_end,
-    positions,
+    positions_twice,
+    no_positions,
     no_norm,
 )
 
