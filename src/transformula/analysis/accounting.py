@@ -29,6 +29,7 @@ from ..language.numbers import evaluate_text
 from ..language.options import sizes_of
 from ..notebook import page
 from .lines import text_of
+from .plain_data import by_keys
 from .receptive_field import back_of
 from .residual_path import line_of
 
@@ -86,6 +87,10 @@ class CostRow:
     count: int = 1
 
     @property
+    def data(self) -> dict[str, Any]:
+        return {**by_keys(self, "section line shape count"), **self.costs.data}
+
+    @property
     def cells(self) -> list[str]:
         return [f"  {self.line if len(self.line) <= 60 else self.line[:57] + '...'}", self.shape, *self.costs.cells]
 
@@ -108,14 +113,7 @@ class Summary:
         """Plain data: `rows` (costs of one evaluation, and `count`), `totals`, and what was assumed."""
         totals = self.totals.data
         return {
-            "name": self.name,
-            "length": self.length,
-            "batch": self.batch,
-            "bytes_per_number": self.number_bytes,
-            "rows": [
-                {"section": r.section, "line": r.line, "shape": r.shape, "count": r.count, **r.costs.data}
-                for r in self.rows
-            ],
+            **by_keys(self, "name length batch bytes_per_number=number_bytes rows"),
             "totals": {
                 **totals,
                 "parameters_without_embeddings": totals["parameters"] - totals["embeddings"],

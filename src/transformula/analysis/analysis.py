@@ -18,6 +18,7 @@ from ..language.graph import Architecture
 from ..language.vocabulary import Vocabulary
 from .budget import Budget
 from .lines import spans
+from .plain_data import by_keys
 from .remedies import warnings_of
 from .stack_analysis import LayerGroup, StackAnalysis, analyze_stack, history_words
 from .warning_table import Remedy, Warning
@@ -35,11 +36,7 @@ class Analysis:
 
     @property
     def data(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "stacks": [stack.data for stack in self.stacks],
-            "warnings": [warning.data for warning in self.warnings],
-        }
+        return by_keys(self, "name stacks warnings")
 
     def __repr__(self) -> str:
         rows: list[str] = []

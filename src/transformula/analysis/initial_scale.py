@@ -18,8 +18,8 @@ from typing import Any
 from ..language.graph import Call, Section, Stack, Value
 from ..language.messages import FormulaError
 from ..language.numbers import evaluate_text
-from ..plain import plain
 from .budget import Budget
+from .plain_data import by_keys
 from .vectors import (
     ONES,
     ZERO,
@@ -349,8 +349,7 @@ class StreamScale:
 
     @property
     def data(self) -> dict[str, Any]:
-        names = ("stream", "kind", "factor", "layer_factor", "size", "sizes", "why")
-        return {name: plain(getattr(self, name)) for name in names}
+        return by_keys(self, "stream kind factor layer_factor size sizes why")
 
     def __str__(self) -> str:
         depth, size = len(self.sizes), self.size

@@ -15,8 +15,8 @@ from ..language.parser import parse
 from ..language.rewriting import rewritten, spell
 from ..language.source import Place, Source
 from ..language.syntax import CallNode, Name, Node
-from ..plain import plain
 from .initial_scale import Scales
+from .plain_data import by_keys
 from .residual_path import is_sublayer, line_of, own_place, past_sublayers, walk
 from .vectors import ZERO, UnknownVector
 
@@ -81,9 +81,8 @@ class LineAnalysis:
 
     @property
     def data(self) -> dict[str, Any]:
-        keys = {"number": "line", "name": "sets"}
-        shown = {keys.get(key, key): value for key, value in vars(self).items() if key != "stream"}
-        return {key: plain(value) for key, value in shown.items()}
+        terms = "skips branches mixed added around merged_by"
+        return by_keys(self, f"line=number text sets=name kind width reads {terms}")
 
     def __str__(self) -> str:
         what = {"stream": f" (width {self.width:,})", "number": " (a number)"}.get(self.kind, f" (a {self.kind})")

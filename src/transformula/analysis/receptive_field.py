@@ -13,6 +13,7 @@ from ..language.numbers import evaluate_text
 from ..language.score_formula import ScoreFormula
 from .initial_scale import sources
 from .lines import spans
+from .plain_data import by_keys
 
 REACHES = ("token", "past", "all")
 
@@ -34,7 +35,7 @@ class ReceptiveField:
 
     @property
     def data(self) -> dict[str, Any]:
-        return {"reach": self.reach, "back": self.back, "back_a_layer": self.layer, "others": list(self.others)}
+        return by_keys(self, "reach back back_a_layer=layer others")
 
     def __str__(self) -> str:
         if self.reach == "token":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ..language.graph import OPERATIONS, Section, Stack, Value
 from ..language.source import Place
@@ -63,28 +63,31 @@ class ResidualPath:
     """The residual path of one layer.
 
     values  those on it, in order of evaluation
-    plain   stream -> whether a way leads from what enters to what it leaves without a norm
-    normed  stream -> whether a norm stands on one of the ways
+    ways    stream -> for the ways from what enters to what it leaves, whether a norm stands on them
     """
 
     section: Section
-    values: list[Value] = field(default_factory=list)
-    plain: dict[str, bool] = field(default_factory=dict)
-    normed: dict[str, bool] = field(default_factory=dict)
+    values: list[Value]
+    ways: dict[str, set[bool]]
 
     def of_kind(self, *kinds: str) -> list[Value]:
         """Calls of these kinds on the path."""
         return [v for v in self.values if v.word_kind in kinds]
 
     @property
+    def bare(self) -> list[str]:
+        """The streams of which a way passes no norm."""
+        return [name for name, ways in self.ways.items() if False in ways]
+
+    @property
     def only_normed(self) -> list[str]:
         """The streams that pass through norms only."""
-        return [name for name in self.plain if self.normed[name] and not self.plain[name]]
+        return [name for name, ways in self.ways.items() if ways == {True}]
 
     @property
     def lost(self) -> list[str]:
         """The streams that pass through sublayers only."""
-        return [name for name in self.plain if not self.normed[name] and not self.plain[name]]
+        return [name for name, ways in self.ways.items() if not ways]
 
     @property
     def weighed(self) -> bool:
@@ -104,16 +107,12 @@ def residual_path(section: Section, scales: Scales, streams: Sequence[str]) -> R
                 forward.add(value)
     ends = {name: value for name, value in section.leaves.items() if name in streams}
     on = forward & {v for value in ends.values() for v in walk(value, into=forward.__contains__)}
-    path = ResidualPath(section, [v for v in section.values if v in on])
-    plain: dict[Value, bool] = {}
-    normed: dict[Value, bool] = {}
-    for value in path.values:
-        before = [a for a in value.args if a in on]
-        plain[value] = not is_norm(value) and (not before or any(plain[a] for a in before))
-        normed[value] = is_norm(value) or any(normed[a] for a in before)
-    path.plain = {name: plain.get(value, False) for name, value in ends.items()}
-    path.normed = {name: normed.get(value, False) for name, value in ends.items()}
-    return path
+    path = [v for v in section.values if v in on]
+    ways: dict[Value, set[bool]] = {}
+    for value in path:
+        before = [ways[a] for a in value.args if a in on] or [{False}]
+        ways[value] = {True} if is_norm(value) else set().union(*before)
+    return ResidualPath(section, path, {name: ways.get(value, set()) for name, value in ends.items()})
 
 
 def fewest(sections: Sequence[Section], norm: float, sublayer: float) -> dict[str, int]:
@@ -154,7 +153,7 @@ def norm_placement(path: ResidualPath, streams: Sequence[str]) -> NormPlacement:
 
     What is no stream (values kept from layer 1, constants) needs no norm.
     """
-    bare = [name for name in path.plain if path.plain[name]]
+    bare = path.bare
     if path.only_normed:
         words = f"a norm stands on the residual path of {' and '.join(path.only_normed)}"
         if bare:
@@ -162,7 +161,7 @@ def norm_placement(path: ResidualPath, streams: Sequence[str]) -> NormPlacement:
         return NormPlacement("post-norm", words)
     if path.lost and not bare:
         return NormPlacement("neither", f"{' and '.join(path.lost)} passes only through sublayers: there is no skip")
-    if any(path.normed.values()):
+    if any(True in ways for ways in path.ways.values()):
         return NormPlacement("neither", "the stream passes without a norm, and its norm is added to it")
     for value in path.section.calls():
         own = [a for a in value.args[: len(value.called.streams)] if not a.stack and a.op != "number"]

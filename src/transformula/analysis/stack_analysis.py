@@ -14,6 +14,7 @@ from .canonical import section_rows
 from .equal_layers import first_of_kind
 from .initial_scale import Scales, StreamScale, copies_in, sources, stream_scales
 from .lines import LineAnalysis, analyze_lines, spans
+from .plain_data import by_keys
 from .receptive_field import PositionalEncoding, ReceptiveField, positional_encodings, receptive_field
 from .residual_path import NormPlacement, ResidualPath, norm_placement, residual_path, streams_of
 
@@ -46,14 +47,7 @@ class LayerGroup:
 
     @property
     def data(self) -> dict[str, Any]:
-        return {
-            "layers": list(self.numbers),
-            "formula": self.formula,
-            "equal": self.equal,
-            "norming": self.norms.kind,
-            "norming_words": self.norms.words,
-            "lines": [line.data for line in self.lines],
-        }
+        return by_keys(self, "layers=numbers formula equal norming=norms.kind norming_words=norms.words lines")
 
 
 @dataclass
@@ -127,27 +121,16 @@ class StackAnalysis:
 
     @property
     def data(self) -> dict[str, Any]:
+        carried = {name: {"kind": kind, "width": width} for name, (kind, width) in self.carried.items()}
         scales = {scale.stream: scale.data for scale in self.stream_scales}
         return {
-            "name": self.title,
-            "causal": self.stack.causal,
-            "depth": self.stack.depth,
-            "width": self.width,
-            "layers": [group.data for group in self.layers],
-            "streams": list(self.streams),
-            "carried": {name: {"kind": kind, "width": width} for name, (kind, width) in self.carried.items()},
-            "set_in_some_layers": {name: list(layers) for name, layers in self.held.items()},
-            "constants": list(self.constants),
-            "history": {name: list(layers) for name, layers in self.history.items()},
-            "alive": self.alive,
+            **by_keys(self, "name=title causal=stack.causal depth=stack.depth width layers streams"),
+            "carried": carried,
+            **by_keys(self, "set_in_some_layers=held constants history alive"),
             "initial_scale": scales,
-            "receptive_field": self.receptive_field.data,
-            "positional_encodings": [encoding.data for encoding in self.positional_encodings],
-            "carry": self.carry,
-            # former keys
-            "gain": scales,
-            "reach": self.receptive_field.data,
-            "order": [encoding.data for encoding in self.positional_encodings],
+            **by_keys(self, "receptive_field positional_encodings carry"),
+            "gain": scales,  # from here on former keys
+            **by_keys(self, "reach=receptive_field order=positional_encodings"),
         }
 
 

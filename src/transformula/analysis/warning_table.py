@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..language.model_file import ModelText
+from .plain_data import by_keys
 from .stack_analysis import StackAnalysis
 
 
@@ -125,14 +126,7 @@ class Remedy:
 
     @property
     def data(self) -> dict[str, Any]:
-        return {
-            "key": self.key,
-            "text": self.text,
-            "parts": dict(self.parts),
-            "words": self.words,
-            "left": list(self.left),
-            "gallery": list(self.names),
-        }
+        return by_keys(self, "key text parts words left gallery=names")
 
 
 @dataclass(frozen=True)
@@ -162,14 +156,4 @@ class Warning:
 
     @property
     def data(self) -> dict[str, Any]:
-        return {
-            "code": self.code,
-            "note": self.note,
-            "what": self.what,
-            "why": self.why,
-            "where": self.where,
-            "line": self.line,
-            "more": self.more,
-            "relatives": [remedy.data for remedy in self.remedies],
-            "gallery": list(self.entries),
-        }
+        return by_keys(self, "code note what why where line more relatives=remedies gallery=entries")

@@ -168,7 +168,7 @@ def normed(analysis: StackAnalysis) -> Iterator[Warning]:
     """norm-on-residual-path."""
 
     def blocked(group: LayerGroup) -> list[str]:
-        return [] if any(group.path.plain.values()) else group.path.only_normed
+        return [] if group.path.bare else group.path.only_normed
 
     code = "norm-on-residual-path"
     for group, on, where in faulty(analysis, blocked):

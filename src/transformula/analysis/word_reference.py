@@ -13,6 +13,7 @@ from ..errors import UnknownName, did_you_mean
 from ..language.messages import example as shown_example
 from ..language.numbers import FUNCTIONS
 from ..language.vocabulary import KINDS, Option, Vocabulary, WordRecord
+from .plain_data import by_keys
 
 TITLES = {
     "input": "Inputs",
@@ -131,34 +132,22 @@ def quoted(text: str) -> str:
 
 def data_of(record: WordRecord) -> dict[str, Any]:
     """All that is known of a word, as plain data."""
+    options = {
+        name: {
+            **by_keys(option, "type minimum maximum"),
+            "choices": [choice for choice in option.choices if choice],
+            **by_keys(option, "default absent"),
+            "required": option.default is None,
+            **by_keys(option, "shapes_weights=shapes meaning=help"),
+        }
+        for name, option in record.options.items()
+    }
     return {
-        "name": record.name,
-        "kind": record.kind,
+        **by_keys(record, "name kind"),
         "calls": calls(record),
-        "equation": record.equation,
-        "ports": list(record.ports),
-        "options": {
-            name: {
-                "type": option.type,
-                "minimum": option.minimum,
-                "maximum": option.maximum,
-                "choices": [choice for choice in option.choices if choice],
-                "default": option.default,
-                "absent": option.absent,
-                "required": option.default is None,
-                "shapes_weights": option.shapes,
-                "meaning": option.help,
-            }
-            for name, option in record.options.items()
-        },
-        "width": record.width,
-        "reach": record.reach,
-        "taps": dict(record.taps),
-        "parameters": dict(record.parameters),
-        "inner": dict(record.inner),
-        "checks": dict(record.checks),
-        "about": record.doc,
-        "source": record.source,
+        **by_keys(record, "equation ports"),
+        "options": options,
+        **by_keys(record, "width reach taps parameters inner checks about=doc source"),
         "example": command(record),
         "formula": parts_of(record.example) if record.example else {},
         "module": record.module,
