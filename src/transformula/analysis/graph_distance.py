@@ -4,18 +4,13 @@
     distance(shape, other)             -> 0 if the wiring keys are equal, else how many edits a layer, on the average
     unseen(check(text, vocabulary))    -> what the key leaves out and a reader wants to know: norms, sharing ...
 
-A layer's graph is taken as the wiring key takes it (`canonical.py`): definitions opened, sums and products flattened
-and sorted, kinds of norm merged, words of chance, labels, options and sizes gone, carried names by order of appearance.
-Its nodes stand in a line, arguments before what reads them, the operands of sums and products in an order that a small
-change does not upset. An *edit* takes a node out (what it read goes to its readers), puts one in, gives it another
-word, or moves an edge between two nodes that both graphs have.
-
-Nodes of the two lines are paired in order, as cheaply as can be (dynamic programming, as for two texts); what is not
-paired, and the edges that differ between paired nodes, are the cost. Why not something known: subtree digests (one norm
-moved in the first line changes the digest of all that follows); Zhang and Shasha's tree edit distance (a stream that
-is read twice would be two trees, doubled with each sublayer, and a shared norm the same as two); the exact edit
-distance of graphs (exponential: seconds for one pair of layers). The order makes the distance an upper bound of the
-exact one; two layers of twenty nodes take half a millisecond.
+A layer's graph is taken as the wiring key takes it (`canonical.py`). Its nodes stand in a line, arguments before what
+reads them, the operands of sums and products in an order that a small change does not upset. An *edit* takes a node out
+(what it read goes to its readers), puts one in, gives it another word, or moves an edge between two nodes that both
+graphs have. Nodes of the two lines are paired in order, as cheaply as can be (dynamic programming, as for two texts);
+what is not paired, and the edges that differ between paired nodes, are the cost: an upper bound of the exact edit
+distance of graphs, which takes exponential time. Digests of subtrees (one norm moved in the first line changes all that
+follow) and tree edit distances (a stream that is read twice is two trees) do not serve.
 
 Layers of several formulas are compared in their places, from the first to the last: 3 of 12 that differ by 4 edits are
 a distance of 1. Of several stacks the best pairing in order is taken; a stack without a partner costs its nodes.
@@ -69,7 +64,7 @@ class WiringShape:
     @property
     def data(self) -> list[list[list[Any]]]:
         """The stacks as plain data."""
-        return [[[count, graph] for count, graph in stack] for stack in self.stacks]
+        return [[list(run) for run in stack] for stack in self.stacks]
 
     @property
     def size(self) -> float:
@@ -119,15 +114,15 @@ def unseen(architecture: Architecture) -> dict[str, list[str]]:
     return {what: sorted(names) for what, names in found.items()}
 
 
-class _Nodes:
+class _Nodes(Wiring):
     """Writes one layer's graph as nodes in a line."""
 
     def __init__(self, section: Section, names: dict[str, str]) -> None:
-        self.wiring = Wiring(section, names)
+        super().__init__(section, names)
         self.rows: list[str] = []
         self.numbers: dict[object, int] = {}
         self.sublayers: dict[Value, str] = {}
-        self.known: dict[Value, int] = {}
+        self.nodes: dict[Value, int] = {}
 
     def put(self, key: object, label: str, inputs: Sequence[int] = ()) -> int:
         """The number of a node, new if none has the key."""
@@ -152,12 +147,12 @@ class _Nodes:
     def many(self, value: Value, op: str, label: str) -> Steps:
         """A sum or a product."""
         parts: list[tuple[Any, ...]] = []
-        for operand, minus in (yield self.wiring.operands(value, op)):
+        for operand, minus in (yield self.operands(value, op)):
             first = yield self.sublayer(operand)
-            parts.append((bool(first), first, operand.op, minus, self.wiring.of(operand), len(parts), operand))
+            parts.append((bool(first), first, operand.op, minus, self.of(operand), len(parts), operand))
         inputs = []
         for *_, minus, _, _, operand in sorted(parts, key=lambda part: part[:-1]):
-            number = yield self.of(operand)
+            number = yield self.node(operand)
             inputs.append(self.alike("neg", [number]) if minus else number)
         return self.alike(label, inputs)
 
@@ -167,25 +162,26 @@ class _Nodes:
         for value in values:
             entries: Sequence[Value] = [value]
             if value.op == "list":
-                past = {f"past:{a.stack}:{self.wiring.name(a.name)}": None for a in value.args if a.op == "history"}
+                past = {f"past:{a.stack}:{self.name(a.name)}": None for a in value.args if a.op == "history"}
                 inputs += map(self.alike, past)
                 entries = [a for a in value.args if a.op != "history"]
             for entry in entries:
-                inputs.append((yield self.of(entry)))
+                inputs.append((yield self.node(entry)))
         return inputs
 
-    def of(self, value: Value) -> Steps:
-        leaf = self.wiring.leaf(value)
+    def node(self, value: Value) -> Steps:
+        """The number of a value's node."""
+        leaf = self.leaf(value)
         if leaf:
             return self.alike(":".join(leaf))
-        if value not in self.known:
-            self.known[value] = yield self.make(value)
-        return self.known[value]
+        if value not in self.nodes:
+            self.nodes[value] = yield self.made(value)
+        return self.nodes[value]
 
-    def make(self, value: Value) -> Steps:
+    def made(self, value: Value) -> Steps:
         call = value.call
         if value.word_kind == "chance":
-            return (yield self.of(value.args[0]))
+            return (yield self.node(value.args[0]))
         if call is not None:
             label = "norm:" if call.word.kind == "norm" else f"{call.word.kind}:{call.word.name}"
             return self.put(value, "+".join([label, *call.ports]), (yield self.read(value.args)))
@@ -199,9 +195,9 @@ class _Nodes:
 def layer_graph(section: Section, names: dict[str, str]) -> str:
     """One layer's graph as text. `names`: those given to carried names so far, added to."""
     nodes = _Nodes(section, names)
-    leaves = sorted((nodes.wiring.name(name), value) for name, value in section.leaves.items())
+    leaves = sorted((nodes.name(name), value) for name, value in section.leaves.items())
     for name, value in leaves:
-        nodes.put(("leave", name), f"leave:{name}", [deep(nodes.of(value))])
+        nodes.put(("leave", name), f"leave:{name}", [deep(nodes.node(value))])
     return ";".join(nodes.rows)
 
 
@@ -285,8 +281,10 @@ def _reads(graph: _Graph, names: Mapping[int, int]) -> list[list[int]]:
 
 
 @lru_cache(65536)
-def _apart(one: str, other: str) -> float:
-    """The edit distance of two layers' graphs, `one` the smaller text."""
+def layers_apart(one: str, other: str) -> float:
+    """The edit distance of two layers' graphs: symmetric, 0 for equal ones."""
+    if one >= other:
+        return 0.0 if one == other else layers_apart(other, one)
     a, b = _graph(one), _graph(other)
     pairs = _paired(a, b)
     cost = sum(a.prices) + sum(b.prices)
@@ -301,11 +299,6 @@ def _apart(one: str, other: str) -> float:
     return cost
 
 
-def layers_apart(one: str, other: str) -> float:
-    """The edit distance of two layers' graphs: symmetric, 0 for equal ones."""
-    return 0.0 if one == other else _apart(min(one, other), max(one, other))
-
-
 def pairs_of_nodes(a: WiringShape, b: WiringShape) -> int:
     """At most how many pairs of nodes `distance` looks at."""
 
@@ -317,17 +310,17 @@ def pairs_of_nodes(a: WiringShape, b: WiringShape) -> int:
     return sum(largest(x) * largest(y) * max(len(x), len(y)) for x, y in product(a.stacks, b.stacks))
 
 
+def _price(runs: Runs) -> float:
+    """What the nodes of a layer cost, on the average."""
+    return sum(count * sum(_graph(graph).prices) for count, graph in runs) / max(1, sum(count for count, _ in runs))
+
+
 def _stacks_apart(a: Runs, b: Runs) -> float:
     """The mean over the layers, one at each place; the layers of the shallower stack are spread over the deeper."""
     one, other = ([graph for count, graph in runs for _ in range(count)] for runs in (a, b))
     places = max(len(one), len(other), 1)
     pairs = Counter((one[k * len(one) // places], other[k * len(other) // places]) for k in range(places))
     return sum(count * layers_apart(*pair) for pair, count in pairs.items()) / places
-
-
-def _price(runs: Runs) -> float:
-    """What the nodes of a layer cost, on the average."""
-    return sum(count * sum(_graph(graph).prices) for count, graph in runs) / max(1, sum(count for count, _ in runs))
 
 
 def distance(a: WiringShape, b: WiringShape) -> float:
