@@ -136,18 +136,15 @@ class Summary:
         lines = [
             f"{self.name or 'model'}: length {self.length:,}, batch {self.batch:,}, {self.number_bytes} bytes a number"
         ]
-        for cells in table:
-            padded = [c.rjust(w) if i > 1 else c.ljust(w) for i, (c, w) in enumerate(zip(cells, widths, strict=True))]
-            lines.append("  ".join(padded).rstrip())
+        layout = "  ".join(f"{{:{'>' if n > 1 else '<'}{width}}}" for n, width in enumerate(widths))
+        lines += [layout.format(*cells).rstrip() for cells in table]
         totals = self.data["totals"]
         last = (
             f"{parameters_in_words(totals)}; {in_units(totals['flops_per_token'], AMOUNTS)} FLOPs a token, forward and "
             f"backward; cache of a whole row {bytes_in_words(totals['cache_bytes_row'])}"
         )
-        if totals["memory_bytes"]:
-            last += (
-                f", and {bytes_in_words(totals['memory_bytes'])} for each position of another sequence that it reads"
-            )
+        memory = bytes_in_words(totals["memory_bytes"])
+        last += f", and {memory} for each position of another sequence that it reads" if memory else ""
         return "\n".join([*lines, last])
 
     def _repr_html_(self) -> str:
@@ -201,7 +198,7 @@ class Counter:
         self.inputs = {call.path for call in calls if call.word.kind == "input"}
         self.modules = {path: sum(sizes.values()) for path, sizes in module_sizes(architecture).items()}
         self.active = {path: sum(sizes.values()) for path, sizes in module_sizes(architecture, active=True).items()}
-        self.seen: set[str] = set()
+        self.uncounted = dict(self.modules)
         self.kept: set[Value] = set()
 
     def rows(self, section: Section, causal: bool) -> list[CostRow]:
@@ -252,10 +249,8 @@ class Counter:
 
     def count(self, path: str, costs: Costs) -> None:
         """Add the parameters of a module, where it is called first."""
-        if path not in self.seen:
-            self.seen.add(path)
-            costs.parameters += self.modules.get(path, 0)
-            costs.active_parameters += self.active.get(path, 0)
+        costs.parameters += self.uncounted.pop(path, 0)
+        costs.active_parameters += self.active.pop(path, 0)
 
     def saved_numbers(self, value: Value, names: dict[str, Any]) -> float:
         """What a call keeps for the backward pass, a position: nothing that another call has kept."""
@@ -290,14 +285,13 @@ class Counter:
 @lru_cache(maxsize=256)
 def terms_of(expression: str) -> tuple[str, ...]:
     """The terms of a sum: "x + 2 * hidden" is x and 2 * hidden."""
-    terms, ahead = [], [ast.parse(expression, mode="eval").body]
-    while ahead:
-        node = ahead.pop()
+
+    def terms(node: ast.expr) -> tuple[str, ...]:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            ahead += [node.right, node.left]
-        else:
-            terms.append(ast.unparse(node))
-    return tuple(terms)
+            return *terms(node.left), *terms(node.right)
+        return (ast.unparse(node),)
+
+    return terms(ast.parse(expression, mode="eval").body)
 
 
 def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, dict[str, int]]:
@@ -318,13 +312,8 @@ def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, 
 
 def shape(value: Value) -> str:
     """The shape of a value by name: "(batch, length, 768)"."""
-    if value.kind == "coefficient":
-        return f"({value.width:,})"
-    if value.kind == "scores":
-        return "(batch, heads, length, length)"
-    if value.kind == "number":
-        return ""
-    return f"(batch, length, {value.width:,})"
+    other = {"coefficient": f"({value.width:,})", "scores": "(batch, heads, length, length)", "number": ""}
+    return other.get(value.kind, f"(batch, length, {value.width:,})")
 
 
 AMOUNTS = {"T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1}

@@ -39,9 +39,7 @@ class Analysis:
         return by_keys(self, "name stacks warnings")
 
     def __repr__(self) -> str:
-        rows: list[str] = []
-        for stack in self.stacks:
-            rows += [*stack_rows(stack), ""]
+        rows = [row for stack in self.stacks for row in (*stack_rows(stack), "")]
         return "\n".join([*rows, *warning_rows(self.warnings)])
 
 
@@ -65,60 +63,53 @@ def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
     ) or [first.rstrip()]
 
 
-def field(label: str, text: str) -> list[str]:
-    """A row with its label on the left."""
-    return wrapped(text, f"  {label:<17}")
-
-
 def stack_rows(analysis: StackAnalysis) -> Iterator[str]:
     """The page of one stack."""
-    stack = analysis.stack
+    stack, scales, layers = analysis.stack, analysis.stream_scales, analysis.layers
     title = f"stack {analysis.title}: " if analysis.title else ""
     sees = "causal" if stack.causal else "sees all positions"
     yield f"{title}{stack.depth} {'layer' if stack.depth == 1 else 'layers'} of width {analysis.width:,}, {sees}"
-    for group in analysis.layers:
+    for group in layers:
         yield from layer_rows(group, stack.depth)
-    if stack.share is not None and len(set(stack.share)) < stack.depth:
-        sets = len(set(stack.share))
-        yield from field("weights", f"shared: {sets} {'set' if sets == 1 else 'sets'} for {stack.depth} layers")
+    sets = len(set(stack.share)) if stack.share is not None else stack.depth
+    shared = f"shared: {sets} {'set' if sets == 1 else 'sets'} for {stack.depth} layers"
+    carried = {name: what for name, what in analysis.carried.items() if name not in analysis.held}
     streams = [
-        f"{name} (width {width:,})" if kind == "stream" else f"{name} ({kind})"
-        for name, (kind, width) in analysis.carried.items()
-        if name not in analysis.held
+        f"{name} ({f'width {width:,}' if kind == 'stream' else kind})" for name, (kind, width) in carried.items()
     ]
-    yield from field("carried", ", ".join(streams) or "nothing by name")
-    for name, layers in analysis.held.items():
-        yield from field("held", f"{name}, as layer{'s' if len(layers) > 1 else ''} {spans(layers)} made it")
-    if analysis.constants:
-        yield from field("constant", f"{', '.join(analysis.constants)}: set in `before`, the same for all layers")
-    if analysis.history:
-        kept = [history_words(name, layers, stack.depth) for name, layers in analysis.history.items()]
-        yield from field("history", ", ".join(kept))
-    if analysis.alive != 1:
-        yield from field("alive", f"{analysis.alive} streams between layers, at most")
-    if not analysis.stream_scales:
-        yield from field("initial scale", "not predicted: no stream is carried on, layers read history")
-    starting = " (gates and coefficients as they start)" if any(g.path.weighed for g in analysis.layers) else ""
-    for scale in analysis.stream_scales:
-        of = f"{scale.stream}: " if len(analysis.stream_scales) > 1 else ""
-        yield from field("initial scale", f"{of}{scale}{starting if scale.kind != 'unknown' else ''}")
-    yield from field("receptive field", str(analysis.receptive_field))
-    if analysis.carry:
-        yield from field(
-            "segments", f"each sees the last {analysis.carry:,} positions before it, through which no gradient flows"
-        )
-    yield from field("positions", "; ".join(map(str, analysis.positional_encodings)) or "nothing tells them apart")
+    constants = f"{', '.join(analysis.constants)}: set in `before`, the same for all layers"
+    kept = [history_words(name, numbers, stack.depth) for name, numbers in analysis.history.items()]
+    starting = " (gates and coefficients as they start)" if any(g.path.weighed for g in layers) else ""
+    sizes = [f"{scale}{starting if scale.kind != 'unknown' else ''}" for scale in scales]
+    if len(scales) > 1:
+        sizes = [f"{scale.stream}: {size}" for scale, size in zip(scales, sizes, strict=True)]
+    segments = f"each sees the last {analysis.carry:,} positions before it, through which no gradient flows"
+    fields = [
+        ("weights", shared if sets < stack.depth else ""),
+        ("carried", ", ".join(streams) or "nothing by name"),
+        *(
+            ("held", f"{n}, as layer{'s' if len(at) > 1 else ''} {spans(at)} made it")
+            for n, at in analysis.held.items()
+        ),
+        ("constant", constants if analysis.constants else ""),
+        ("history", ", ".join(kept)),
+        ("alive", f"{analysis.alive} streams between layers, at most" if analysis.alive != 1 else ""),
+        *(("initial scale", size) for size in sizes or ["not predicted: no stream is carried on, layers read history"]),
+        ("receptive field", str(analysis.receptive_field)),
+        ("segments", segments if analysis.carry else ""),
+        ("positions", "; ".join(map(str, analysis.positional_encodings)) or "nothing tells them apart"),
+    ]
+    for label, text in fields:
+        yield from wrapped(text, f"  {label:<17}") if text else ()
 
 
 def layer_rows(group: LayerGroup, depth: int) -> Iterator[str]:
     """The page of some layers that read alike."""
     title = group.title if depth > 1 else "layer"
-    if group.formula != "layer":
-        title += f" ({group.formula})"
-    alike = ""
-    if len(group.numbers) > 1:
-        alike = ", all equal" if group.equal else ", alike but for numbers"
-    yield from wrapped(f"{title}{alike}: {group.norms.kind}, {group.norms.words}", "  ", "      ")
+    name = f" ({group.formula})" if group.formula != "layer" else ""
+    equal = ", all equal" if group.equal else ", alike but for numbers"
+    alike = equal if len(group.numbers) > 1 else ""
+    yield from wrapped(f"{title}{name}{alike}: {group.norms.kind}, {group.norms.words}", "  ", "      ")
     for line in group.lines:
         yield from wrapped(line.text, "    ", "        ")
         yield from wrapped(str(line), "        ", "        ")
@@ -145,11 +136,11 @@ def warning_rows(warnings: list[Warning]) -> Iterator[str]:
 
 def remedy_rows(remedy: Remedy) -> Iterator[str]:
     """A remedy: the parts of the text that it changes, and what was done."""
-    said = [remedy.words] if remedy.words else []
-    said += [f"still {' and '.join(remedy.left)}"] if remedy.left else []
-    said += [f"the wiring of {' and '.join(remedy.names)}"] if remedy.names else []
+    left = f"still {' and '.join(remedy.left)}" if remedy.left else ""
+    wiring = f"the wiring of {' and '.join(remedy.names)}" if remedy.names else ""
+    words = "; ".join(filter(None, (remedy.words, left, wiring)))
     rows = [f"{key}: {'; '.join(text.strip().splitlines())}" for key, text in remedy.parts.items()]
-    rows[-1] += f"  ({'; '.join(said)})" if said else ""
+    rows[-1] += f"  ({words})" if words else ""
     first = f"      {'better' if remedy.left else 'sound'}: "
     for n, row in enumerate(rows):
         yield from wrapped(row, " " * len(first) if n else first, "          ")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from .. import field_names
@@ -71,13 +71,10 @@ def by_kind(vocabulary: Vocabulary) -> dict[str, list[WordRecord]]:
 
 def calls(record: WordRecord) -> list[str]:
     """How a word is called: ["attention(x)", "attention(x, memory)", ...], with the numbers that need no name."""
-    shown = []
-    for form in record.forms:
-        streams = [f"{f[1:]}, ..." if f.startswith("*") else f for f in form]
-        numbers = [n if record.options[n].default is None else f"{n}={default_words(record.options[n])}"
-                   for n in record.numbers]  # fmt: skip
-        shown.append(f"{record.name}({', '.join([*streams, *numbers])})")
-    return shown
+    options = ((name, record.options[name]) for name in record.numbers)
+    numbers = [name if option.default is None else f"{name}={default_words(option)}" for name, option in options]
+    forms = ([f"{f[1:]}, ..." if f.startswith("*") else f for f in form] for form in record.forms)
+    return [f"{record.name}({', '.join([*streams, *numbers])})" for streams in forms]
 
 
 def type_words(option: Option) -> str:
@@ -90,9 +87,9 @@ def type_words(option: Option) -> str:
         return "a definition over scores"
     kind = "a whole number" if option.type == "whole" else "a number"
     low, high = option.minimum, option.maximum
-    if low is not None and high is not None:
-        return f"{kind}, {low:g} to {high:g}"
-    return f"{kind}, {low:g} or more" if low is not None else f"{kind}, at most {high:g}" if high is not None else kind
+    if low is None:
+        return kind if high is None else f"{kind}, at most {high:g}"
+    return f"{kind}, {low:g} or more" if high is None else f"{kind}, {low:g} to {high:g}"
 
 
 def default_words(option: Option) -> str:
@@ -157,7 +154,7 @@ def data_of(record: WordRecord) -> dict[str, Any]:
 def word_text(record: WordRecord) -> str:
     """The page of a word, for a terminal."""
     rows = [f"{record.name}: {KINDS[record.kind]}", "", *(f"  {call}" for call in calls(record))]
-    rows += [*wrapped(record.equation, 2), ""] if record.equation else [""]
+    rows += [*wrapped(f"  {record.equation}", 2), ""] if record.equation else [""]
     if record.ports:
         rows += [f"further streams, by name: {', '.join(f'{port}=' for port in record.ports)}", ""]
     if record.options:
@@ -168,7 +165,7 @@ def word_text(record: WordRecord) -> str:
         rows += ["parameters, and how many numbers each holds", *table(parameter_rows(record)), ""]
     rows += [f"{'result':<10}{result_words(record)}", f"{'sees':<10}{REACHES[record.reach]}"]
     if record.source:
-        rows += wrapped(f"{'source':<10}{record.source}", 10, first=0)
+        rows += wrapped(f"{'source':<10}{record.source}", 10)
     if record.doc:
         rows += ["", record.doc]
     if record.example:
@@ -204,37 +201,32 @@ def parameter_rows(record: WordRecord) -> Iterator[tuple[str, ...]]:
         yield role, f"the file's `norm`, of width {width}"
 
 
-def table(rows: Iterator[tuple[str, ...]]) -> list[str]:
+def table(rows: Iterable[tuple[str, ...]]) -> list[str]:
     """Columns side by side; the last one is broken into lines."""
     cells = list(rows)
-    widths = [min(30, max(len(row[n]) for row in cells)) for n in range(len(cells[0]) - 1)]
+    widths = [min(30, max(map(len, column))) for column in list(zip(*cells, strict=True))[:-1]]
     lines = []
-    for row in cells:
-        head = "  " + "".join(f"{cell:<{width}}  " for cell, width in zip(row, widths, strict=False))
-        lines += wrapped(head + row[-1], 4 + widths[0], first=0, hang=len(head))
+    for *row, last in cells:
+        head = "  " + "".join(f"{cell:<{width}}  " for cell, width in zip(row, widths, strict=True))
+        lines += wrapped(head + last, len(head) if len(head) <= 66 else 4 + widths[0])
     return lines
 
 
-def wrapped(text: str, indent: int, first: int | None = None, hang: int = 0) -> list[str]:
-    """A text in lines of at most WIDTH; those after the first hang at `indent`, or at `hang` where there is room."""
-    after = hang if 0 < hang <= 66 else indent
-    start, rest = " " * (indent if first is None else first), " " * after
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=start, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
-    )
+def wrapped(text: str, hang: int) -> list[str]:
+    """A text in lines of at most WIDTH; those after the first hang."""
+    rest = " " * hang
+    return textwrap.wrap(text, WIDTH, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
 
 
 def index_text(vocabulary: Vocabulary) -> str:
     """All words with their equations, by kind."""
     rows = []
-    width = max(len(name) for name in vocabulary)
+    width = max(map(len, vocabulary))
     for kind, records in by_kind(vocabulary).items():
-        rows += [f"{TITLES[kind].lower()}: {KINDS[kind]}"]
-        rows += [f"  {record.name:<{width}}  {textwrap.shorten(record.equation, 96 - width)}" for record in records]
-        rows.append("")
-    rows.append(f"functions of numbers too: {', '.join(FUNCTIONS)}")
-    rows.append("one word with its options: transformula words NAME")
-    return "\n".join(rows)
+        words = [f"  {record.name:<{width}}  {textwrap.shorten(record.equation, 96 - width)}" for record in records]
+        rows += [f"{TITLES[kind].lower()}: {KINDS[kind]}", *words, ""]
+    functions = f"functions of numbers too: {', '.join(FUNCTIONS)}"
+    return "\n".join([*rows, functions, "one word with its options: transformula words NAME"])
 
 
 def index_data(vocabulary: Vocabulary) -> Mapping[str, Any]:
