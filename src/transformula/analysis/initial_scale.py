@@ -20,20 +20,7 @@ from ..language.messages import FormulaError
 from ..language.numbers import evaluate_text
 from .budget import Budget
 from .plain_data import by_keys
-from .vectors import (
-    ONES,
-    ZERO,
-    Direction,
-    KnownVector,
-    UnknownVector,
-    Vector,
-    added,
-    constant,
-    inner_product,
-    operation,
-    scaled,
-    single,
-)
+from .vectors import ONES, ZERO, Direction, KnownVector, UnknownVector, Vector, added, constant, operation, single
 
 SMALL = 0.1
 """From this size on the eps of no norm counts."""
@@ -175,9 +162,9 @@ class Scales:
             case "last":
                 return streams[-1] if streams else UnknownVector("the last of nothing")
             case "mean":
-                return scaled(reduce(added, streams, ZERO), 1 / max(1, len(streams)))
+                return reduce(added, streams, ZERO).scaled(1 / max(1, len(streams)))
             case "dot":
-                return inner_product(streams[0], streams[1], value.args[0].width)
+                return operation("dot", *streams).scaled(value.args[0].width)
             case "copies":
                 return self.copied(streams[0], value.width // value.args[0].width)
             case "added":
@@ -190,10 +177,10 @@ class Scales:
         number = float(evaluate_text(rule.removeprefix(ONE_OF), names))
         if rule.startswith(ONE_OF):
             one = single(streams[0], value.args[0].width // value.width)
-            return UnknownVector(f"{call.name} of streams that may differ") if one is None else scaled(one, number)
+            return UnknownVector(f"{call.name} of streams that may differ") if one is None else one.scaled(number)
         if call.word.kind == "input":
             direction = self.directions.setdefault((call.word.name, options_key(call)), Direction())
-            return scaled(KnownVector({direction: 1.0}), number)
+            return KnownVector({direction: 1.0}).scaled(number)
         return constant(number)
 
     def normed(self, call: Call, stream: Vector) -> Vector:

@@ -25,6 +25,7 @@ class LayerGroup:
 
     path    the residual path of the first of them
     scales  of the values of that layer, evaluated by itself, so that what lies below it does not matter
+    rows    its canonical form
     """
 
     numbers: list[int]
@@ -33,6 +34,7 @@ class LayerGroup:
     norms: NormPlacement
     path: ResidualPath
     scales: Scales = field(repr=False)
+    rows: list[str] = field(repr=False)
     equal: bool = True
 
     @property
@@ -167,48 +169,38 @@ def layer_groups(stack: Stack, streams: Sequence[str], budget: Budget) -> list[L
 
     Where the budget is used up, a layer is taken for one that reads like the first of its formula.
     """
-    groups: list[LayerGroup] = []
-    rows: dict[int, list[str]] = {}
-    known: dict[int, tuple[LayerGroup, bool]] = {}
+    groups: dict[object, LayerGroup] = {}
+    by_kind: dict[int, LayerGroup] = {}
     copies = copies_in(stack)
-
-    def alike(section: Section) -> tuple[LayerGroup, bool]:
-        """The group that a section belongs to, a new one if there is none, and whether it is equal to its first."""
-        scales = Scales(copies)
-        scales.section(section)
-        lines = analyze_lines(section, scales, streams)
-        path = residual_path(section, scales, streams)
-        norms = norm_placement(path, streams)
-        here = section_rows(section, stack)
-        group = next((g for g in groups if (g.formula, g.lines, g.norms) == (section.formula, lines, norms)), None)
-        if group is None:
-            group = LayerGroup([section.number], section.formula, lines, norms, path, scales)
-            groups.append(group)
-            rows[section.number] = here
-        return group, here == rows[group.numbers[0]]
-
     for section, first in zip(stack.layers, first_of_kind(stack), strict=True):
-        if first not in known:
-            same = next((group for group in groups if group.formula == section.formula), None)
+        if first not in by_kind:
+            same = next((group for group in groups.values() if group.formula == section.formula), None)
             note = f"lines of some layers: they are listed with layer {same.numbers[0]}" if same else ""
-            allowed = budget.spend("read", len(section.values), note) or same is None
-            known[first] = alike(section) if allowed or same is None else (same, False)
-        group, equal = known[first]
-        group.equal &= equal
-        if section.number not in group.numbers[-1:]:
-            group.numbers.append(section.number)
-    return groups
+            if budget.spend("read", len(section.values), note) or same is None:
+                scales, rows = Scales(copies), section_rows(section, stack)
+                scales.section(section)
+                lines = analyze_lines(section, scales, streams)
+                path = residual_path(section, scales, streams)
+                norms = norm_placement(path, streams)
+                new = LayerGroup([], section.formula, lines, norms, path, scales, rows)
+                same = groups.setdefault((section.formula, tuple(lines), norms), new)
+                same.equal &= same.rows == rows
+            else:
+                same.equal = False
+            by_kind[first] = same
+        by_kind[first].numbers.append(section.number)
+    return list(groups.values())
 
 
 def history_of(stack: Stack, architecture: Architecture) -> dict[str, list[int]]:
     """Name -> the layers whose value of it is read later on, by this stack or by another."""
-    found: dict[str, set[int]] = {}
+    read: dict[str, set[int]] = {}
     for section in architecture.sections():
+        own = section.stack == stack.name or (section.where == "output" and stack is architecture.main)
         for value in section.values:
-            own = section.stack == stack.name or (section.where == "output" and stack is architecture.main)
             if value.op == "history" and (value.stack == stack.name if value.stack else own):
-                found.setdefault(value.name, set()).add(int(value.number))
-    return {name: sorted(layers) for name, layers in sorted(found.items())}
+                read.setdefault(value.name, set()).add(int(value.number))
+    return {name: sorted(layers) for name, layers in sorted(read.items())}
 
 
 def history_words(name: str, layers: Sequence[int], depth: int) -> str:

@@ -64,6 +64,10 @@ class KnownVector:
         known = len(self.parts) == 2 and ONES in self.parts and any(d.centered for d in self.parts)
         return math.hypot(*self.parts.values()) if known else None
 
+    def scaled(self, factor: float) -> Vector:
+        """`factor` times it."""
+        return KnownVector({d: c * factor for d, c in self.parts.items()}) if factor else ZERO
+
     @property
     def independent(self) -> bool:
         """Whether no two parts can be equal, so that they do not cancel."""
@@ -86,6 +90,12 @@ class UnknownVector:
     constant: ClassVar[None] = None
     size: ClassVar[None] = None
 
+    def scaled(self, factor: float) -> Vector:
+        """`factor` times it."""
+        if factor == 0 and not self.wild:
+            return ZERO
+        return self if factor == 1 else UnknownVector(self.why, wild=self.wild)
+
 
 Vector = KnownVector | UnknownVector
 ZERO: Vector = KnownVector({})
@@ -94,15 +104,6 @@ ZERO: Vector = KnownVector({})
 def constant(number: float) -> Vector:
     """The same number in every channel."""
     return KnownVector({ONES: float(number)}) if number else ZERO
-
-
-def scaled(value: Vector, factor: float) -> Vector:
-    """`factor` times a value."""
-    if isinstance(value, KnownVector):
-        return KnownVector({d: c * factor for d, c in value.parts.items()}) if factor else ZERO
-    if factor == 0 and not value.wild:
-        return ZERO
-    return value if factor == 1 else UnknownVector(value.why, wild=value.wild)
 
 
 def added(left: Vector, right: Vector) -> Vector:
@@ -123,21 +124,23 @@ def operation(op: str, left: Vector, right: Vector = ZERO) -> Vector:
     """Arithmetic. Zero times what is not known is zero."""
     match op:
         case "neg":
-            return scaled(left, -1)
+            return left.scaled(-1)
         case "add":
             return added(left, right)
         case "sub":
-            return added(left, scaled(right, -1))
+            return added(left, right.scaled(-1))
         case "div":
             number = right.constant
-            return scaled(left, 1 / number) if number else UnknownVector("a quotient of two streams", wild=True)
+            return left.scaled(1 / number) if number else UnknownVector("a quotient of two streams", wild=True)
         case "pow":
             return power(left.constant, right.constant)
+        case "dot":
+            return mean_product(left, right)
     if ZERO in (left, right):
-        return added(scaled(left, 0), scaled(right, 0))
+        return added(left.scaled(0), right.scaled(0))
     for value, factor in ((left, right.constant), (right, left.constant)):
         if factor is not None:
-            return scaled(value, factor)
+            return value.scaled(factor)
     return UnknownVector("a product of two streams", wild=left.wild or right.wild)
 
 
@@ -155,13 +158,13 @@ def power(base: float | None, exponent: float | None) -> Vector:
     return UnknownVector("a power of a stream", wild=exponent is None or exponent < 1)
 
 
-def inner_product(left: Vector, right: Vector, width: int) -> Vector:
-    """The sum over channels of a product, of one direction with itself or of what is 0."""
+def mean_product(left: Vector, right: Vector) -> Vector:
+    """The mean over channels of a product, of one direction with itself or of what is 0."""
     if ZERO in (left, right):
         return ZERO
-    if isinstance(left, KnownVector) and isinstance(right, KnownVector) and len(left.parts) == 1:
-        if left.parts.keys() == right.parts.keys():
-            return constant(sum(number * right.parts[d] for d, number in left.parts.items()) * width)
+    if isinstance(left, KnownVector) and isinstance(right, KnownVector) and left.parts.keys() == right.parts.keys():
+        if len(left.parts) == 1:
+            return constant(sum(number * right.parts[d] for d, number in left.parts.items()))
     return UnknownVector("an inner product of two streams")
 
 
