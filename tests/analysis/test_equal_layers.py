@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from transformula import gallery
-from transformula.analysis.canonical import section_rows
-from transformula.analysis.equal_layers import first_of_kind
+from transformula.analysis.canonical import first_of_kind, section_rows
 from transformula.language.check import check
 from transformula.language.model_file import read_text
 from transformula.words import vocabulary

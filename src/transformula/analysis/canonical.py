@@ -1,4 +1,4 @@
-"""Same text, same model: the canonical form of a checked model, its hash, and the key of its wiring.
+"""Same text, same model: the canonical form of a checked model, its hash, the key of its wiring, its equal layers.
 
 The canonical form is the graph as evaluated: numbers folded, defaults written out, local names and lines gone, labels
 and definitions' names kept (as the paths of modules), operands in written order. Runs of equal layers are printed once.
@@ -24,6 +24,9 @@ WIRING_DEPTH = 12
 
 MOST_TERMS = 500
 """A chain of sums or products is one in the wiring key up to so many terms; `x = x + x`, ten times, has 1,024."""
+
+MOST_KINDS = 8
+"""A layer is held against the first of each of so many kinds, the latest first."""
 
 Pieces = Sequence[Value | str]
 """A text in pieces, with values where their texts stand."""
@@ -159,6 +162,12 @@ class Wiring:
     def digest(*parts: str) -> str:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
+    def layer(self, section: Section) -> str:
+        """The digest of the whole graph; calls are counted, so that one norm read twice is not two norms."""
+        leaves = sorted(f"{self.name(name)}={self.of(value)}" for name, value in section.leaves.items())
+        calls = sorted(self.of(v) for v in section.calls() if v.word_kind != "chance")
+        return self.digest(*leaves, "calls", *calls)
+
     def name(self, name: str) -> str:
         return self.names.setdefault(name, f"s{len(self.names)}")
 
@@ -214,20 +223,12 @@ class Wiring:
         return self.digest("call", "norm" if call.word.kind == "norm" else call.word.name, *call.ports, *parts)
 
 
-def layer_wiring(section: Section, names: dict[str, str]) -> str:
-    """The digest of one layer's graph; calls are counted, so that one norm read twice is not two norms."""
-    wiring = Wiring(section, names)
-    leaves = sorted(f"{wiring.name(name)}={wiring.of(value)}" for name, value in section.leaves.items())
-    calls = sorted(wiring.of(v) for v in section.calls() if v.word_kind != "chance")
-    return Wiring.digest(*leaves, "calls", *calls)
-
-
 def wiring_key(architecture: Architecture) -> str:
     """The key that relatives share: layers' graphs, runs of equal layers once. 16 hexadecimal digits."""
     keys: list[str] = []
     for stack in architecture.stacks:
         names: dict[str, str] = {}
-        wirings = [layer_wiring(section, names) for section in stack.layers]
+        wirings = [Wiring(section, names).layer(section) for section in stack.layers]
         keys += ["stack", *(key for key, _ in groupby(wirings))]
     return Wiring.digest(*keys)[:16]
 
@@ -238,3 +239,51 @@ def check_for_wiring(text: ModelText, vocabulary: Vocabulary) -> Architecture:
         return check(text.override({"depth": WIRING_DEPTH}), vocabulary)
     except FormulaError:
         return check(text, vocabulary)
+
+
+def first_of_kind(stack: Stack) -> list[int]:
+    """For each layer, in order, the number of the first that is the same but for the names of its parameters."""
+    kinds: list[tuple[int, list[Any]]] = []
+    numbers: list[int] = []
+    for section in stack.layers:
+        signature = _signature(section)
+        first = next((number for number, known in reversed(kinds[-MOST_KINDS:]) if known == signature), None)
+        if first is None:
+            kinds.append((section.number, signature))
+        numbers.append(first or section.number)
+    return numbers
+
+
+def _signature(section: Section) -> list[Any]:
+    """All of a section but for the names of its parameters; other values are meant by their places in its order. What
+    is shared with some layers only equals nothing."""
+    places: dict[Value, int] = {}
+
+    def of(value: Value) -> Any:
+        if value in places:
+            return places[value]
+        return made(value) if value.op in ("number", "list", "argument") else object()
+
+    def made(value: Value) -> tuple[Any, ...]:
+        frames = [(f.name, f.role) if f.share is None else object() for f in value.frames]
+        return (
+            value.op, id(value.place), value.width, value.kind, value.name, value.number, value.stack, value.sequence,
+            value.keys, [of(a) for a in value.args], frames, value.call and _call(value.call),
+        )  # fmt: skip
+
+    values = []
+    for n, value in enumerate(section.values):
+        values.append(made(value))
+        places[value] = n
+    named = [sorted((name, of(v)) for name, v in names.items()) for names in (section.leaves, section.asked)]
+    lines = [(id(place), value and of(value)) for place, _, value in section.lines]
+    return [section.formula, values, sorted(section.reads), named, section.keeps, lines]
+
+
+def _call(call: Call) -> Any:
+    inner = {
+        role: [(v.op, v.name, v.number, v.width, v.call and (v.call.word.name, v.call.options)) for v in inside.values]
+        for role, inside in call.inner.items()
+    }
+    own = id(call.word), call.options, call.role, call.streams, call.ports, call.given, inner
+    return own if call.share is None else object()

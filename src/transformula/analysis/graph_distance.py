@@ -82,7 +82,7 @@ def shape(architecture: Architecture) -> WiringShape:
     stacks = []
     for stack in architecture.stacks:
         names: dict[str, str] = {}
-        graphs = [layer_graph(section, names) for section in stack.layers]
+        graphs = [_Nodes(section, names).graph(section) for section in stack.layers]
         stacks.append(tuple((len(list(run)), graph) for graph, run in groupby(graphs)))
     return WiringShape(wiring_key(architecture), tuple(stacks))
 
@@ -115,7 +115,7 @@ def unseen(architecture: Architecture) -> dict[str, list[str]]:
 
 
 class _Nodes(Wiring):
-    """Writes one layer's graph as nodes in a line."""
+    """Writes one layer's graph as nodes in a line. `names`: those given to carried names so far, added to."""
 
     def __init__(self, section: Section, names: dict[str, str]) -> None:
         super().__init__(section, names)
@@ -191,14 +191,11 @@ class _Nodes(Wiring):
             return (yield self.many(value, "mul", "product"))
         return self.alike(f"{value.op}:{value.name}" if value.name else value.op, (yield self.read(value.args)))
 
-
-def layer_graph(section: Section, names: dict[str, str]) -> str:
-    """One layer's graph as text. `names`: those given to carried names so far, added to."""
-    nodes = _Nodes(section, names)
-    leaves = sorted((nodes.name(name), value) for name, value in section.leaves.items())
-    for name, value in leaves:
-        nodes.put(("leave", name), f"leave:{name}", [deep(nodes.node(value))])
-    return ";".join(nodes.rows)
+    def graph(self, section: Section) -> str:
+        """The layer's graph as text."""
+        for name, value in sorted((self.name(name), value) for name, value in section.leaves.items()):
+            self.put(("leave", name), f"leave:{name}", [deep(self.node(value))])
+        return ";".join(self.rows)
 
 
 class _Graph:

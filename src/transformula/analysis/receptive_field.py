@@ -38,16 +38,16 @@ class ReceptiveField:
         return by_keys(self, "reach back back_a_layer=layer others")
 
     def __str__(self) -> str:
+        far = f"{self.layer:,}" if self.layer is not None else ""
         if self.reach == "token":
             text = "only itself: nothing mixes positions"
         elif self.reach == "all":
             text = "all positions of its sequence"
         elif self.back is None:
-            text = "itself and all positions before it"
-            text += f" ({self.layer:,} back in one layer)" if self.layer is not None else ""
+            text = f"itself and all positions before it{f' ({far} back in one layer)' if far else ''}"
         else:
             text = f"itself and {self.back:,} positions before it through the whole stack"
-            text += f", {self.layer:,} in one layer" if self.layer is not None else ""
+            text += f", {far} in one layer" if far else ""
         return text + (f"; and all of {', '.join(self.others)}" if self.others else "")
 
 

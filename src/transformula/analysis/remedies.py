@@ -18,7 +18,7 @@ from .canonical import WIRING_DEPTH, check_for_wiring, wiring_key
 from .rewrites import with_final_norm
 from .stack_analysis import StackAnalysis, analyze_stack
 from .warning_table import Proposal, Remedy, Warning
-from .warnings import codes_of, find_all
+from .warnings import find_all
 
 LEFT_OUT = "some remedies of what is warned of: the model is too large to check its changed texts"
 
@@ -34,16 +34,12 @@ class Adviser:
 
     def warnings(self) -> list[Warning]:
         """The warnings and notes; where several warnings stay whatever one mends, with the text that mends all."""
-        warnings = self.advised()
+        warnings = [self.with_remedies(warning) for warning in find_all(self.analysis)]
         strong = [w for w in warnings if not w.note]
         if len({w.code for w in strong}) > 1 and all(r.left for w in strong for r in w.remedies):
             n = warnings.index(strong[0])
             warnings[n] = replace(warnings[n], remedies=(*warnings[n].remedies, *self.mended(warnings)))
         return warnings
-
-    def advised(self) -> list[Warning]:
-        """The warnings, each with its own remedies."""
-        return [self.with_remedies(warning) for warning in find_all(self.analysis)]
 
     def with_remedies(self, warning: Warning) -> Warning:
         remedies: dict[str, Remedy] = {}
@@ -73,7 +69,8 @@ class Adviser:
             again = self.analyzed(remedy.made) if remedy is not None else None
             if remedy is None or again is None:
                 break
-            warnings = Adviser(again, self.vocabulary, self.budget).advised()
+            adviser = Adviser(again, self.vocabulary, self.budget)
+            warnings = [adviser.with_remedies(warning) for warning in find_all(again)]
             if all(w.note for w in warnings):
                 whole = self.remedy("", Proposal(remedy.made, "all of it mended"))
                 return [whole] if whole is not None else []
@@ -107,20 +104,18 @@ class Adviser:
     def left(self, proposal: Proposal) -> tuple[str, ...] | None:
         """The codes of the warnings of a changed text; None if it does not check, or what should hold does not."""
         again = self.analyzed(proposal.text)
-        return None if again is None or not proposal.holds(again) else codes_of(again)
+        if again is None or not proposal.holds(again):
+            return None
+        return tuple(dict.fromkeys(warning.code for warning in find_all(again) if not warning.note))
 
     def changed(self, text: ModelText) -> dict[str, str]:
         """The parts of this stack that differ from the user's text."""
         mine, other = (whole.stacks[self.analysis.index] for whole in (self.analysis.text, text))
-        pairs = [("before", mine.before, other.before)]
-        for name, source in other.layers.items():
-            pairs.append((name if len(other.layers) > 1 else "layer", mine.layers.get(name), source))
-        pairs.append(("after", mine.after, other.after))
-        return {
-            f"{self.analysis.prefix}{key}": new.text
-            for key, old, new in pairs
-            if new and (old is None or old.text != new.text)
-        }
+        only = len(other.layers) == 1
+        layers = [("layer" if only else name, mine.layers.get(name), new) for name, new in other.layers.items()]
+        parts = [("before", mine.before, other.before), *layers, ("after", mine.after, other.after)]
+        changed = {key: new.text for key, old, new in parts if new and (old is None or old.text != new.text)}
+        return {f"{self.analysis.prefix}{key}": text for key, text in changed.items()}
 
 
 def warnings_of(

@@ -10,8 +10,7 @@ from typing import Any
 from ..language.graph import Architecture, Section, Stack, Value
 from ..language.model_file import ModelText
 from .budget import Budget
-from .canonical import section_rows
-from .equal_layers import first_of_kind
+from .canonical import first_of_kind, section_rows
 from .initial_scale import Scales, StreamScale, copies_in, sources, stream_scales
 from .lines import LineAnalysis, analyze_lines, spans
 from .plain_data import by_keys

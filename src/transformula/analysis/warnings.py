@@ -13,7 +13,7 @@ from typing import TypeVar
 from ..language.graph import Section, Value
 from ..language.parser import parse
 from ..language.rewriting import terms
-from ..language.syntax import Name, Node, walk
+from ..language.syntax import Name, walk
 from . import rewrites
 from .initial_scale import Scales, StreamScale, number
 from .lines import is_branch, spans, text_of
@@ -78,21 +78,23 @@ def growing(analysis: StackAnalysis) -> Iterator[Warning]:
         growth = scale.growth
         if not growth or scale.steady or (growth < 1 and gated):  # a gate decides in every layer
             continue
-        group, index, before, after = first_growth(analysis, scale)
+        group, index, factor = first_growth(analysis, scale)
         what = f"while sublayers yield zero, {scale.stream} {'grows' if growth > 1 else 'shrinks'}: {scale}"
         entries: tuple[str, ...] = ("pre-norm",)
         proposals: list[Proposal] = []
         more = ""
-        if growth > 1 and index is not None and before and after:
+        if growth > 1 and index is not None:
             formula, holds = LayerFormula.of(group.section), settled(scale.stream)
-            skips = [node.place for node in skips_of(formula, group, index)]
-            new = rewrites.weighted_skips(formula, index, skips, float(f"{before / after:.6g}"))
+            lines = group.section.lines[:index]
+            branches = {name for _, name, value in lines if value is not None and is_branch(value, group.scales)}
+            parts = [node for _, node in terms(formula.lines[index].value) if not formula.has_sublayer(node)]
+            skips = [n.place for n in parts if not any(isinstance(x, Name) and x.name in branches for x in walk(n))]
+            new = rewrites.weighted_skips(formula, index, skips, factor)
             words = "the skips weighted, so that their sum is one"
             proposals.append(in_layer(analysis, group, new, words, holds))
             if len(skips) > 1:
                 entries = ("skip-2-half", "b2t")
-                new = rewrites.norms_after_sums(formula)
-                words = "or B2T, with the norms after the sums"
+                new, words = rewrites.norms_after_sums(formula), "or B2T, with the norms after the sums"
                 proposals.append(in_layer(analysis, group, new, words, holds))
                 if group.norms.kind == "pre-norm":
                     more = (
@@ -103,10 +105,8 @@ def growing(analysis: StackAnalysis) -> Iterator[Warning]:
         yield Warning("scale-compounds", what, *where, entries, more, proposals=tuple(proposals))
 
 
-def first_growth(
-    analysis: StackAnalysis, scale: StreamScale
-) -> tuple[LayerGroup, int | None, float | None, float | None]:
-    """Where the stream first changes its size: layers, line (from 0), the size before and after."""
+def first_growth(analysis: StackAnalysis, scale: StreamScale) -> tuple[LayerGroup, int | None, float]:
+    """Where the stream first changes its size: layers, line (from 0), and the factor that takes the change back."""
     before: float | None = 1.0
     for section, size in zip(analysis.stack.layers, scale.sizes, strict=True):
         entered = scale.kind == "normed" and section.number == 1
@@ -115,22 +115,10 @@ def first_growth(
             for index, (_, _, value) in enumerate(section.lines):
                 here = analysis.scales.of(value).size if value is not None else None
                 if here and abs(here / before - 1) > 1e-6:
-                    return group, index, before, here
-            return group, None, before, size
+                    return group, index, float(f"{before / here:.6g}")
+            return group, None, 1.0
         before = size
-    return analysis.layers[0], None, None, None
-
-
-def skips_of(formula: LayerFormula, group: LayerGroup, index: int) -> list[Node]:
-    """The terms of a line (from 0) that are skips, as nodes of the formula's tree."""
-    lines = group.section.lines[:index]
-    branches = {name for _, name, value in lines if value is not None and is_branch(value, group.scales)}
-
-    def is_skip(node: Node) -> bool:
-        names = {n.name for n in walk(node) if isinstance(n, Name)}
-        return not formula.has_sublayer(node) and branches.isdisjoint(names)
-
-    return [node for _, node in terms(formula.lines[index].value) if is_skip(node)]
+    return analysis.layers[0], None, 1.0
 
 
 def skipless(analysis: StackAnalysis) -> Iterator[Warning]:
@@ -350,23 +338,9 @@ def no_norm(analysis: StackAnalysis) -> Iterator[Warning]:
         yield Warning("no-norm", "no norm stands anywhere in the layers", *where, entries, note=True)
 
 
-FINDERS: Sequence[Callable[[StackAnalysis], Iterator[Warning]]] = (
-    growing,
-    skipless,
-    normed,
-    chance_or_function,
-    unnormed_end,
-    positions_twice,
-    no_positions,
-    no_norm,
-)
+FINDERS = (growing, skipless, normed, chance_or_function, unnormed_end, positions_twice, no_positions, no_norm)
 
 
 def find_all(analysis: StackAnalysis) -> Iterator[Warning]:
     """The warnings and notes of one stack, without remedies."""
     return (warning for find in FINDERS for warning in find(analysis))
-
-
-def codes_of(analysis: StackAnalysis) -> tuple[str, ...]:
-    """The codes of a stack's warnings, each once, notes left out."""
-    return tuple(dict.fromkeys(warning.code for warning in find_all(analysis) if not warning.note))

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ..analysis.equal_layers import first_of_kind
+from ..analysis.canonical import first_of_kind
 from ..analysis.lines import spans, text_of
 from ..language.graph import Architecture, Call, Frame, Section, Stack, Value
 

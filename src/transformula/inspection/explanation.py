@@ -10,8 +10,7 @@ from typing import Any
 from ..analysis.accounting import parameters_in_words, summary
 from ..analysis.analysis import Analysis, analyze, wrapped
 from ..analysis.budget import Budget
-from ..analysis.canonical import formula_hash
-from ..analysis.equal_layers import first_of_kind
+from ..analysis.canonical import first_of_kind, formula_hash
 from ..analysis.graph_distance import shape_of
 from ..analysis.lines import text_of
 from ..diagram import draw_svg, draw_text
