@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -25,11 +25,13 @@ from ..errors import ConfigError, InputError
 from ..language.graph import Architecture
 from ..registry import Registry
 from ..settings import Settings
-from .carried_rows import CarriedRows
 from .evaluation import Evaluation, Report, Trained
 from .predictor import Predictor
 from .predictor import Progress as Progress
 from .verb import Verb
+
+if TYPE_CHECKING:
+    from .language_modeling import CarriedRows
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
 """Tasks by name."""
