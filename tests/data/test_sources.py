@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from transformula.data import files
 from transformula.data.corpus import documents_of, read_corpus
 from transformula.data.format import formats
 from transformula.data.lines import lines_of
@@ -263,7 +262,7 @@ class TestWhatIsNoFile:
             read_corpus(str(tmp_path))
 
     def test_a_gzip_file_that_unpacks_to_far_more(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(files, "UNPACKED", 100_000)
+        monkeypatch.setattr("transformula.data.lines.UNPACKED", 100_000)
         path = write(tmp_path / "a.txt.gz", gzip.compress(b"a" * 2_000_000))
         for read in (lambda: read_file(path), lambda: list(lines_of(path))):
             with pytest.raises(DataError, match="unpacks to more than 200 times its size, .* gunzip -k a.txt.gz"):

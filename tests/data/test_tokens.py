@@ -11,7 +11,7 @@ from transformula.data import tokens
 from transformula.data.cache import cached, cached_entry, clear_cache
 from transformula.errors import DataError, InputError
 from transformula.tokenizers.base import tokenizers
-from transformula.tokenizers.texts import Texts
+from transformula.tokenizers.texts import Texts, groups
 
 BYTES = tokenizers.get("bytes")()
 
@@ -95,9 +95,8 @@ def test_large_data_is_written_in_groups(monkeypatch):
     documents = ["abc", "d", "efgh", "ij"]
     whole = tokens.token_store(documents, BYTES).ids.tolist()
     clear_cache()
-    groups = tokens._groups
-    monkeypatch.setattr(tokens, "_groups", lambda contents: groups(contents, 4))
-    assert len(list(tokens._groups(Texts.of(documents).contents))) == 3
+    monkeypatch.setattr(tokens, "GROUP", 4)
+    assert len(list(groups(Texts.of(documents).contents, tokens.GROUP))) == 3
     assert tokens.token_store(documents, BYTES).ids.tolist() == whole
 
 

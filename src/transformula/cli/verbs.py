@@ -163,8 +163,7 @@ class TaskVerb:
 
     def of_file(self, path: Path, column: str | None) -> list[str]:
         """The inputs in a file: its lines, or one column of its rows. Read whole: a mistake is seen at once."""
-        from ..data.files import opened
-        from ..data.lines import arriving_lines
+        from ..data.lines import arriving_lines, opened
         from ..data.records import columns_of, read_records
 
         if is_lines(path):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from ..errors import DataError
@@ -21,20 +22,15 @@ TRIES = 400  # draws for one row: a split of `SHARE` is missed by all of them on
 Rule = Callable[[int, Random], tuple[str, str]]  # a length and a source of chance -> source, target
 
 
+@dataclass(frozen=True)
 class DrawnRows:
-    """Rows of one rule in three splits.
+    """Rows of one rule in three splits, all lengths equally often."""
 
-    name                what rows are called: "copy:12" is the row number 12
-    rule                makes a row of a length
-    same                source -> what makes two rows the same
-    shortest, longest   lengths, all equally often
-    """
-
-    def __init__(
-        self, name: str, rule: Rule, shortest: int, longest: int, same: Callable[[str], str] = lambda source: source
-    ) -> None:
-        self.name, self.rule, self.same = name, rule, same
-        self.shortest, self.longest = shortest, longest
+    name: str  # what rows are called: "copy:12" is the row number 12
+    rule: Rule
+    shortest: int
+    longest: int
+    same: Callable[[str], str] = lambda source: source  # what makes two rows the same
 
     def training(self, count: int) -> list[Record]:
         """So many rows, the first ones of an endless list; a short one may come more than once. Raises DataError where
@@ -63,13 +59,10 @@ class DrawnRows:
 
     def _drawn(self, split: str, number: int) -> Record:
         chance = Random(f"{self.name} {split} {number}")
-        length = chance.randint(self.shortest, self.longest)
-        for _ in range(TRIES):
-            source, target = self.rule(length, chance)
+        for _ in range(TRIES):  # a length of few rows may have none in this split: each draw is of another
+            source, target = self.rule(chance.randint(self.shortest, self.longest), chance)
             if self.split(source) == split:
                 return Record({"source": source, "target": target}, f"{self.name}:{number}")
-            # A length of few rows may have none in this split: the others get their turn.
-            length = chance.randint(self.shortest, self.longest)
         raise self._few(split)
 
     def _few(self, split: str) -> DataError:

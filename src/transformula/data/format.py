@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..registry import Registry
-from .files import whole_file
+from .lines import whole_file
 
 Row = tuple[int | str, Mapping[str, Any]]
 """Where it stands in its file, a line or in words ("entry 3"), and its values by column: texts, numbers, lists, None; a

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean
-from .files import check_regular, near_files, opened, unpacked
 from .format import Options, formats
-from .lines import lines_of
+from .lines import check_regular, lines_of, near_files, opened, unpacked
 
 CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
 """What a file of captions is called in a folder of pictures."""

@@ -73,6 +73,8 @@ class Part:
 
     def _value(self, name: str, value: Any, place: str) -> Value | PictureFile:
         kind = self.kinds.get(name)
+        if kind is None and isinstance(value, str):
+            return whole_characters(value, name, place)
         if kind == "picture":
             return picture(value, place, self.origin.folder, self.options.channels)
         if isinstance(value, Tensor):

@@ -25,9 +25,8 @@ from ..errors import ConfigError, DataError, did_you_mean, nearest, shortened
 from ..extras import need
 from ..tokenizers.base import tokenizers
 from .built_in import built_in_names, built_in_sets, is_built_in
-from .files import check_regular, near_files, unreadable
 from .format import Options, extension, formats, place_of
-from .lines import lines_of, shown
+from .lines import check_regular, lines_of, near_files, shown, unreadable
 from .pictures import CAPTIONS, captions_of, idx_values, is_idx
 
 Source = str | Path | Mapping[str, str | Path]

@@ -12,6 +12,7 @@ files, and equal ones are on one side. A single text is cut: its end is held out
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -44,8 +45,8 @@ def parted(rows: Sequence[T], hashes: Sequence[int], share: float) -> tuple[list
     hashes  of the rows, below 2^64, at least two of them different
     """
     limit = min(max(int(share * 2**64), min(hashes) + 1), max(hashes))
-    pairs = list(zip(rows, hashes, strict=True))
-    return [row for row, number in pairs if number >= limit], [row for row, number in pairs if number < limit]
+    held = [number < limit for number in hashes]
+    return [row for row, out in zip(rows, held, strict=True) if not out], list(itertools.compress(rows, held))
 
 
 def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:

@@ -19,11 +19,13 @@ import numpy as np
 from ..errors import DataError
 from ..structured import load_json
 from ..tokenizers.base import Tokenizer
-from ..tokenizers.texts import PIECE, Content, Texts, pieces_of
+from ..tokenizers.texts import PIECE, Texts, groups, pieces_of
 from .cache import ABOUT, cached_entry
+from .encoded import ended
 
 VERSION = 1
 FILE = "tokens.bin"
+GROUP = 4 * PIECE  # bytes that are encoded at a time, or little more
 
 
 @dataclass(frozen=True)
@@ -94,24 +96,10 @@ def _encoded(texts: Texts, tokenizer: Tokenizer, whole: bool) -> Iterator[np.nda
     end = tokenizer.end_of_document if whole else None
     mark = np.array([] if end is None else [end], dtype=id_type(tokenizer.vocab))
     yield mark
-    for group in _groups(texts.contents):
+    for group in groups(texts.contents, GROUP, PIECE):
         if len(group[0]) > PIECE:
             yield from tokenizer.encode_pieces(pieces_of(group[0]))
             yield mark
         else:
-            encoded = tokenizer.encode_many([str(content, "utf-8") for content in group])
-            yield np.concatenate([part for ids in encoded for part in (ids, mark)])
-
-
-def _groups(contents: Sequence[Content], most: int = 4 * PIECE) -> Iterator[list[Content]]:
-    """Documents of together about so many bytes, and those that are longer than a piece alone."""
-    group: list[Content] = []
-    size = 0
-    for content in contents:
-        if group and (size >= most or len(content) > PIECE or len(group[0]) > PIECE):
-            yield group
-            group, size = [], 0
-        group.append(content)
-        size += len(content)
-    if group:
-        yield group
+            ids, lengths = tokenizer.encode_joined([str(content, "utf-8") for content in group])
+            yield ids if end is None else ended(ids, lengths, end)[0]

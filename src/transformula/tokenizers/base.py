@@ -61,7 +61,12 @@ class Tokenizer(ABC):
 
         Of many short texts this takes less time and memory than arrays of their own.
         """
-        each = [np.concatenate([np.zeros(0, np.int64), *self.encode_pieces([text])]) for text in texts]
+        try:
+            each = list(self.encode_pieces(texts))  # kinds that do not cut each character alone do otherwise
+        except InputError:
+            for text in texts:  # the error says where in its own text a character stands
+                list(self.encode_pieces([text]))
+            raise
         return np.concatenate([np.zeros(0, np.int64), *each]), np.array(list(map(len, each)), dtype=np.int64)
 
     def encode_many(self, texts: Sequence[str]) -> list[np.ndarray]:

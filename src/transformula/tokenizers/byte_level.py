@@ -21,7 +21,7 @@ from tokenizers import decoders, pre_tokenizers
 
 from ..errors import InputError
 from .base import Tokenizer, as_utf8
-from .texts import Texts, pieces_of, place_of
+from .texts import Texts, groups, pieces_of, place_of
 
 END = "<|endoftext|>"
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>")  # in files made elsewhere; the first that is there counts
@@ -65,20 +65,21 @@ class ByteLevel(Tokenizer):
 
     def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-        for group in _of_size(texts, GROUP):
+        for group in groups(texts, GROUP):
             for text in group:
                 if not text.isascii():
                     as_utf8(text)
-            parts = [[text] if len(text) <= PART else list(parts_of([text])) for text in group]
-            flat = list(itertools.chain.from_iterable(parts))
-            encoded = [one.ids for one in self._backend.encode_batch_fast(flat, add_special_tokens=False)]
+            counts = [1] * len(group)
+            if any(len(text) > PART for text in group):
+                parts = [list(parts_of([text])) for text in group]
+                group, counts = list(itertools.chain.from_iterable(parts)), list(map(len, parts))
+            encoded = [one.ids for one in self._backend.encode_batch_fast(group, add_special_tokens=False)]
             ids.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
-            first = np.cumsum([0, *map(len, parts[:-1])])
-            lengths.append(np.add.reduceat(np.array(list(map(len, encoded))), first))
+            lengths.append(np.add.reduceat(list(map(len, encoded)), np.cumsum([0, *counts[:-1]])))
         return np.concatenate(ids), np.concatenate(lengths)
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        for group in _of_size(parts_of(pieces), GROUP):
+        for group in groups(parts_of(pieces), GROUP):
             for encoding in self._backend.encode_batch_fast(group, add_special_tokens=False):
                 yield np.array(encoding.ids, dtype=np.int64)
 
@@ -173,20 +174,6 @@ def parts_of(pieces: Iterable[str], least: int | None = None) -> Iterator[str]:
             start = end
     if start < len(text) or not text:
         yield text[start:]
-
-
-def _of_size(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Texts in groups of so many characters, or little more."""
-    group: list[str] = []
-    filled = 0
-    for text in texts:
-        group.append(text)
-        filled += len(text)
-        if filled >= size:
-            yield group
-            group, filled = [], 0
-    if group:
-        yield group
 
 
 def _pieces(backend: library.Tokenizer) -> list[bytes]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import hashlib
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import overload
+from typing import TypeVar, overload
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from .base import as_utf8
 
 PIECE = 1 << 20  # bytes of a document that are given out as one string, at most
 Content = bytes | memoryview  # the UTF-8 of a document
+T = TypeVar("T", str, Content)
 
 
 class Texts(Sequence[str]):
@@ -87,6 +89,20 @@ def pieces_of(content: Content) -> Iterator[str]:
         piece, read = codecs.utf_8_decode(content[start:end], "strict", end >= len(content))
         yield piece
         start += read
+
+
+def groups(texts: Iterable[T], size: int, most: float = math.inf) -> Iterator[list[T]]:
+    """Texts of together `size`, or little more; one of more than `most` is a group of its own."""
+    group: list[T] = []
+    filled = 0
+    for text in texts:
+        if group and (filled >= size or len(text) > most or len(group[0]) > most):
+            yield group
+            group, filled = [], 0
+        group.append(text)
+        filled += len(text)
+    if group:
+        yield group
 
 
 def place_of(content: Content, character: int) -> int:

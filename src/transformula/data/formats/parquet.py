@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...errors import DataError
 from ...extras import need
-from ..files import opened, whole_file
 from ..format import Options, Row, formats
+from ..lines import opened, whole_file
 
 
 @formats.register("parquet", takes=("join",), needs=["pyarrow"])
