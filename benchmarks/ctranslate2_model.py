@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from transformula.model import Transformer
-from transformula.words.sinusoids import waves
+from transformula.words.waves import waves
 
 
 def names_of(vocab: int, begin: int, end: int) -> list[str]:
@@ -36,10 +36,10 @@ def save(model: Transformer, folder: Path, begin: int, end: int, positions: int 
     depth, heads, vocab = (int(numbers[name]) for name in ("depth", "heads", "vocab"))
     table = weights["words.weight"]
     spec = TransformerSpec.from_config(depth, heads, pre_norm=False)
-    places = waves(torch.arange(positions, dtype=torch.float64), table.shape[1], 10000.0, False).float().numpy()
+    (places,) = waves(torch.arange(positions, dtype=torch.float64), 0, table.shape[1], 10000.0, False)
     for stack, embeddings in ((spec.encoder, spec.encoder.embeddings[0]), (spec.decoder, spec.decoder.embeddings)):
         embeddings.weight = table.numpy()  # `scale_embeddings` is on by default: times the root of the width
-        stack.position_encodings.encodings = places
+        stack.position_encodings.encodings = places.float().numpy()
     spec.decoder.projection.weight = table.numpy()
     for layer in range(depth):
         for name, of_layer in (("encoder", spec.encoder.layer[layer]), ("decoder", spec.decoder.layer[layer])):

@@ -52,9 +52,9 @@ class WordsLayer(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.attention_norm = Norm(width, width)
+        self.attention_norm = Norm(width, width, eps=1e-5, weight=True, bias=True)
         self.attention = Attention(width, heads=HEADS)
-        self.mlp_norm = Norm(width, width)
+        self.mlp_norm = Norm(width, width, eps=1e-5, weight=True, bias=True)
         self.mlp = MLP(width, 4 * width)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ def rivals(width: int, depth: int) -> dict[str, dict[str, nn.Module]]:
     All have the same parameters, not copies: where in memory a matrix lies makes a small pass 5 % faster or slower."""
     numbers = {"width": width, "depth": depth, "heads": HEADS, "vocab": VOCAB, "context": LONGEST}
     formula = build(check(from_formula(FORMULA), vocabulary(), {**numbers, "after": "x = norm(x)"}))
-    words = [Model(WordsLayer, Norm(width, width), width, depth) for _ in range(2)]
+    words = [Model(WordsLayer, Norm(width, width, eps=1e-5, weight=True, bias=True), width, depth) for _ in range(2)]
     plain = Model(PlainLayer, nn.LayerNorm(width), width, depth)
     named = dict(formula.named_parameters())
     for other in (*words, plain):

@@ -13,12 +13,9 @@ is written instead. Names are compared without case, `-` and `_`.
 Where a name stands in this table, the table's answer is given, and not the nearest by spelling.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from .errors import TYPED, did_you_mean, nearest
@@ -328,53 +325,47 @@ def plain(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "").replace(" ", "").replace(".", "")
 
 
-@cache
-def _words() -> dict[str, Ours]:
-    found: dict[str, Ours] = {}
-    for theirs, ours, write, tag in WORDS:
-        name, _, option = ours.partition("(") if ours.endswith("=)") else (ours, "", "")
-        for one in theirs.split():
-            found.setdefault(plain(one), Ours(name, option.removesuffix("=)"), write, tag))
-    return found
+def means(theirs: str, name: str) -> bool:
+    """Whether a name is among the field's of a row."""
+    return plain(name) in map(plain, theirs.split())
+
+
+def row_as_ours(ours: str, write: str, tag: str = "") -> Ours:
+    """'attention(rotary=)' as the word and its option."""
+    name, _, option = ours.removesuffix("=)").partition("(") if ours.endswith("=)") else (ours, "", "")
+    return Ours(name, option, write, tag)
 
 
 def word(name: str) -> Ours | None:
     """What a word of the field is called here."""
-    return _words().get(plain(name))
+    return next((row_as_ours(*row) for theirs, *row in WORDS if means(theirs, name)), None)
 
 
 def option(of_word: str, name: str, known: Iterable[str]) -> Ours | None:
     """What an option of the field is called at one of our words, whose options are `known`."""
     known = list(known)
-    for words, theirs, ours, write in OPTIONS:
-        if (words == "*" or of_word in words.split()) and plain(name) in map(plain, theirs.split()):
-            for one in ours.split():
-                if one in known:
-                    return Ours(one, write=write)
-    return None
+    rows = [row for words, *row in OPTIONS if words == "*" or of_word in words.split()]
+    ours = ((one, write) for theirs, ours, write in rows if means(theirs, name) for one in ours.split())
+    return next((Ours(one, write=write) for one, write in ours if one in known), None)
 
 
 def read_name(name: str, known: Iterable[str]) -> Ours | None:
     """What a name that a formula reads is called here, if that is among the `known`."""
     known = list(known)
     rows = (*NAMES, *((theirs, ours.split()[0]) for theirs, ours, _ in MODEL_KEYS))
-    return next((Ours(o) for theirs, o in rows if o in known and plain(name) in map(plain, theirs.split())), None)
+    return next((Ours(ours) for theirs, ours in rows if ours in known and means(theirs, name)), None)
 
 
 def key(name: str, known: Iterable[str]) -> Ours | None:
     """What a key of the field is called where our keys are `known`; an option of a word wherever `layer` is."""
     known = list(known)
     for theirs, ours, write in (*MODEL_KEYS, *SETTINGS):
-        if plain(name) not in map(plain, theirs.split()):
-            continue
-        if ours.endswith("=)"):
-            if "layer" in known:
-                of_word, _, inside = ours.removesuffix("=)").partition("(")
-                return Ours(of_word, inside, write)
-            continue
-        for one in ours.split():
-            if one in known and one != name:
-                return Ours(one, write=write)
+        if means(theirs, name):
+            if ours.endswith("=)") and "layer" in known:
+                return row_as_ours(ours, write)
+            for one in ours.split():
+                if one in known and one != name:
+                    return Ours(one, write=write)
     return None
 
 
@@ -383,19 +374,16 @@ def setting(name: str) -> Ours | None:
     for theirs, ours, write in SETTINGS:
         if name in ours.split():
             return Ours(name)
-        if plain(name) in map(plain, theirs.split()):
+        if means(theirs, name):
             return Ours(ours.split()[0], write=write)
     return None
 
 
 def topics() -> Iterator[tuple[list[str], list[str]]]:
     """The names by which the gallery's entries are searched, as a person writes them, and the tags that all hold."""
-    for theirs, tag in (*((theirs, tag) for theirs, _, _, tag in WORDS), *TOPICS):
+    for theirs, *_, tag in (*WORDS, *TOPICS):
         if tag:
             yield [one.replace("_", " ") for one in theirs.split()], tag.split()
-
-
-# How a key and its value are written, where the user stands.
 
 
 def written(name: str, value: Any = None, where: str = "") -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tests.generated.examine import BUILT, examine
-from transformula.words import attention, dot_attention
+from transformula.words import attention
 from transformula.words.cache import Cache
 
 TEXT = """
@@ -27,7 +27,7 @@ SEEN = "causal: false\n" + TEXT
 
 def attended(change: Callable[[Tensor], Tensor], padding: bool = True, **others: Any) -> Any:
     """`attend` whose result is changed, or that is called with other settings, or is not told of padding."""
-    real = dot_attention.attend
+    real = attention.attend
 
     def wrong(q: Tensor, k: Tensor, v: Tensor, settings: Any, extras: Any, *given: Any, **options: Any) -> Any:
         y, scores = real(q, k, v, replace(settings, **others), extras if padding else None, *given, **options)
@@ -59,7 +59,7 @@ WRONG = [
 @pytest.mark.parametrize(("what", "text", "name", "wrong", "said"), WRONG, ids=[row[0] for row in WRONG])
 def test_it_sees(what: str, text: str, name: str, wrong: Any, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert examine(text) == BUILT
-    monkeypatch.setattr(dot_attention, name, wrong)
+    monkeypatch.setattr(attention, name, wrong)
     with pytest.raises(AssertionError, match=said):
         examine(text)
 
@@ -80,6 +80,6 @@ def test_it_sees_that_rows_are_mixed_up(monkeypatch: pytest.MonkeyPatch) -> None
 def test_it_sees_numbers_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole pass gives numbers, and a row alone none."""
     wrong = attended(lambda y: y if y.shape[0] > 1 else y / 0)
-    monkeypatch.setattr(dot_attention, "attend", wrong)
+    monkeypatch.setattr(attention, "attend", wrong)
     with pytest.raises(AssertionError, match="numbers are none"):
         examine(TEXT)

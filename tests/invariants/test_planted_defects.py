@@ -23,7 +23,7 @@ from transformula.analysis.analysis import analyze
 from transformula.errors import InputError
 from transformula.language.model_file import read_text
 from transformula.model import build
-from transformula.words import attention, dot_attention, vocabulary
+from transformula.words import attention, vocabulary
 from transformula.words.attention import Attention
 from transformula.words.embed import Positions
 from transformula.words.experts import Experts
@@ -126,7 +126,7 @@ def next_is_seen(patch: pytest.MonkeyPatch) -> None:
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool).tril(1)
         return F.scaled_dot_product_attention(q, k, v, seen, scale=settings.scale), None
 
-    around(patch, dot_attention, "attend", masked)
+    around(patch, attention, "attend", masked)
 
 
 def itself_is_not_seen(patch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def itself_is_not_seen(patch: pytest.MonkeyPatch) -> None:
         seen[0, 0] = True
         return F.scaled_dot_product_attention(q, k, v, seen, scale=settings.scale), None
 
-    around(patch, dot_attention, "attend", masked)
+    around(patch, attention, "attend", masked)
 
 
 def heads_share_keys_in_turn(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def heads_share_keys_in_turn(patch: pytest.MonkeyPatch) -> None:
         count = q.shape[1] // k.shape[1]
         return old(q, k.repeat(1, count, 1, 1), v.repeat(1, count, 1, 1), *settings, **given)
 
-    around(patch, dot_attention, "attend", turned)
+    around(patch, attention, "attend", turned)
 
 
 def rotation_from_zero(patch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tests.words.helpers import at, make, random_weights
 from transformula.errors import InputError
-from transformula.words.chance import Dropout, DropPath
 from transformula.words.embed import Unembed
+from transformula.words.functions import Dropout, DropPath
 
 X = {"x": 32}
 

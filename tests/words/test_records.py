@@ -16,6 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.words.helpers import VOCABULARY, at, generator_for, make
 from transformula.errors import InputError
 from transformula.language.numbers import evaluate_text
+from transformula.words.attention import DotAttention
+from transformula.words.scores import AttentionSettings
 from transformula.words.word import word_class
 
 X, Q = {"x": 32}, {"q": 32, "k": 16, "v": 24}
@@ -245,12 +247,14 @@ def test_defaults_of_the_constructors_are_those_of_the_records() -> None:
             continue
         made = word_class(record)
         own = vars(made)
-        signature = inspect.signature(
-            made.function if "function" in own else made.layer if "layer" in own else made.__init__
-        )
+        called = made.function if "function" in own else made.layer if "layer" in own else made.__init__
+        parameters = dict(inspect.signature(called).parameters)
+        if "settings" in parameters:  # attention hands these on
+            parameters |= inspect.signature(DotAttention.__init__).parameters
+            parameters |= inspect.signature(AttentionSettings).parameters
         for option in record.options.values():
-            assert option.name in signature.parameters, f"{record.name}: {option.name}"
-            default = signature.parameters[option.name].default
+            assert option.name in parameters, f"{record.name}: {option.name}"
+            default = parameters[option.name].default
             literal = option.default is not None and (not isinstance(option.default, str) or option.type == "choice")
             if literal and default is not inspect.Parameter.empty:
                 assert default == option.default, f"{record.name}: {option.name}"

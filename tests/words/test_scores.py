@@ -564,10 +564,8 @@ def test_the_plain_path_makes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*given: Any, **named: Any) -> Any:
         raise AssertionError("the plain path came here")
 
-    import transformula.words.core as plain
-
-    monkeypatch.setattr(plain, "_with_bias", refuse)
-    monkeypatch.setattr(plain, "_with_scores", refuse)
+    monkeypatch.setattr(machinery, "_with_bias", refuse)
+    monkeypatch.setattr(machinery, "_with_scores", refuse)
     module, _ = make("attention", {"x": 32}, rotary=100, window=3)
     x = torch.randn(2, 9, 32)
     module(x)

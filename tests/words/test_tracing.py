@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.words.helpers import at, make
-from transformula.words.chance import Dropout
+from transformula.words.functions import Dropout
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("attention", {"rotary": 100, "qk_norm": "head", "kv_heads": 2, "window": 3}),

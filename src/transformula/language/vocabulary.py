@@ -143,6 +143,14 @@ class WordRecord:
     def sublayer(self) -> bool:
         return self.kind in ("positions", "channels", "output")
 
+    def __post_init__(self) -> None:
+        """What need not be stated: the width of the only form's first stream; the equation as the docstring."""
+        first = "".join(self.forms[0][:1]) if len(self.forms) == 1 else ""
+        if not self.width and not first.startswith("*"):
+            object.__setattr__(self, "width", first)
+        if not self.doc and self.equation:
+            object.__setattr__(self, "doc", f"{self.equation}.")
+
     @property
     def transparent(self) -> bool:
         """Whether parameter names look through the word."""

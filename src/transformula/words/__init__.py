@@ -1,21 +1,13 @@
-"""The vocabulary: one small file a word, its record and its module. Reading the records imports no torch.
+"""The vocabulary: small files of words, each a record and its module (see `word.py`). Reading records imports no torch.
 
-A new word is one new file here, or one class of your own:
-
-    from transformula.words.word import Word, word
-
-    @word("double", streams=("x",), kind="function", width="x", equation="y = 2 x")
-    class Double(Word):
-        def forward(self, x): return 2 * x
-
-Importing that file, or naming its package to `vocabulary("my_package")`, makes the word known.
+A new word is one new file here, or one class of your own: importing its file, or naming its package to
+`vocabulary("my_package")`, makes the word known.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +41,7 @@ def built_in() -> Vocabulary:
     return read_folder(Path(__file__).parent, __name__)
 
 
-def _stated_by(package: str) -> Iterator[WordRecord]:
+def _stated_by(package: str) -> list[WordRecord]:
     """The records in a module's file, or in all files of a package."""
     from ..errors import InputError
     from ..language.vocabulary import records_in
@@ -63,23 +55,19 @@ def _stated_by(package: str) -> Iterator[WordRecord]:
             f"no words from {package!r}: there is no such module or package; give it as it is imported, and put its "
             "folder on PYTHONPATH if it is not installed"
         )
-    files: list[tuple[Path, str]] = []
+    files = {}
     if spec.submodule_search_locations is not None:
         for folder in map(Path, spec.submodule_search_locations):
             for path in sorted(folder.rglob("*.py")):
                 parts = path.relative_to(folder).with_suffix("").parts
-                files.append((path, ".".join((package, *(p for p in parts if p != "__init__")))))
+                files[path] = ".".join((package, *(p for p in parts if p != "__init__")))
     elif spec.origin is not None:
-        files.append((Path(spec.origin), package))
-    found = False
-    for path, module in files:
-        text = path.read_text(encoding="utf-8")
-        if "@word(" in text:
-            for record in records_in(text, module):
-                found = True
-                yield record
-    if not found:
+        files[Path(spec.origin)] = package
+    texts = {module: path.read_text(encoding="utf-8") for path, module in files.items()}
+    records = [record for module, text in texts.items() if "@word(" in text for record in records_in(text, module)]
+    if not records:
         raise InputError(f"no words from {package!r}: none of its files has a class under @word(...)")
+    return records
 
 
 def __getattr__(name: str) -> Any:

@@ -1,18 +1,161 @@
-"""Attention with its four matrices: `attention`."""
+"""Attention: `dot_attention` without weights, `attention` with its four matrices."""
 
-from __future__ import annotations
-
+from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .cache import CrossCache, of_one_batch, once
-from .core import attend
-from .dot_attention import Call, DotAttention, Streams
-from .rotary import rotate, rotation_tables, turned_channels
-from .scores import ScoreFunction
-from .word import At, choice, definition, flag, matrix, number, whole, word
+from .cache import Cache, CrossCache, of_one_batch, once
+from .scores import Attended, AttentionSettings, Extras, ScoreFunction, attend
+from .tables import Tables
+from .waves import rotate, rotation_tables, turned_channels
+from .word import At, GeneratorFor, Word, choice, definition, flag, matrix, number, whole, word
+
+Streams = tuple[Tensor, Tensor, Tensor]
+"""Queries, keys and values."""
+
+Call = tuple[AttentionSettings, Extras | None]
+"""What one call is: the settings, and what it has besides queries, keys and values."""
+
+
+@word(
+    "dot_attention",
+    streams=("q", "k", "v"),
+    ports=("scores",),
+    kind="positions",
+    width="v * q // k",
+    reach="past",
+    back="window - 1 if window > 0 else length",
+    attends="qkv",
+    distances=("window", "score", "mask", "scores"),
+    padding=True,
+    options={
+        "heads": whole("number of query heads", "heads", minimum=1),
+        "scale": number("scaling factor of the scores", "(q / heads) ** -0.5", minimum=0),
+        "softmax": flag("whether the scores pass a softmax; otherwise they are the weights", True),
+        "window": whole("i sees i-window < j <= i; 0: all", 0, minimum=0),
+        "cap": number("scores become cap * tanh(scores / cap); 0: none", 0, minimum=0),
+        "dropout": number("dropout probability of the attention weights", 0, minimum=0, maximum=1),
+        "score": definition("definition over s, h, i, j that changes the scores"),
+        "mask": definition("definition over i, j that says what is seen"),
+    },
+    checks={
+        "q % heads == 0": "the queries' width {q} does not divide into {heads} heads",
+        "q % k == 0 and k * heads % q == 0": "keys of width {k} are not whole heads of size {q} / {heads}",
+        "v * q % (k * heads) == 0": "values of width {v} do not divide among the heads of the keys",
+    },
+    flops="2 * (q + v * q // k) * span",
+    state="k + v",
+    saved="q + k + v + y + heads",
+    taps={"scores": ""},
+    example="h = norm(x); x = x + dot_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width))",
+    equation="y = softmax(scale q k^T) v, head by head",
+    source="Vaswani et al. 2017",
+)
+class DotAttention(Word):
+    """y = softmax(scale q k^T) v, head by head: attention without weights, for other attentions.
+
+    q (batch, length, q), k (batch, keys, k), v (batch, keys, v) to (batch, length, v q / k). Each head of queries has
+    q / heads channels, and so has each head of keys; fewer heads of keys are shared (k < q), and a head of values may
+    be of another size. `softmax=False`: the scores, 0 where masked, are the weights. The rest is as in `attention`.
+    Tap: scores (before masks). Tables of the score formula: score.table (rows, columns), 0.
+
+    A score formula with tables is a submodule, `score`; other formulas are no part of what is stored, so that faces of
+    one module may differ in them.
+    """
+
+    def __init__(
+        self,
+        q: int,
+        k: int,
+        v: int,
+        heads: int,
+        scale: float = 0,
+        score: ScoreFunction | None = None,
+        mask: ScoreFunction | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        self.heads, self.size = heads, q // heads
+        self.kv_heads = k // self.size
+        if isinstance(score, nn.Module) and next(score.parameters(), None) is not None:
+            self.add_module("score", score)
+            score = None
+        scale = scale or self.size**-0.5
+        self.settings = AttentionSettings(scale, score=score or None, mask=mask or None, **settings)
+        self.evaluated = replace(self.settings, dropout=0)
+
+    def initial_values(self, generator_for: GeneratorFor) -> None:
+        super().initial_values(generator_for)
+        tables: Any = self._modules.get("score")
+        if tables is not None:
+            tables.initial_values()
+
+    def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
+        """The streams as queries (batch, heads, length, size), keys and values (batch, kv_heads, keys, ...)."""
+        (batch, length, _), (others, keys, _), kv_heads = q.shape, k.shape, self.kv_heads
+        q = q.view(batch, length, self.heads, self.size).transpose(1, 2)
+        k = k.view(others, keys, kv_heads, self.size).transpose(1, 2)
+        v = v.view(v.shape[0], keys, kv_heads, -1).transpose(1, 2)
+        return (q, k, v) if batch == others == v.shape[0] else of_one_batch(q, k, v)
+
+    def joined(self, y: Tensor) -> Tensor:
+        """The heads' results (batch, heads, length, size) as a stream."""
+        return y.transpose(1, 2).flatten(2)
+
+    def call(
+        self, wanted: bool = False, scores: Tensor | None = None, real: Tensor | None = None, **inputs: Tensor
+    ) -> Call:
+        """What this call is, where the scores are `wanted`, too, or not.
+
+        scores (1 or batch, 1 or heads, length, keys); real (batch, keys), bool; inputs, each (batch, length or keys),
+        are those that the formulas read."""
+        tables: Any = self._modules.get("score")
+        settings = self.settings if self.training else self.evaluated
+        settings = settings if tables is None else replace(settings, score=tables)
+        some = wanted or inputs or scores is not None or real is not None
+        return settings, Extras(scores, real, inputs, wanted=wanted) if some else None
+
+    def result(self, made: Attended, taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor) -> Any:
+        """The result as a stream, followed by the values that `taps` name: scores, or streams."""
+        y = self.joined(made[0])
+        if not taps:
+            return y
+        streams = {"q": q, "k": k, "v": v}
+        return (y, *(made[1] if tap == "scores" else streams[tap].transpose(1, 2).flatten(2) for tap in taps))
+
+    def forward(
+        self, *streams: Tensor, state: Any = None, at: At | None = None, taps: tuple[str, ...] = (), **ports: Any
+    ) -> Any:
+        """Of q, k and v; of q and k, which is v too; or of one stream for all three. With `taps` the result is followed
+        by the values that they name: (y, q, ...). `ports` are those of `call`.
+
+        state, at  in decoding: the chunk's queries look at all keys so far, its own included, which `state` keeps; or
+                   at all of another sequence"""
+        q, k, v = streams + streams[-1:] * (3 - len(streams))
+        call = self.call("scores" in taps, **ports)
+        if at is not None and not self.settings.causal:
+            return self.across((q, k, v), call, state, at, taps)
+        q, k, v = self.by_heads(q, k, v, at)
+        made = attend(q, k, v, *call) if at is None else state.attend(q, k, v, *call, at)
+        return self.result(made, taps, q, k, v)
+
+    step = forward
+
+    def across(self, streams: Streams, call: Call, state: CrossCache, at: At, taps: tuple[str, ...]) -> Any:
+        """A chunk's queries over another sequence, which is given whole each time."""
+        q, k, v = self.by_heads(*streams, at)
+        return self.result(attend(q, k, v, *call, at), taps, q, k, v)
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache | CrossCache:
+        """No keys and values yet; room is made as they come."""
+        return Cache(capacity) if self.settings.causal else CrossCache()
+
+    def carried(self, state: Any, keep: int) -> Cache | CrossCache:
+        """The keys and values of the last positions; those of another sequence are made again in each segment."""
+        return state.last(keep) if isinstance(state, Cache) else CrossCache()
 
 
 @word(
@@ -113,46 +256,27 @@ class Attention(DotAttention):
         rotary: float = 0,
         rotary_part: float = 1,
         rotary_pairs: bool = False,
-        window: int = 0,
         qk_norm: str = "none",
         v_norm: bool = False,
-        cap: float = 0,
-        scale: float = 0,
         bias: bool = True,
-        dropout: float = 0,
-        score: ScoreFunction | None = None,
-        mask: ScoreFunction | None = None,
         inner: dict[str, nn.Module] | None = None,
-        causal: bool = True,
+        **settings: Any,
     ) -> None:
         width = x or q
         if width is None:
             raise InputError("attention needs the width of x, or those of q, k and v")
         size = size or width // heads
         inside, kv_inside = heads * size, (kv_heads or heads) * size
-        super().__init__(
-            inside,
-            kv_inside,
-            kv_inside,
-            heads,
-            scale=scale,
-            window=window,
-            cap=cap,
-            dropout=dropout,
-            score=score,
-            mask=mask,
-            causal=causal,
-        )
+        super().__init__(inside, kv_inside, kv_inside, heads, **settings)
         self.rotary, self.rotary_pairs = rotary, rotary_pairs
         self.turned = turned_channels(size, rotary_part) if rotary else 0
         self.query = matrix(width, inside, bias)
         self.key = matrix(memory or k or width, kv_inside, bias)
         self.value = matrix(memory or v or width, kv_inside, bias)
         self.output = matrix(inside, width, bias)
-        norms = inner or {}
-        self.query_norm, self.key_norm = norms.get("query_norm"), norms.get("key_norm")
-        self.value_norm = norms.get("value_norm")
-        self.normed, self.full = bool(norms), qk_norm == "full"
+        for norm in ("query_norm", "key_norm", "value_norm"):
+            setattr(self, norm, (inner or {}).get(norm))
+        self.normed, self.full = bool(inner), qk_norm == "full"
 
     def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
         """Queries, keys and values through their matrices, by heads, normed and turned."""
@@ -180,16 +304,16 @@ class Attention(DotAttention):
         x = x.view(batch, length, heads, self.size)
         return (x if module is None else module(x)).transpose(1, 2)
 
-    def rotation(self, x: Tensor, at: At | None) -> tuple[Tensor, Tensor]:
+    def rotation(self, x: Tensor, at: At | None) -> Tables:
         """The tables by which x (batch, heads, length, size) is turned."""
         return rotation_tables(x, self.turned, self.rotary, self.rotary_pairs, at)
 
     def joined(self, y: Tensor) -> Tensor:
         """The heads' results through the last matrix."""
-        result: Tensor = self._modules["output"](y.transpose(1, 2).flatten(2))  # type: ignore[misc]
-        return result
+        output: Any = self._modules["output"]
+        return output(super().joined(y))  # type: ignore[no-any-return]
 
-    def step_across(self, streams: Streams, call: Call, state: CrossCache, at: At, taps: tuple[str, ...]) -> Any:
+    def across(self, streams: Streams, call: Call, state: CrossCache, at: At, taps: tuple[str, ...]) -> Any:
         """A chunk's queries over another sequence, of which `state` keeps the keys and values of the first step."""
         (q, k, v), (settings, extras) = streams, call
         q = self.heads_of(self.query(q), self.heads, "query_norm")
@@ -202,7 +326,6 @@ class Attention(DotAttention):
             v = self.heads_of(self.value(once(v, at)), self.kv_heads, "value_norm")
             state.keep(k, v, None if extras is None else extras.real, at)
         if settings.plain and not settings.window and not taps and (extras is None or extras.scores is None):
-            return self.joined(state.attend(q, at, settings.scale, settings.dropout if self.training else 0))
+            return self.joined(state.attend(q, at, settings.scale, settings.dropout))
         q, k, v = of_one_batch(q, *state.of_rows(at))
-        made = attend(q, k, v, settings, extras, at, training=self.training, keep_scores="scores" in taps)
-        return self.result(made, taps, q, k, v)
+        return self.result(attend(q, k, v, *call, at), taps, q, k, v)

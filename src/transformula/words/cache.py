@@ -1,15 +1,13 @@
 """What decoding keeps of keys and values: `Cache` of the positions so far, `CrossCache` of another sequence."""
 
-from __future__ import annotations
-
 from dataclasses import replace
+from typing import Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .core import Attended, attend, one_type
-from .scores import NO_EXTRAS, AttentionSettings, Extras, opened
+from .scores import NO_EXTRAS, Attended, AttentionSettings, Extras, attend, one_type, opened
 from .word import At
 
 
@@ -19,26 +17,24 @@ def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
     tensor, through which gradients flow."""
     if not capacity:
         return new if old is None else torch.cat((old, new), 2)
-    length = new.shape[2]
+    batch, heads, length, size = new.shape
     if at.new is not None:
         # a weight of 0 times what padding may hold must be 0
         padding = torch.arange(length, device=new.device) >= at.new[:, None]
         new = new.masked_fill(padding[:, None, :, None], 0)
-    end = at.longest + length
-    if old is None or old.shape[2] < end:
-        room = 0 if old is None else old.shape[2]
+    end, room = at.longest + length, 0 if old is None else old.shape[2]
+    if old is None or room < end:
         # padding of a chunk may stand past the capacity
         # small at first: a search copies all room whenever its hypotheses change places
-        room = max(end, min(capacity, max(2 * room, 16)))
         # zeros: a weight of 0 times what a fresh buffer may hold must be 0
-        grown = new.new_zeros(new.shape[0], new.shape[1], room, new.shape[3])
+        grown = new.new_zeros(batch, heads, max(end, min(capacity, max(2 * room, 16))), size)
         if old is not None:
-            grown[:, :, : old.shape[2]] = old
+            grown[:, :, :room] = old
         old = grown
     if at.start is not None:
         old.narrow(2, at.start, length).copy_(new)
     else:
-        rows = torch.arange(new.shape[0], device=new.device)[:, None]
+        rows = torch.arange(batch, device=new.device)[:, None]
         old[rows, :, at.positions(length)] = new.transpose(1, 2)
     return old
 
@@ -62,8 +58,8 @@ class Cache:
                 keys.narrow(2, start, length).copy_(k)
                 values.narrow(2, start, length).copy_(v)
                 return keys.narrow(2, 0, end), values.narrow(2, 0, end)
-        self.keys, self.values = put(self.keys, k, at, self.capacity), put(self.values, v, at, self.capacity)
-        end = at.keys(k.shape[2])
+        self.keys, self.values = put(keys, k, at, self.capacity), put(values, v, at, self.capacity)
+        end = at.keys(length)
         return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
 
     def append_inputs(self, extras: Extras, at: At) -> Extras:
@@ -74,38 +70,28 @@ class Cache:
             past[name] = self.inputs[name][:, 0, : at.keys(values.shape[1]), 0]
         return replace(extras, past=past)
 
-    def last(self, keep: int) -> Cache:
+    def last(self, keep: int) -> Self:
         """What the last `keep` positions left, no more."""
-        self.keys = None if self.keys is None else self.keys[:, :, -keep:]
-        self.values = None if self.values is None else self.values[:, :, -keep:]
+        self.keys, self.values = (x if x is None else x[:, :, -keep:] for x in (self.keys, self.values))
         self.inputs = {name: values[:, :, -keep:] for name, values in self.inputs.items()}
         return self
 
     def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        settings: AttentionSettings,
-        extras: Extras | None,
-        at: At,
-        *,
-        training: bool = False,
-        keep_scores: bool = False,
+        self, q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras | None, at: At
     ) -> Attended:
         """`attend` of a chunk's queries over all keys so far; k and v are the chunk's own, which are kept."""
         k, v = self.append(k, v, at)
-        if settings.single and extras is None and not keep_scores and at.start is not None and self.capacity:
+        if settings.single and extras is None and at.start is not None and self.capacity:
             if q.shape[2] == 1 and q.shape[1] == k.shape[1] and q.dtype == k.dtype == v.dtype:
                 # what `attend` comes to, without its cases: it shows at length 1
                 return F.scaled_dot_product_attention(q, k, v, scale=settings.scale), None
         if extras is not None and extras.inputs:
             extras = self.append_inputs(extras, at)
-        if not self.capacity:  # gradients flow: the first segment is a whole causal pass, a later one has a mask
-            whole = at.start == 0
-            extras = extras if whole else extras or NO_EXTRAS
-            return attend(q, k, v, settings, extras, None if whole else at, training=training, keep_scores=keep_scores)
-        return attend(q, k, v, settings, extras, at, training=training, keep_scores=keep_scores)
+        if self.capacity:
+            return attend(q, k, v, settings, extras, at)
+        if at.start == 0:  # gradients flow: the first segment is a whole causal pass, a later one has a mask
+            return attend(q, k, v, settings, extras)
+        return attend(q, k, v, settings, extras or NO_EXTRAS, at)
 
 
 class CrossCache:

@@ -1,6 +1,4 @@
-"""Learned numbers without a sequence: `scalar` and `vector`."""
-
-from __future__ import annotations
+"""What is learned and no function of a stream: the numbers `scalar` and `vector`, the sequence `learned`."""
 
 from torch import Tensor
 
@@ -15,9 +13,7 @@ from .word import Word, empty, number, whole, word
     value="coefficient",
     sequence="none",
     width="1",
-    options={
-        "init": number("initial value"),
-    },
+    options={"init": number("initial value")},
     parameters={"weight": "1"},
     initial_scale="init",
     example="x = x + scalar(0) * mlp(norm(x))",
@@ -58,10 +54,44 @@ class Vector(Word):
     steps of one size (Adam) so moves the value `stored` times as fast.
     """
 
-    def __init__(self, init: float, size: int, stored: float = 1) -> None:
+    def __init__(self, init: float, size: int, stored: float) -> None:
         super().__init__()
         self.constants, self.stored = {"weight": init / stored}, stored
         self.weight = empty(size)
 
     def forward(self) -> Tensor:
         return self.weight if self.stored == 1 else self.weight * self.stored
+
+
+@word(
+    "learned",
+    streams=((),),
+    numbers=("rows", "size"),
+    kind="input",
+    width="size",
+    sequence="own",
+    real="rows",
+    options={
+        "rows": whole("number of positions", minimum=1, shapes=True),
+        "size": whole("width of the result", "width", minimum=1, shapes=True),
+    },
+    parameters={"weight": "rows * size"},
+    example="x = x + attention(norm(x), learned(16))",
+    equation="y = a learned sequence",
+    source="class token: ViT, 2010.11929; latents: Perceiver, 2103.03206",
+)
+class Learned(Word):
+    """y = a learned sequence of `rows` vectors: (1, rows, size), one for the whole batch.
+
+    What it meets widens it: sums and products by broadcasting, `prepend` by itself. weight (rows, size), from
+    N(0, 0.02^2).
+    """
+
+    deviations = {"weight": 0.02}
+
+    def __init__(self, rows: int, size: int) -> None:
+        super().__init__()
+        self.weight = empty(rows, size)
+
+    def forward(self) -> Tensor:
+        return self.weight[None]

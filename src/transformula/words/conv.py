@@ -1,6 +1,4 @@
-"""Convolution along the positions: `conv`."""
-
-from __future__ import annotations
+"""Looking a fixed number of positions back: `shift` and `conv`."""
 
 from typing import Any
 
@@ -9,7 +7,49 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, spread, whole, word
+from .word import At, Word, empty, flag, spread, whole, word
+
+
+@word(
+    "shift",
+    streams=("x",),
+    numbers=("n",),
+    kind="positions",
+    reach="past",
+    back="n",
+    order="'recurrent'",
+    options={"n": whole("number of positions to shift by", 1, minimum=1)},
+    state="n * x / length",
+    example="x = x + mlp(norm(shift(x)))",
+    equation="y_i = x_(i - n), 0 before the start",
+    source="token shift of RWKV, 2305.13048",
+)
+class Shift(Word):
+    """y_i = x_(i - n), and 0 for the first n positions: what stood n places back; same shape as x.
+
+    Looks back in a stack that sees all, too. Decoding keeps the last n positions.
+    """
+
+    def __init__(self, x: int, n: int, causal: bool) -> None:
+        super().__init__()
+        self.x, self.n = x, n
+        self.state_sizes = {"last": (n, x)}
+
+    def after_last(self, x: Tensor, state: Any, at: At) -> Tensor:
+        """The chunk behind the n positions that stood before it; the state keeps the last n real ones."""
+        both = torch.cat((state["last"], x), 1)
+        if at.new is None:
+            state["last"] = both[:, x.shape[1] :]
+        else:
+            kept = at.new[:, None] + torch.arange(self.n, device=x.device)
+            state["last"] = both.gather(1, kept[..., None].expand(-1, -1, self.x))
+        return both
+
+    def forward(self, x: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
+        both = F.pad(x, (0, 0, self.n, 0)) if at is None else self.after_last(x, state, at)
+        return both[:, : x.shape[1]]
+
+    step = forward
 
 
 @word(
@@ -41,7 +81,7 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, spread
     equation="y_i = sum over k of W_k x_(i - k) + b, k from 0 to length - 1; centered where the stack sees all",
     source="LeCun et al. 1989; depthwise and causal: Wu et al., 1901.10430",
 )
-class Conv(Word):
+class Conv(Shift):
     """y_i = sum over k = 0 ... length - 1 of W_k x_(stride i + ahead - k) + b, with x 0 outside its real positions.
 
     ahead is 0 in a causal stack, so that a position sees itself and length - 1 before it; elsewhere length // 2:
@@ -55,52 +95,29 @@ class Conv(Word):
     decoded step by step: InputError.
     """
 
-    def __init__(
-        self,
-        x: int,
-        length: int,
-        size: int,
-        depthwise: bool = False,
-        stride: int = 1,
-        bias: bool = True,
-        causal: bool = True,
-    ) -> None:
-        super().__init__()
-        self.x, self.length, self.stride, self.causal = x, length, stride, causal
+    def __init__(self, x: int, length: int, size: int, depthwise: bool, stride: int, bias: bool, causal: bool) -> None:
+        super().__init__(x, length - 1, causal)
+        self.length, self.stride, self.causal = length, stride, causal
         self.groups = x if depthwise else 1
         self.weight = empty(size, x // self.groups, length)
         self.bias = empty(size) if bias else None
+        self.constants, self.deviations = {"bias": 0}, {"weight": spread(self.weight[0].numel())}
 
-    def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_normal(self.weight, generator_for("weight"), spread(self.weight[0].numel()))
-        fill(self.bias, 0)
-
-    def _over(self, x: Tensor) -> Tensor:
-        """Of x (batch, positions + length - 1, x), wherever it was widened."""
-        y = F.conv1d(x.transpose(1, 2), self.weight, self.bias, self.stride, groups=self.groups)
-        return y.transpose(1, 2)
-
-    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, real: Tensor | None = None, state: Any = None, at: At | None = None) -> Tensor:
         if real is not None:
             x = x.masked_fill(~real[..., None], 0)
         ahead = 0 if self.causal else self.length // 2
-        return self._over(F.pad(x, (0, 0, self.length - 1 - ahead, ahead)))
+        both = F.pad(x, (0, 0, self.n - ahead, ahead)) if at is None else self.after_last(x, state, at)
+        y = F.conv1d(both.transpose(1, 2), self.weight, self.bias, self.stride, groups=self.groups)
+        return y.transpose(1, 2)
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Tensor]:
-        """The length - 1 inputs before the first: zeros."""
+    step = forward
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
+        """The length - 1 inputs before the first."""
         if self.stride > 1:
             raise InputError(
                 f"conv(stride={self.stride}) makes a shorter sequence of its own, which cannot be decoded step by "
                 "step; give it to another stack as its memory, or run the whole sequence each time"
             )
-        return {"last": torch.zeros(batch, self.length - 1, self.x, dtype=dtype, device=device)}
-
-    def step(self, x: Tensor, *, state: Any, at: At) -> Tensor:
-        """The chunk after what stood before it; the state keeps the last real inputs."""
-        both = torch.cat((state["last"], x), 1)
-        if at.new is None:
-            state["last"] = both[:, x.shape[1] :]
-        else:
-            kept = at.new[:, None] + torch.arange(self.length - 1, device=x.device)
-            state["last"] = both.gather(1, kept[..., None].expand(-1, -1, self.x))
-        return self._over(both)
+        return super().start(batch, capacity, dtype, device)

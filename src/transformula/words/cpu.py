@@ -5,8 +5,6 @@ made for long sequences; its dropout draws a float32 for every number. `use_prod
 used; on other devices, in evaluation, under torch.compile and in exported models PyTorch's own are.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -24,12 +22,12 @@ def tracing() -> bool:
     return torch.compiler.is_compiling() or torch.compiler.is_exporting()
 
 
-def use_products(q: Tensor, keys: int, dropout: float) -> bool:
+def use_products(q: Tensor, keys: int, dropout: float, bias: Tensor | None = None) -> bool:
     """Whether attention of q (batch, heads, length, size) over `keys` keys goes by `product_attention`.
 
-    On a CPU, where gradients are wanted. With dropout always: PyTorch's attention then makes the whole square several
-    times over. Without, in bfloat16 up to `LONGEST` keys. Milliseconds of PyTorch's against these, forward and
-    backward, on two threads with matrix units (AMX) for bfloat16:
+    On a CPU, where gradients are wanted. With dropout or a bias that is learned always: PyTorch's attention then makes
+    the whole square several times over. Without, in bfloat16 up to `LONGEST` keys. Milliseconds of PyTorch's against
+    these, forward and backward, on two threads with matrix units (AMX) for bfloat16:
 
         batch x heads x length x size      bfloat16        float32         bfloat16, p=0.2    float32, p=0.2
         12 x 4 x 64 x 32                   3.7 | 0.8       0.6 | 0.9       2.5 | 1.3          2.5 | 1.4
@@ -37,19 +35,14 @@ def use_products(q: Tensor, keys: int, dropout: float) -> bool:
         1 x 12 x 1024 x 64                 22  | 18        38  | 45        270 | 38           270 | 58
         1 x 12 x 2048 x 64                 77  | 70        124 | 185
     """
-    if q.device.type != "cpu" or tracing() or not torch.is_grad_enabled() or not q.requires_grad:
-        return False
-    if q.dtype not in (torch.bfloat16, torch.float32):
-        return False
-    return dropout > 0 or (q.dtype == torch.bfloat16 and keys <= LONGEST)
+    if _learns(q) and (dropout > 0 or (q.dtype == torch.bfloat16 and keys <= LONGEST)):
+        return True
+    return bias is not None and _learns(bias)
 
 
-def use_products_for(bias: Tensor | None) -> bool:
-    """Whether attention with this bias goes by `product_attention`: one that is learned, on a CPU, where PyTorch's own
-    would make the whole square several times over."""
-    if bias is None or not bias.requires_grad or not torch.is_grad_enabled() or bias.device.type != "cpu":
-        return False
-    return bias.dtype in (torch.bfloat16, torch.float32) and not tracing()
+def _learns(x: Tensor) -> bool:
+    here = x.device.type == "cpu" and x.dtype in (torch.bfloat16, torch.float32)
+    return here and x.requires_grad and torch.is_grad_enabled() and not tracing()
 
 
 def product_attention(
@@ -123,13 +116,13 @@ def _block(length: int) -> int:
     return min(256, max(64, -(-length // 128) * 32))
 
 
-def _bias(first: int, end: int, low: int, high: int, groups: int, causal: bool, window: int, like: Tensor) -> Tensor:
-    """-inf where the queries first..end do not see the keys low..high, else 0; a row for each of `groups` queries."""
-    i = torch.arange(first, end).repeat_interleave(groups)[:, None]
-    j = torch.arange(low, high)
-    hidden = j > i if causal else torch.zeros(1, 1, dtype=torch.bool)
+def _hidden(i: range, j: range, groups: int, window: int, like: Tensor) -> Tensor:
+    """-inf where the queries at i do not see the keys at j, else 0; a row for each of `groups` queries."""
+    queries = torch.arange(i.start, i.stop).repeat_interleave(groups)[:, None]
+    keys = torch.arange(j.start, j.stop)
+    hidden = keys > queries
     if window:
-        hidden = hidden | (j <= i - window) | (j > i)
+        hidden = hidden | (keys <= queries - window)
     return torch.zeros(hidden.shape, dtype=like.dtype).masked_fill_(hidden, -math.inf)
 
 
@@ -155,7 +148,11 @@ class _Products(torch.autograd.Function):
         q = _by_group(q * scale, kv_heads)
         k, v = k.reshape(-1, keys, size), v.reshape(-1, keys, value_size)
         causal = causal or window > 0
-        grouped = None if bias is None else _bias_by_group(bias, kv_heads)
+        grouped = None
+        if bias is not None:
+            # (1 or batch, 1 or kv_heads, 1 or length, 1 or groups, 1 or keys)
+            parts = (kv_heads, groups) if bias.shape[1] > 1 else (1, 1)
+            grouped = bias.unflatten(1, parts).transpose(2, 3)  # type: ignore[no-untyped-call]
         y = q.new_empty(batch * kv_heads, length * groups, value_size)
         saved: list[Tensor] = []
         spans: list[tuple[slice, slice]] = []
@@ -167,10 +164,10 @@ class _Products(torch.autograd.Function):
             rows, seen = slice(first * groups, end * groups), slice(low, high)
             weights = torch.bmm(q[:, rows], k[:, seen].transpose(1, 2))
             if window:
-                weights += _bias(first, end, low, high, groups, causal, window, q)
+                weights += _hidden(range(first, end), range(low, high), groups, window, q)
             elif causal:
                 if corner is None or corner.shape[1] != end - first:
-                    corner = _bias(first, end, first, end, groups, True, 0, q)
+                    corner = _hidden(range(first, end), range(first, end), groups, 0, q)
                 weights[:, :, first:] += corner
             if grouped is not None:
                 _with_rows(weights, kv_heads, groups).add_(_cut(grouped, first, end, seen))
@@ -185,14 +182,8 @@ class _Products(torch.autograd.Function):
         if dropout:
             y *= divided
         ctx.save_for_backward(q, k, v, *saved)
-        ctx.shape, ctx.scale, ctx.spans, ctx.divided, ctx.dropout = (
-            (batch, kv_heads, groups),
-            scale,
-            spans,
-            divided,
-            dropout,
-        )
-        ctx.bias = None
+        ctx.shape, ctx.scale, ctx.spans = (batch, kv_heads, groups), scale, spans
+        ctx.divided, ctx.dropout, ctx.bias = divided, dropout, None
         if bias is not None and grouped is not None and ctx.needs_input_grad[3]:
             ctx.bias = bias.shape, grouped.shape
         return _by_head(y, batch, kv_heads, groups)
@@ -243,14 +234,6 @@ def _by_head(rows: Tensor, batch: int, kv_heads: int, groups: int) -> Tensor:
     size): so the matrix that comes next need not copy."""
     parts = rows.view(batch, kv_heads, -1, groups, rows.shape[-1]).permute(0, 2, 1, 3, 4)
     return parts.reshape(batch, -1, kv_heads * groups, rows.shape[-1]).transpose(1, 2)
-
-
-def _bias_by_group(bias: Tensor, kv_heads: int) -> Tensor:
-    """(1 or batch, 1 or heads, 1 or length, 1 or keys) to (1 or batch, 1 or kv_heads, 1 or length, 1 or groups, 1 or
-    keys)."""
-    batch, heads, *rest = bias.shape
-    parts = (kv_heads, heads // kv_heads) if heads > 1 else (1, 1)
-    return bias.reshape(batch, *parts, *rest).transpose(2, 3)
 
 
 def _with_rows(weights: Tensor, kv_heads: int, groups: int) -> Tensor:

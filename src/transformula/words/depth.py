@@ -1,14 +1,12 @@
 """Reading across layers: `mix` and `attend`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .unit_linear import unit_linear
+from .rms import unit_linear
 from .word import GeneratorFor, Matrix, Word, empty, fill, fill_normal, flag, number, spread, whole, word
 
 
@@ -49,7 +47,7 @@ class Mix(Word):
     rows: write that as `hidden=`.
     """
 
-    def __init__(self, entries: int, entry: int, hidden: int = 0, dynamic: bool = False, eps: float = 1e-6) -> None:
+    def __init__(self, entries: int, entry: int, hidden: int, dynamic: bool, eps: float) -> None:
         super().__init__()
         self.eps = eps
         self.weight = empty(entries)
@@ -77,9 +75,7 @@ class Mix(Word):
     kind="depth",
     width="entry",
     equal=True,
-    options={
-        "eps": number("of the entries' norm", 1e-06, minimum=0),
-    },
+    options={"eps": number("of the entries' norm", 1e-06, minimum=0)},
     parameters={"query": "entry"},
     checks={"entries > 0": "attend to nothing: the list is empty here"},
     flops="2 * entries * entry",
@@ -97,7 +93,7 @@ class Attend(Word):
 
     constants = {"query": 0}
 
-    def __init__(self, entries: int, entry: int, eps: float = 1e-6) -> None:
+    def __init__(self, entries: int, entry: int, eps: float) -> None:
         super().__init__()
         self.eps = eps
         self.query = empty(entry)

@@ -1,12 +1,13 @@
-"""Tables of vectors, and their use as the output: `embed`, `unembed`, `positions`."""
+"""Where streams begin and end: tables of vectors, `embed`, `unembed`, `positions`; `patches` of images; `prepend`."""
 
-from __future__ import annotations
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, matrix, whole, word
+from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, matrix, spread, whole, word
 
 
 @word(
@@ -22,7 +23,6 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, matrix
     },
     parameters={"weight": "rows * size"},
     saved="1",
-    initial_scale="unknown",
     example="before: x = embed.words(tokens) + positions(tokens)",
     equation="y = E[token]",
 )
@@ -67,10 +67,10 @@ class Unembed(Word):
     """
 
     @staticmethod
-    def layer(x: int, rows: int, bias: bool = False) -> nn.Linear:
+    def layer(x: int, rows: int, bias: bool) -> nn.Linear:
         return matrix(x, rows, bias)
 
-    def __init__(self, x: int, rows: int, bias: bool = False) -> None:
+    def __init__(self, x: int, rows: int, bias: bool) -> None:
         super().__init__()
         self.weight = empty(rows, x)
         self.bias = empty(rows) if bias else None
@@ -98,7 +98,6 @@ class Unembed(Word):
     },
     parameters={"weight": "rows * size"},
     checks={"first < rows": "the first row, {first}, lies past the table's {rows} rows"},
-    initial_scale="unknown",
     example="before: x = embed.words(tokens) + positions(tokens, rows=512)",
     equation="y_i = P[first + i]",
     source="learned positions: Gehring et al., 1705.03122",
@@ -113,28 +112,118 @@ class Positions(Word):
 
     deviations = {"weight": 0.02}
 
-    def __init__(self, rows: int, size: int, first: int = 0, x: int | None = None) -> None:
+    def __init__(self, rows: int, size: int, first: int, x: int) -> None:
         super().__init__()
         self.weight = empty(rows, size)
         self.first = first
 
-    def _rows(self, start: int, x: Tensor) -> Tensor:
-        end = start + x.shape[1]
-        if end > self.weight.shape[0]:
+    def forward(self, x: Tensor, *, at: At | None = None) -> Tensor:
+        length, known = x.shape[1], self.weight.shape[0]
+        if at is not None and at.start is None:
+            # padding on the right of a chunk may stand past the end; what it gets is never seen
+            return F.embedding((at.positions(length) + self.first).clamp(max=known - 1), self.weight)
+        start = self.first + ((at.start if at else 0) or 0)
+        if start + length > known:
             raise InputError(
-                f"a sequence of {end - self.first} positions is longer than the table of learned positions: "
-                f"{self.weight.shape[0] - self.first}; shorten it, or raise `context` (or `rows=` where it is written) "
-                "and train again"
+                f"a sequence of {start + length - self.first} positions is longer than the table of learned positions: "
+                f"{known - self.first}; shorten it, or raise `context` (or `rows=` where it is written) and train again"
             )
-        return self.weight[start:end].expand(x.shape[0], -1, -1)
+        return self.weight[start : start + length].expand(x.shape[0], -1, -1)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self._rows(self.first, x)
+    step = forward
 
-    def step(self, x: Tensor, *, at: At) -> Tensor:
-        """The rows of this chunk's positions."""
-        if at.start is not None:
-            return self._rows(self.first + at.start, x)
-        # padding on the right of a chunk may stand past the end; what it gets is never seen
-        rows = (at.positions(x.shape[1]) + self.first).clamp(max=self.weight.shape[0] - 1)
-        return F.embedding(rows, self.weight)
+
+@word(
+    "patches",
+    streams=("image",),
+    numbers=("size",),
+    kind="input",
+    width="width",
+    sequence="own",
+    real="patches",
+    options={
+        "size": whole("side of a square patch, in pixels", minimum=1, shapes=True),
+        "channels": whole("color channels of a pixel", 3, minimum=1, shapes=True),
+        "bias": flag("whether there is a bias b", True, shapes=True),
+        "width": whole("width of the result", "width", minimum=1, shapes=True),
+    },
+    parameters={"weight": "width * channels * size * size", "bias": "width if bias else 0"},
+    flops="2 * width * channels * size * size",
+    saved="channels * size * size",
+    example="causal: false\nbefore: p = patches(image, 4); x = p + positions(p, rows=64)",
+    equation="y_i = W patch_i + b",
+    source="ViT: Dosovitskiy et al., 2010.11929",
+)
+class Patches(Word):
+    """y_i = W patch_i + b: an image cut into squares of size x size pixels, each flattened, through one matrix.
+
+    image (batch, channels, height, width) to y (batch, rows * columns, width), with rows = height / size, columns =
+    width / size: squares row by row, from the upper left. A flattened square holds its first channel row by row, then
+    the second: so y is ViT's convolution with stride `size`, whose weight (width, channels, size, size) is W reshaped.
+
+    weight W (width, channels * size * size), from N(0, 1 / (3 fan_in)); bias b (width,), 0.
+
+    Raises InputError for what is not such an image, and for a height or width that does not divide into squares.
+    """
+
+    def __init__(self, size: int, width: int, channels: int, bias: bool, image: int) -> None:
+        super().__init__()
+        self.size, self.channels = size, channels
+        self.weight = empty(width, channels * size * size)
+        self.bias = empty(width) if bias else None
+        self.constants, self.deviations = {"bias": 0}, {"weight": spread(self.weight.shape[1])}
+
+    def forward(self, image: Tensor) -> Tensor:
+        size = self.size
+        if image.dim() != 4 or image.shape[1] != self.channels:
+            raise InputError(
+                f"patches needs an image (batch, {self.channels}, height, width), channels before height and width; "
+                f"this has the shape {tuple(image.shape)}; other numbers of channels are said by channels="
+            )
+        if not image.is_floating_point():
+            raise InputError(
+                f"an image is of floating-point numbers, this one of {image.dtype}: divide it by 255 first"
+            )
+        batch, channels, height, width = image.shape
+        if height % size or width % size:
+            raise InputError(
+                f"an image of {height} x {width} pixels does not divide into squares of {size} x {size}: crop or "
+                "resize it, or choose another size"
+            )
+        squares = image.reshape(batch, channels, height // size, size, width // size, size)
+        flat = squares.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * size * size)
+        return F.linear(flat.to(self.weight.dtype), self.weight, self.bias)
+
+
+@word(
+    "prepend",
+    streams=("a", "b"),
+    kind="input",
+    sequence="own",
+    real="joined",
+    equal=True,
+    reach="past",
+    example="causal: false\nbefore: x = prepend(learned(1), patches(image, 4))",
+    equation="y = the positions of a, then those of b",
+    source="class token: ViT, 2010.11929; prompts: 2104.08691",
+)
+class Prepend(Word):
+    """y = the positions of a, then those of b: (batch, first, x) and (batch, rest, x) to (batch, first + rest, x).
+
+    A sequence that is one for the batch (`learned`) is repeated for each row. b may be padded on its right, a must not
+    be. No parameters.
+
+    The sequence that comes out is not that of b, whose positions decoding counts, so it cannot be decoded step by step:
+    InputError.
+    """
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        batch = max(a.shape[0], b.shape[0])
+        return torch.cat([stream.expand(batch, -1, -1) for stream in (a, b)], 1)
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
+        """Raises InputError."""
+        raise InputError(
+            "the sequence that prepend makes is longer than the one that is decoded, so it cannot be decoded step by "
+            "step; keep the two apart (attention(x, memory) reads another sequence), or run the whole one each time"
+        )

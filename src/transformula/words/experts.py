@@ -1,7 +1,5 @@
 """A mixture of MLPs of which each position uses a few: `experts`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,28 +9,13 @@ from torch.nn import functional as F
 
 from . import cpu
 from .mlp import ACTIVATIONS
-from .word import (
-    GeneratorFor,
-    Word,
-    choice,
-    empty,
-    fill,
-    fill_matrix,
-    fill_normal,
-    flag,
-    matrix,
-    number,
-    spread,
-    whole,
-    word,
-)
+from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, matrix, number, spread, whole, word
 
 
 @word(
     "experts",
     streams=("x",),
     kind="channels",
-    width="x",
     padding=True,
     options={
         "n": whole("number of experts", minimum=1, shapes=True),
@@ -120,12 +103,12 @@ class Experts(Word):
         n: int,
         active: int,
         hidden: int,
-        shared: int = 0,
-        gated: bool = False,
-        activation: str = "gelu",
-        bias: bool = True,
-        renormalise: bool = True,
-        balance: float = 0.01,
+        shared: int,
+        gated: bool,
+        activation: str,
+        bias: bool,
+        renormalise: bool,
+        balance: float,
     ) -> None:
         super().__init__()
         self.router = matrix(x, n, False)
@@ -138,14 +121,12 @@ class Experts(Word):
         self._balance: Tensor | None = None
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
-        fill_matrix(self.router, generator_for, "router")
-        for name in ("gate", "up", "down"):
-            matrices: Matrices | None = getattr(self, name)
-            if matrices is not None:
-                fill_normal(matrices.weight, generator_for(f"{name}.weight"), spread(matrices.weight.shape[-1]))
-                fill(matrices.bias, 0)
-        if self.shared is not None:
-            self.shared.initial_values(generator_for, self.hidden)
+        for name, part in self.named_modules():
+            if isinstance(part, (nn.Linear, Matrices)):
+                # the sum of several shared experts is larger than one
+                fan_in = self.hidden if name == "shared.down" else part.weight.shape[-1]
+                fill_normal(part.weight, generator_for(f"{name}.weight"), spread(fan_in))
+                fill(part.bias, 0)
 
     def losses(self) -> dict[str, Tensor]:
         """{"balance": what the last pass in training adds to the loss}; empty before one, and with `balance=0`."""
@@ -160,8 +141,7 @@ class Experts(Word):
         chosen, weights, shares = self.route(flat)
         if self.training and self.balance:
             self._balance = self._uneven(chosen, shares, None if real is None else real.reshape(-1))
-        made = self._everywhere if cpu.tracing() or x.is_meta else self._sorted
-        y = made(flat, chosen, weights)
+        y = (self._everywhere if cpu.tracing() or x.is_meta else self._sorted)(flat, chosen, weights)
         if self.shared is not None:
             y = y + self.shared(flat, ACTIVATIONS[self.activation])
         return y.reshape(x.shape)
@@ -215,10 +195,8 @@ class Experts(Word):
         spreads = spreads.scatter(-1, chosen, weights)
         activate = ACTIVATIONS[self.activation]
         h = F.linear(flat, self.up.weight.flatten(0, 1), self.up.bias)
-        if self.gate is None:
-            h = activate(h)
-        else:
-            h = activate(F.linear(flat, self.gate.weight.flatten(0, 1), self.gate.bias)) * h
+        gate = self.gate
+        h = activate(h) if gate is None else activate(F.linear(flat, gate.weight.flatten(0, 1), gate.bias)) * h
         spreads = spreads.to(h.dtype)
         h = h.view(flat.shape[0], self.n, self.hidden) * spreads[..., None]
         # sum over e of down_e h_e
@@ -252,9 +230,6 @@ class Matrices(nn.Module):
             return [(matrices[e], biases[e]) for e in used]
         return [(self.weight[e], None if bias is None else bias[e]) for e in used]
 
-    def forward(self) -> None:
-        raise NotImplementedError("it holds the experts' matrices; `Experts` multiplies")
-
     def extra_repr(self) -> str:
         n, size, x = self.weight.shape
         return f"n={n}, {x}, {size}, bias={self.bias is not None}"
@@ -268,14 +243,6 @@ class SharedExperts(nn.Module):
         self.gate = matrix(x, hidden, bias) if gated else None
         self.up = matrix(x, hidden, bias)
         self.down = matrix(hidden, x, bias)
-
-    def initial_values(self, generator_for: GeneratorFor, one: int) -> None:
-        """Fill; `one` is the hidden width of one expert, by which `down` is drawn: the sum of several is larger."""
-        if self.gate is not None:
-            fill_matrix(self.gate, generator_for, "shared.gate")
-        fill_matrix(self.up, generator_for, "shared.up")
-        fill_normal(self.down.weight, generator_for("shared.down.weight"), spread(one))
-        fill(self.down.bias, 0)
 
     def forward(self, x: Tensor, activate: Callable[[Tensor], Tensor]) -> Tensor:
         h = self.up(x)

@@ -1,19 +1,18 @@
-"""Functions of a number, without weights, on streams and coefficients of any width; `softmax` is over the channels."""
-
-from __future__ import annotations
+"""Functions of a number, without weights, on streams and coefficients of any width, `softmax` over the channels; words
+of chance: `dropout` and `droppath`, random in training and the identity in evaluation."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .word import Word, word
+from . import cpu
+from .word import Word, number, word
 
 
 @word(
     "relu",
     streams=("x",),
     kind="function",
-    width="x",
     saved="y",
     constant="max(c, 0)",
     nonzero="positive",
@@ -21,8 +20,6 @@ from .word import Word, word
     equation="y = max(x, 0)",
 )
 class Relu(Word):
-    """y = max(x, 0)."""
-
     function = staticmethod(F.relu)
 
 
@@ -35,35 +32,22 @@ class Relu(Word):
     equation="y = x Phi(x), Phi the normal distribution's",
 )
 class Gelu(Word):
-    """y = x Phi(x), Phi the normal distribution's."""
-
     function = staticmethod(F.gelu)
 
 
 @word(
     "silu",
-    like="relu",
-    saved="x",
+    like="gelu",
     constant="c / (1 + exp(-c))",
     example="h = norm(x); x = x + linear.down(silu(linear.gate(h, 512)) * linear.up(h, 512), width)",
     equation="y = x sigmoid(x)",
 )
 class Silu(Word):
-    """y = x sigmoid(x)."""
-
     function = staticmethod(F.silu)
 
 
-@word(
-    "tanh",
-    like="relu",
-    constant="tanh(c)",
-    example="x = x + tanh(linear(norm(x), width))",
-    equation="y = tanh(x)",
-)
+@word("tanh", like="relu", constant="tanh(c)", example="x = x + tanh(linear(norm(x), width))", equation="y = tanh(x)")
 class Tanh(Word):
-    """y = tanh(x)."""
-
     function = staticmethod(torch.tanh)
 
 
@@ -76,23 +60,18 @@ class Tanh(Word):
     equation="y = 1 / (1 + exp(-x))",
 )
 class Sigmoid(Word):
-    """y = 1 / (1 + exp(-x))."""
-
     function = staticmethod(torch.sigmoid)
 
 
 @word(
     "softplus",
-    like="relu",
+    like="sigmoid",
     saved="x",
     constant="log(1 + exp(c))",
-    nonzero="everywhere",
     example="x = x + softplus(linear(norm(x), width))",
     equation="y = log(1 + exp(x))",
 )
 class Softplus(Word):
-    """y = log(1 + exp(x))."""
-
     function = staticmethod(F.softplus)
 
 
@@ -105,69 +84,114 @@ class Softplus(Word):
     equation="y = exp(x_c) / sum over channels c' of exp(x_c')",
 )
 class Softmax(Word):
-    """y = exp(x_c) / sum over channels c' of exp(x_c')."""
-
     @staticmethod
     def function(x: Tensor) -> Tensor:
-        """Applied over the last dimension."""
         return torch.softmax(x, -1)
 
 
 @word(
     "exp",
-    like="relu",
+    like="sigmoid",
     constant="exp(c)",
-    nonzero="everywhere",
     example="x = x * exp(vector(0)) + mlp(norm(x))",
     equation="y = exp(x)",
 )
 class Exp(Word):
-    """y = exp(x)."""
-
     function = staticmethod(torch.exp)
 
 
 @word(
     "log",
-    like="relu",
+    like="softmax",
     saved="x",
     constant="log(c)",
-    nonzero="",
     partial=True,
     example="x = x + log(1 + abs(mlp(norm(x))))",
     equation="y = log(x), the natural one",
 )
 class Logarithm(Word):
-    """y = log(x), the natural one."""
-
     function = staticmethod(torch.log)
 
 
 @word(
     "sqrt",
-    like="relu",
+    like="log",
+    saved="y",
     constant="sqrt(c)",
-    nonzero="",
-    partial=True,
     example="x = x + sqrt(abs(mlp(norm(x))) + 1e-6)",
     equation="y = the square root of x",
 )
 class Sqrt(Word):
-    """y = the square root of x."""
-
     function = staticmethod(torch.sqrt)
 
 
 @word(
     "abs",
-    like="relu",
-    saved="x",
+    like="softplus",
     constant="abs(c)",
-    nonzero="everywhere",
     example="x = x + abs(mlp(norm(x)))",
     equation="y = |x|",
 )
 class Abs(Word):
-    """y = |x|."""
-
     function = staticmethod(torch.abs)
+
+
+@word(
+    "dropout",
+    streams=("x",),
+    numbers=("p",),
+    kind="chance",
+    options={
+        "p": number(
+            "probability of zeroing a number; default: the file's `dropout`, or 0",
+            "dropout",
+            minimum=0,
+            maximum=1,
+            absent=0,
+        )
+    },
+    saved="0 if p == 0 else x / 4",
+    initial_scale="same",
+    example="x = x + dropout(mlp(norm(x)), 0.1)",
+    equation="y = x m / (1 - p), m = 0 with probability p, else 1",
+    source="Srivastava et al. 2014",
+)
+class Dropout(Word):
+    """Each number becomes 0 with probability p, the others are divided by 1 - p; in evaluation the identity.
+
+    On a CPU p is taken to the nearest 1/256 in training (see `cpu.dropout`).
+    """
+
+    @staticmethod
+    def function(x: Tensor, *, p: float, training: bool) -> Tensor:
+        return cpu.dropout(x, p) if training and p else x
+
+
+@word(
+    "droppath",
+    like="dropout",
+    options={
+        "p": number(
+            "probability of dropping a sample; default: the file's `droppath`, or 0",
+            "droppath",
+            minimum=0,
+            maximum=1,
+            absent=0,
+        )
+    },
+    saved="0",
+    example="x = x + droppath(mlp(norm(x)), 0.1 * layer / depth)",
+    equation="y = x m / (1 - p), one m for each sample",
+    source="stochastic depth: Huang et al., 1603.09382",
+)
+class DropPath(Word):
+    """Each sample becomes 0 with probability p, the others are divided by 1 - p; in evaluation the identity."""
+
+    @staticmethod
+    def function(x: Tensor, *, p: float, training: bool) -> Tensor:
+        if not training or not p:
+            return x
+        if p >= 1:
+            return x * 0
+        kept = torch.rand(x.shape[0], *([1] * (x.dim() - 1)), device=x.device) >= p
+        return x * (kept.to(x.dtype) / (1 - p))

@@ -1,7 +1,5 @@
 """Attention without a softmax: `linear_attention`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -18,7 +16,6 @@ CHUNK = 64
     "linear_attention",
     streams=("x",),
     kind="positions",
-    width="x",
     reach="past",
     attends="streams",
     cross="attention",
@@ -67,63 +64,45 @@ class LinearAttention(Word):
 
     matrices = ("query", "key", "value", "output")
 
-    def __init__(
-        self, x: int, heads: int, size: int, bias: bool = True, eps: float = 1e-6, causal: bool = True
-    ) -> None:
+    def __init__(self, x: int, heads: int, size: int, bias: bool, eps: float, causal: bool) -> None:
         super().__init__()
         self.heads, self.size, self.eps, self.causal = heads, size, eps, causal
-        self.query = matrix(x, heads * size, bias)
-        self.key = matrix(x, heads * size, bias)
-        self.value = matrix(x, heads * size, bias)
+        self.state_sizes = {"S": (heads, size, size), "z": (heads, size)}
+        self.query, self.key, self.value = (matrix(x, heads * size, bias) for _ in range(3))
         self.output = matrix(heads * size, x, bias)
 
-    def _heads(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """f(q), f(k), v, each (batch, heads, length, size); f(k) and v are 0 where a position is padding."""
+    def forward(self, x: Tensor, *, real: Tensor | None = None, state: Any = None, at: At | None = None) -> Tensor:
+        """In decoding the chunk, over the sums so far and itself; its real positions are added to them."""
         batch, length, _ = x.shape
         shape = (batch, length, self.heads, self.size)
         q, k, v = (m(x).view(shape).transpose(1, 2) for m in (self.query, self.key, self.value))
         q, k = feature(q), feature(k)
+        if at is not None and at.new is not None:
+            real = torch.arange(length, device=x.device) < at.new[:, None]
         if real is not None:
-            padding = ~real[:, None, :, None]
-            k, v = k.masked_fill(padding, 0), v.masked_fill(padding, 0)
-        return q, k, v
-
-    def _result(self, sums: Tensor, weights: Tensor) -> Tensor:
-        """Divided, and through the last matrix."""
+            k, v = (t.masked_fill(~real[:, None, :, None], 0) for t in (k, v))
+        if not self.causal:
+            z = k.sum(2, keepdim=True, dtype=_precise(k))
+            sums, weights = q @ (k.transpose(2, 3) @ v), (q * z).sum(-1)
+        # exported code must hold for every length, and so may not count chunks
+        elif torch.compiler.is_exporting() or length <= self.size + CHUNK:
+            sums, weights = square(q, k, v)
+        else:
+            sums, weights = chunked(q, k, v)
+        if state is not None:
+            sums = sums + q @ state["S"].to(q.dtype)
+            weights = weights + (q * state["z"][:, :, None]).sum(-1)
+            state["S"] = state["S"] + k.transpose(2, 3) @ v
+            state["z"] = state["z"] + k.sum(2, dtype=state["z"].dtype)
         y = sums / (weights + self.eps).to(sums.dtype)[..., None]
         result: Tensor = self.output(y.transpose(1, 2).flatten(2))
         return result
 
-    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
-        q, k, v = self._heads(x, real)
-        if not self.causal:
-            z = k.sum(2, keepdim=True, dtype=_precise(k))
-            return self._result(q @ (k.transpose(2, 3) @ v), (q * z).sum(-1))
-        # exported code must hold for every length, and so may not count chunks
-        if torch.compiler.is_exporting() or x.shape[1] <= self.size + CHUNK:
-            return self._result(*square(q, k, v))
-        return self._result(*chunked(q, k, v))
+    step = forward
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Tensor]:
-        """Nothing summed yet: S (batch, heads, size, size) and z (batch, heads, size)."""
-        shape = (batch, self.heads, self.size)
-        dtype = torch.promote_types(dtype, torch.float32)
-        return {
-            "S": torch.zeros(*shape, self.size, dtype=dtype, device=device),
-            "z": torch.zeros(*shape, dtype=dtype, device=device),
-        }
-
-    def step(self, x: Tensor, *, state: Any, at: At) -> Tensor:
-        """The chunk, over the sums so far and itself; its real positions are added to them."""
-        length = x.shape[1]
-        real = None if at.new is None else torch.arange(length, device=x.device) < at.new[:, None]
-        q, k, v = self._heads(x, real)
-        sums, weights = (square if length <= self.size + CHUNK else chunked)(q, k, v)
-        sums = sums + q @ state["S"].to(q.dtype)
-        weights = weights + (q * state["z"][:, :, None]).sum(-1)
-        state["S"] = state["S"] + k.transpose(2, 3) @ v
-        state["z"] = state["z"] + k.sum(2, dtype=state["z"].dtype)
-        return self._result(sums, weights)
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
+        """Nothing summed yet, in float32 at least."""
+        return super().start(batch, capacity, torch.promote_types(dtype, torch.float32), device)
 
 
 def _precise(x: Tensor) -> torch.dtype:

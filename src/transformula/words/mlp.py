@@ -1,8 +1,7 @@
 """The feed-forward sublayer: `mlp`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,23 +10,12 @@ from torch.nn import functional as F
 
 from .word import Word, choice, flag, matrix, whole, word
 
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU's approximation by tanh (GPT-2's)."""
-    return F.gelu(x, approximate="tanh")
-
-
-def quick_gelu(x: Tensor) -> Tensor:
-    """x sigmoid(1.702 x) (CLIP's)."""
-    return x * torch.sigmoid(1.702 * x)
-
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
-    "gelu_tanh": gelu_tanh,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),  # GPT-2's
     "relu": F.relu,
     "silu": F.silu,
-    "quick_gelu": quick_gelu,
+    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),  # CLIP's
 }
 
 
@@ -35,7 +23,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "mlp",
     streams=("x",),
     kind="channels",
-    width="x",
     options={
         "hidden": whole("hidden width; default: 4 times the input's, gated or not", "4 * x", minimum=1, shapes=True),
         "activation": choice("activation function", ["gelu", "gelu_tanh", "relu", "silu", "quick_gelu"]),
@@ -75,9 +62,6 @@ class MLP(Word):
     def forward(self, x: Tensor) -> Tensor:
         activate = ACTIVATIONS[self.activation]
         own: dict[str, Any] = self._modules  # PyTorch's look-up by attribute is slower: it shows at length 1
-        if self.gate is None:
-            x = activate(own["up"](x))
-        else:
-            x = activate(self.gate(x)) * own["up"](x)
-        result: Tensor = own["down"](x)
+        h = activate(own["up"](x)) if self.gate is None else activate(self.gate(x)) * own["up"](x)
+        result: Tensor = own["down"](h)
         return result

@@ -1,18 +1,23 @@
-"""Norms: each sets the size of every position's vector."""
-
-from __future__ import annotations
+"""Norms: each sets the size of every position's vector, `batchnorm` that of every channel."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ..errors import InputError
 from .rms import rms_norm
 from .word import Word, empty, flag, number, split, whole, word
 
 
-def _typed(parameter: Tensor | None, x: Tensor) -> Tensor | None:
-    """A parameter in the type of x: the stream may be of another one."""
-    return parameter if parameter is None or parameter.dtype == x.dtype else parameter.to(x.dtype)
+def _typed(parameter: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """A parameter in the type of the stream, which may be another one."""
+    return parameter if parameter is None or parameter.dtype == dtype else parameter.to(dtype)
+
+
+def affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """w y + b."""
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
 
 
 class _Norm(Word):
@@ -20,7 +25,7 @@ class _Norm(Word):
 
     constants = {"weight": 1, "bias": 0}
 
-    def __init__(self, x: int, eps: float, weight: bool, bias: bool, size: int) -> None:
+    def __init__(self, x: int, size: int, eps: float, weight: bool, bias: bool) -> None:
         super().__init__()
         self.size, self.eps, self.sliced = size, eps, size != x
         self.weight = empty(size) if weight else None
@@ -38,7 +43,6 @@ class _Norm(Word):
     "layernorm",
     streams=("x",),
     kind="norm",
-    width="x",
     options={
         "eps": number("added under the root", 1e-05, minimum=0),
         "weight": flag("whether there is a scale w", True, shapes=True),
@@ -59,14 +63,8 @@ class LayerNorm(_Norm):
     weight (size,), 1; bias (size,), 0. Statistics in float32 where x is bfloat16.
     """
 
-    def __init__(self, x: int, size: int, eps: float = 1e-5, weight: bool = True, bias: bool = True) -> None:
-        super().__init__(x, eps, weight, bias, size)
-
     def norm(self, x: Tensor) -> Tensor:
-        weight: Tensor | None = self.weight
-        bias: Tensor | None = self.bias
-        if weight is not None and weight.dtype != x.dtype or bias is not None and bias.dtype != x.dtype:
-            weight, bias = _typed(weight, x), _typed(bias, x)
+        weight, bias = _typed(self.weight, x.dtype), _typed(self.bias, x.dtype)
         return F.layer_norm(x, (self.size,), weight, bias, self.eps)
 
 
@@ -99,22 +97,15 @@ class RMSNorm(_Norm):
     weight (size,), 1; bias (size,), 0, off by default (the paper has none). Statistics in float32 where x is bfloat16.
     """
 
-    def __init__(self, x: int, size: int, eps: float = 1e-6, weight: bool = True, bias: bool = False) -> None:
-        super().__init__(x, eps, weight, bias, size)
-
     def norm(self, x: Tensor) -> Tensor:
-        y = rms_norm(x, self.weight, self.eps)
-        return y if self.bias is None else y + self.bias
+        return affine(rms_norm(x, self.weight, self.eps), None, self.bias)
 
 
 @word(
     "scalenorm",
     streams=("x",),
     kind="norm",
-    width="x",
-    options={
-        "eps": number("added to the mean square under the root", 1e-06, minimum=0),
-    },
+    options={"eps": number("added to the mean square under the root", 1e-06, minimum=0)},
     parameters={"weight": "1"},
     saved="x + 1",
     initial_scale="unit",
@@ -144,7 +135,6 @@ class ScaleNorm(Word):
     "l2norm",
     streams=("x",),
     kind="norm",
-    width="x",
     options={
         "size": whole("normalize slices of this many channels", "x", minimum=1),
         "eps": number("lower bound of the length that x is divided by", 1e-12, minimum=0),
@@ -160,7 +150,6 @@ class L2Norm(Word):
 
     @staticmethod
     def function(x: Tensor, *, size: int, eps: float = 1e-12) -> Tensor:
-        """The vectors of length 1."""
         if size == x.shape[-1]:
             return F.normalize(x, dim=-1, eps=eps)
         return F.normalize(split(x, -1, size), dim=-1, eps=eps).flatten(-2)
@@ -170,7 +159,6 @@ class L2Norm(Word):
     "dyt",
     streams=("x",),
     kind="norm",
-    width="x",
     options={
         "init": number("initial value of a", 0.5),
         "weight": flag("whether there is a scale w", True, shapes=True),
@@ -189,7 +177,7 @@ class DynamicTanh(Word):
     alpha a (1,), init; weight (x,), 1; bias (x,), 0.
     """
 
-    def __init__(self, x: int, init: float = 0.5, weight: bool = True, bias: bool = True) -> None:
+    def __init__(self, x: int, init: float, weight: bool, bias: bool) -> None:
         super().__init__()
         self.constants = {"alpha": init, "weight": 1, "bias": 0}
         self.alpha = empty(1)
@@ -197,7 +185,75 @@ class DynamicTanh(Word):
         self.bias = empty(x) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        y = torch.tanh(self.alpha * x)
-        if self.weight is not None:
-            y = y * self.weight
-        return y if self.bias is None else y + self.bias
+        return affine(torch.tanh(self.alpha * x), self.weight, self.bias)
+
+
+@word(
+    "batchnorm",
+    streams=("x",),
+    kind="norm",
+    reach="all",
+    padding=True,
+    options={
+        "eps": number("added under the root", 1e-05, minimum=0),
+        "weight": flag("whether there is a scale w", True, shapes=True),
+        "bias": flag("whether there is a bias b", True, shapes=True),
+        "momentum": number("weight of the current batch in the running statistics", 0.1, minimum=0, maximum=1),
+    },
+    parameters={"weight": "x if weight else 0", "bias": "x if bias else 0"},
+    saved="x",
+    initial_scale="unknown",
+    example="causal: false\nlayer: x = x + mlp(batchnorm(x))",
+    equation="y = w (x - mean) / sqrt(variance + eps) + b, channel by channel over batch and positions",
+    source="Ioffe and Szegedy, 1502.03167",
+)
+class BatchNorm(_Norm):
+    """y = w (x - mean) / sqrt(variance + eps) + b, each channel by itself; same shape as x (batch, length, x).
+
+    In training mean and variance are those of all real positions of the batch (variance divided by their number), so
+    that every position sees all others, those of other rows too. Evaluating they are the running ones:
+
+        running = (1 - momentum) running + momentum (that of the batch, variance divided by their number - 1)
+
+    weight (x,), 1; bias (x,), 0; buffers running_mean (x,), 0, and running_var (x,), 1, which are saved with the
+    parameters. As PyTorch's BatchNorm1d where nothing is padding.
+
+    Raises InputError in training on a single position, which has no variance.
+    """
+
+    constants = {"weight": 1, "bias": 0, "running_mean": 0, "running_var": 1}
+
+    def __init__(self, x: int, eps: float, weight: bool, bias: bool, momentum: float) -> None:
+        super().__init__(x, x, eps, weight, bias)
+        self.running_mean: Tensor
+        self.running_var: Tensor
+        self.momentum = momentum
+        self.register_buffer("running_mean", torch.empty(x))
+        self.register_buffer("running_var", torch.empty(x))
+
+    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        if self.training and real is not None:
+            return self._masked(x, real)
+        rows = x.reshape(-1, x.shape[-1])
+        if self.training and rows.shape[0] == 1:
+            raise InputError("batchnorm in training needs more than one position: a single one has no variance")
+        # statistics in their own type, which is float32 where x is bfloat16
+        mean, variance = self.running_mean, self.running_var
+        weight, bias = _typed(self.weight, mean.dtype), _typed(self.bias, mean.dtype)
+        y = F.batch_norm(rows, mean, variance, weight, bias, self.training, self.momentum, self.eps)
+        return y.view(x.shape)
+
+    def _masked(self, x: Tensor, real: Tensor) -> Tensor:
+        """Training, with statistics of the real positions only."""
+        precise = x.to(torch.promote_types(x.dtype, torch.float32))
+        here = real[..., None].expand(*x.shape[:-1], 1)
+        count = here.sum().clamp(min=1)
+        mean = precise.masked_fill(~here, 0).sum((0, 1)) / count
+        centered = precise - mean
+        variance = centered.square().masked_fill(~here, 0).sum((0, 1)) / count
+        with torch.no_grad():
+            unbiased = variance * (count / (count - 1).clamp(min=1))
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
+        y = centered * torch.rsqrt(variance + self.eps)
+        return affine(y, self.weight, self.bias).to(x.dtype)

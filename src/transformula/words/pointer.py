@@ -1,7 +1,5 @@
 """Words taken from the source: `pointer`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -48,7 +46,7 @@ class Pointer(Word):
 
     matrices = ("query", "key")
 
-    def __init__(self, x: int, memory: int, rows: int, size: int, ids: int | None = None, causal: bool = True) -> None:
+    def __init__(self, x: int, memory: int, rows: int, size: int, ids: int | None, causal: bool) -> None:
         super().__init__()
         self.rows, self.size = rows, size
         self.query = matrix(x, size, bias=False)

@@ -1,7 +1,5 @@
 """Recurrent networks: `rnn`, `gru`, `lstm`. Each runs forward along the positions, in any stack."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -28,48 +26,54 @@ class _Recurrent(Word):
     names: ClassVar[tuple[str, ...]] = ("h",)
     kernel: ClassVar[Callable[..., Any]]
 
-    def __init__(self, x: int, size: int, causal: bool = True) -> None:
+    def __init__(self, x: int, size: int, causal: bool) -> None:
         super().__init__()
-        self.size = size
+        self.size, self.state_sizes = size, dict.fromkeys(self.names, (size,))
         self.input = Matrix(x, self.gates * size)
         self.state = Matrix(size, self.gates * size)
         self.bias = empty(self.gates * size)
 
+    @torch.no_grad()
     def initial_values(self, generator_for: GeneratorFor) -> None:
         fill_normal(self.input.weight, generator_for("input.weight"), spread(self.input.weight.shape[1]))
-        fill_orthogonal(self.state.weight, generator_for("state.weight"), self.gates)
         fill(self.bias, 0)
+        if self.state.weight.is_meta:
+            return
+        # each gate's block from the orthogonal matrices, evenly: what it carries keeps its length
+        generator, shape = generator_for("state.weight"), (self.gates, self.size, self.size)
+        drawn = torch.randn(shape, generator=generator, device=generator.device, dtype=torch.float32)
+        q, r = torch.linalg.qr(drawn)
+        # the signs make the draw even: Mezzadri, math-ph/0609050
+        q = q * torch.diagonal(r, dim1=1, dim2=2).sign()[:, None]
+        self.state.weight.copy_(q.flatten(0, 1))
 
     def cell(self, given: Tensor, *before: Tensor) -> State:
         """One position: `given` (batch, gates * size) is W x + b, `before` what the last one left."""
         raise NotImplementedError
 
-    def _weights(self) -> list[Tensor]:
-        """W, U, b and a second bias of 0, as PyTorch's kernels take them."""
+    def _kernel(self, x: Tensor | PackedSequence, before: State) -> tuple[Any, State]:
+        """(the state at every position, that after the last)."""
         weights = [self.input.weight, self.state.weight, self.bias, torch.zeros_like(self.bias)]
         if self.bias.is_cuda:
             # cuDNN wants them one behind the other
-            flat = torch.cat([w.reshape(-1) for w in weights])
-            parts = torch.split(flat, [w.numel() for w in weights])
+            parts = torch.split(torch.cat([w.flatten() for w in weights]), [w.numel() for w in weights])
             weights = [part.view_as(w) for part, w in zip(parts, weights, strict=True)]
-        return weights
-
-    def _kernel(self, x: Tensor | PackedSequence, before: State) -> tuple[Any, State]:
-        """(the state at every position, that after the last)."""
-        first = [b[None] for b in before]
-        hidden = first[0] if len(first) == 1 else tuple(first)
+        first = tuple(b[None] for b in before)
+        hidden = first if len(first) > 1 else first[0]
         train = torch.is_grad_enabled() and self.bias.requires_grad
         settings = (True, 1, 0.0, train, False)  # biases, layers, dropout, training, both ways
         kernel = type(self).kernel
         if isinstance(x, PackedSequence):
-            data, *after = kernel(x.data, x.batch_sizes, hidden, self._weights(), *settings)
-            y: Any = PackedSequence(data, x.batch_sizes, x.sorted_indices, x.unsorted_indices)
+            y, *after = kernel(x.data, x.batch_sizes, hidden, weights, *settings)
+            y = x._replace(data=y)
         else:
-            y, *after = kernel(x, hidden, self._weights(), *settings, True)
+            y, *after = kernel(x, hidden, weights, *settings, True)
         return y, tuple(a[0] for a in after)
 
-    def _scan(self, x: Tensor, before: State) -> tuple[Tensor, State]:
-        """The same, in a way that torch can trace for any length."""
+    def _run(self, x: Tensor, before: State) -> tuple[Tensor, State]:
+        """The same; while torch traces, in a way that holds for any length."""
+        if not tracing():
+            return self._kernel(x, before)
         from torch._higher_order_ops.scan import scan
 
         # what is carried is one tensor: two that start as zeros would be made one, which scan does not allow
@@ -81,27 +85,17 @@ class _Recurrent(Word):
         after, y = scan(cell, torch.cat(before, -1), given, dim=0)
         return y.transpose(0, 1), tuple(torch.split(after, self.size, -1))
 
-    def _run(self, x: Tensor, before: State) -> tuple[Tensor, State]:
-        return (self._scan if tracing() else self._kernel)(x, before)
-
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
+        """In decoding the chunk; the state is that after its last real position, or the old one in rows that have
+        none."""
         x = x.to(self.bias.dtype)
-        return self._run(x, tuple(x.new_zeros(x.shape[0], self.size) for _ in self.names))[0]
-
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Tensor]:
-        """What stands before the first position: zeros."""
-        return {name: torch.zeros(batch, self.size, dtype=dtype, device=device) for name in self.names}
-
-    def step(self, x: Tensor, *, state: Any, at: At) -> Tensor:
-        """The chunk; the state is that after its last real position, or the old one in rows that have none."""
-        x = x.to(self.bias.dtype)
-        before = tuple(state[name] for name in self.names)
-        if at.new is None:
-            y, after = self._run(x, before)
-        else:
-            y, after = self._ragged(x, before, at.new)
-        state.update(zip(self.names, after, strict=True))
+        before = tuple(state[name] if state else x.new_zeros(x.shape[0], self.size) for name in self.names)
+        y, after = self._run(x, before) if at is None or at.new is None else self._ragged(x, before, at.new)
+        if state:
+            state.update(zip(self.names, after, strict=True))
         return y
+
+    step = forward
 
     def _ragged(self, x: Tensor, before: State, new: Tensor) -> tuple[Tensor, State]:
         """Rows of which only the first `new` positions count; the rest repeat the last of them: where a formula divides
@@ -118,19 +112,6 @@ class _Recurrent(Word):
         return y, tuple(torch.where(some, a[back], b) for a, b in zip(after, before, strict=True))
 
 
-@torch.no_grad()
-def fill_orthogonal(weight: Tensor, generator: torch.Generator, gates: int) -> None:
-    """Draw each gate's (size, size) block from the orthogonal matrices, evenly: what it carries keeps its length."""
-    if weight.device.type == "meta":
-        return
-    size = weight.shape[1]
-    drawn = torch.randn(gates, size, size, generator=generator, device=generator.device, dtype=torch.float32)
-    q, r = torch.linalg.qr(drawn)
-    # the signs make the draw even: Mezzadri, math-ph/0609050
-    q = q * torch.diagonal(r, dim1=1, dim2=2).sign()[:, None]
-    weight.copy_(q.reshape(gates * size, size))
-
-
 @word(
     "rnn",
     streams=("x",),
@@ -140,9 +121,7 @@ def fill_orthogonal(weight: Tensor, generator: torch.Generator, gates: int) -> N
     reach="past",
     order="'recurrent'",
     ordered=True,
-    options={
-        "size": whole("hidden size", "x", minimum=1, shapes=True),
-    },
+    options={"size": whole("hidden size", "x", minimum=1, shapes=True)},
     parameters={"input.weight": "size * x", "state.weight": "size * size", "bias": "size"},
     flops="2 * size * (x + size)",
     state="size / length",

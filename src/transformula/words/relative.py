@@ -1,8 +1,7 @@
 """Scores of distances: `relative`, content against a table of distances; `relative_bias`, learned numbers."""
 
-from __future__ import annotations
-
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,19 +12,6 @@ from .cpu import tracing
 from .scores import Grid
 from .tables import cached_table
 from .word import At, Word, choice, empty, flag, split, whole, word
-
-
-class PastContent:
-    """What scores must know of the past: (batch, 1, room, width), or nothing."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.kept: Tensor | None = None
-
-    def last(self, keep: int) -> PastContent:
-        """What the last `keep` positions left, no more."""
-        self.kept = None if self.kept is None else self.kept[:, :, -keep:]
-        return self
 
 
 @word(
@@ -55,7 +41,6 @@ class PastContent:
     flops="2 * q * positions",
     state="q if by == 'key' else 0",
     saved="2 * q",
-    initial_scale="unknown",
     example="q = linear.q(norm(x), width); x = x + attention(norm(x), scores=relative(q, learned(64)))",
     equation="s_ij = q_i . table[i - j], by key: s_ij = q_j . table[i - j]",
     source="Transformer-XL, 1901.02860; DeBERTa, 2006.03654",
@@ -77,71 +62,48 @@ class RelativeScores(Word):
     """
 
     def __init__(
-        self,
-        q: int,
-        heads: int,
-        table: int | None = None,
-        span: int = 0,
-        by: str = "query",
-        buckets: bool = False,
-        reach: int = 0,
-        causal: bool = True,
+        self, q: int, table: int, heads: int, span: int, by: str, buckets: bool, reach: int, causal: bool
     ) -> None:
         super().__init__()
         self.heads, self.span, self.causal = heads, span, causal
         self.by_key = by == "key"
         self.buckets = (span // 2, reach or 2 * span) if buckets else None
 
-    def _rows(self, table: Tensor) -> tuple[int, int]:
-        """(how many rows the table has, which is of distance 0)."""
-        rows = table.shape[1]
-        wanted = self.span if self.causal else 2 * self.span
+    def forward(self, q: Tensor, table: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
+        """In decoding the scores of this chunk's queries and all keys so far: (batch, heads, queries, keys)."""
+        length = q.shape[1]
+        keys = length if at is None else at.keys(length)
+        if self.by_key and at is not None:
+            state["past"] = put(state["past"], q[:, None], at, state["capacity"])
+            q = state["past"][:, 0, :keys]
+        rows, wanted = table.shape[1], self.span if self.causal else 2 * self.span
         if self.span and rows != wanted:
             where = "a causal stack" if self.causal else "a stack that sees the future"
             raise InputError(f"relative(span={self.span}) in {where} needs a table of {wanted} rows; it has {rows}")
-        return rows, 0 if self.causal else rows // 2
-
-    def _scores(self, x: Tensor, table: Tensor, grid: Grid) -> Tensor:
-        """x (batch, queries or, by key, keys, q) against the rows of the distances of a grid."""
-        rows, zero = self._rows(table)
+        zero = 0 if self.causal else rows // 2  # the row of distance 0
         if not tracing():
             # only the rows that these lengths can need; traced code must hold for every length
-            low = max(0, zero - grid.keys + 1)
-            table, rows, zero = table[:, low : zero + grid.keys], min(rows, zero + grid.keys) - low, zero - low
-        i, j = grid.places()
-        index = (self._distance(i - j, grid.keys) + zero).clamp(0, rows - 1)
-        content = split(x, self.heads, -1).transpose(1, 2)
+            low = max(0, zero - keys + 1)
+            table, rows, zero = table[:, low : zero + keys], min(rows, zero + keys) - low, zero - low
+        i, j = Grid(length, keys, self.causal, 0, q.device, at).places()
+        distance = i - j
+        if self.buckets is not None:
+            (of_distance,) = cached_table(log_buckets, self.buckets, keys, torch.int64, q.device)
+            # in decoding, padding may stand past the furthest key
+            distance = distance.sign() * of_distance[distance.abs().clamp(max=keys - 1)]
+        content = split(q, self.heads, -1).transpose(1, 2)
         scores = content @ split(table, self.heads, -1).permute(0, 2, 3, 1)
-        index = index.expand(scores.shape[0], self.heads, -1, -1)
+        index = (distance + zero).clamp(0, rows - 1).expand(scores.shape[0], self.heads, -1, -1)
         return scores.transpose(2, 3).gather(2, index) if self.by_key else scores.gather(3, index)
 
-    def _distance(self, distance: Tensor, furthest: int) -> Tensor:
-        """The distance, or its bucket."""
-        if self.buckets is None:
-            return distance
-        table = cached_table(log_buckets, self.buckets, furthest, torch.int64, distance.device)[0]
-        # in decoding, padding may stand past the furthest key
-        return distance.sign() * table[distance.abs().clamp(max=furthest - 1)]
+    step = forward
 
-    def forward(self, q: Tensor, table: Tensor) -> Tensor:
-        return self._scores(q, table, Grid(q.shape[1], q.shape[1], self.causal, 0, q.device))
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Any]:
+        """No content yet, (batch, 1, room, q); only scores by key need that of the past."""
+        return {"past": None, "capacity": capacity}
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> PastContent:
-        """No content yet; only scores by key need that of the past."""
-        return PastContent(capacity)
-
-    def step(self, q: Tensor, table: Tensor, *, state: PastContent, at: At) -> Tensor:
-        """The scores of this chunk's queries and all keys so far: (batch, heads, queries, keys)."""
-        keys = at.keys(q.shape[1])
-        grid = Grid(q.shape[1], keys, self.causal, 0, q.device, at)
-        if self.by_key:
-            state.kept = put(state.kept, q[:, None], at, state.capacity)
-            q = state.kept[:, 0, :keys]
-        return self._scores(q, table, grid)
-
-    def carried(self, state: PastContent, keep: int) -> PastContent:
-        """See Word."""
-        return state.last(keep)
+    def carried(self, state: Any, keep: int) -> dict[str, Any]:
+        return {**state, "past": None if state["past"] is None else state["past"][:, :, -keep:]}
 
 
 def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
@@ -159,7 +121,6 @@ def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
     value="scores",
     width="1",
     parameters={"weight": "buckets * heads"},
-    initial_scale="unknown",
     reach="past",
     order="'scores'",
     ordered=True,
@@ -184,10 +145,9 @@ class RelativeBias(Word):
     """
 
     deviations = {"weight": 0.02}
+    state_sizes = {}  # distances need no past
 
-    def __init__(
-        self, heads: int, buckets: int = 32, reach: int = 128, causal: bool = True, x: int | None = None
-    ) -> None:
+    def __init__(self, heads: int, buckets: int, reach: int, causal: bool, x: int) -> None:
         super().__init__()
         self.buckets, self.reach, self.causal = buckets, reach, causal
         exact = (buckets if causal else buckets // 2) // 2
@@ -205,27 +165,19 @@ class RelativeBias(Word):
             return table[distance.clamp(0, furthest - 1)]
         return table[distance.abs().clamp(max=furthest - 1)] + one_side * (distance < 0)
 
-    def _scores(self, grid: Grid) -> Tensor:
-        i, j = grid.places()
-        return self.weight.t()[:, self._bucket((i - j)[:, 0], grid.keys)].transpose(0, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
+        """In decoding the scores of this chunk's queries and all keys so far: (1 or batch, heads, queries, keys)."""
         length = x.shape[1]
-        if tracing():  # windows would be of one length
-            return self._scores(Grid(length, length, self.causal, 0, x.device))
+        if at is not None or tracing():  # windows would be of one length
+            keys = length if at is None else at.keys(length)
+            i, j = Grid(length, keys, self.causal, 0, x.device, at).places()
+            return self.weight.t()[:, self._bucket((i - j)[:, 0], keys)].transpose(0, 1)
         # a value for each distance, then rows that are its windows: no sum over the square in the backward pass
         distances = torch.arange(length - 1, -length, -1, device=x.device)
         values = self.weight.t()[:, self._bucket(distances, length)]
         return values.unfold(1, length, 1).flip(1)[None]
 
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> PastContent:
-        """Nothing: distances need no past."""
-        return PastContent(capacity)
-
-    def step(self, x: Tensor, *, state: PastContent, at: At) -> Tensor:
-        """The scores of this chunk's queries and all keys so far: (1 or batch, heads, queries, keys)."""
-        keys = at.keys(x.shape[1])
-        return self._scores(Grid(x.shape[1], keys, self.causal, 0, x.device, at))
+    step = forward
 
 
 def bias_buckets(positions: Tensor, buckets: int, reach: int) -> tuple[Tensor]:

@@ -1,23 +1,28 @@
-"""What attention adds to its scores and what each query sees: given scores, score and mask formulas, padding.
+"""What every attention does once it has queries, keys and values by heads: `attend` picks the fastest way to do it.
 
     s = scale q k^T, capped;  s = s + scores;  s = score(s, h, i, j);  seen = causal, window, mask(h, i, j), real keys
+    y = softmax(s where seen) v; a query that sees nothing gets 0
 
-`seen_by` gives the terms that are added and the mask; `core.attend` uses them. What depends on positions alone is made
-once for all layers of a length, and kept. (flex_attention would do without tables on a GPU; it is not used.)
+whole pass    PyTorch's attention, or on a CPU in training batched products (`cpu.product_attention`)
+decoding      one chunk of queries over all keys so far
+with bias     what only adds to the scores or masks them: the same, given that as a bias
+with scores   what changes the scores otherwise (a cap, a formula, no softmax) or wants them: they are a tensor
+
+`seen_by` gives the terms that are added and the mask. What depends on positions alone is made once for all layers of a
+length, and kept. (flex_attention would do without tables on a GPU; it is not used.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from ..errors import InputError
 from . import cpu
-from .tables import cached_table, keep, triangle
+from .tables import cached_table, keep, room_for, triangle
 from .word import At
 
 
@@ -42,17 +47,7 @@ class ScoreFunction(Protocol):
 
 @dataclass(frozen=True)
 class AttentionSettings:
-    """What an attention is, whatever tensors it is called with.
-
-    scale    factor of the scores
-    causal   i sees j <= i; False: all keys
-    window   i sees i - window < j <= i, in any stack; 0: no window
-    cap      scores become cap * tanh(scores / cap); 0: no cap
-    dropout  probability of dropping a weight in training
-    softmax  whether the weights are the softmax of the scores; False: they are the scores, 0 where masked
-    score    formula of the new score, or None
-    mask     formula of what is seen, or None
-    """
+    """What an attention is, whatever it is called with: its options, and whether i sees only j <= i (causal)."""
 
     scale: float
     causal: bool = True
@@ -75,11 +70,6 @@ class AttentionSettings:
         object.__setattr__(self, "plain", plain)
         object.__setattr__(self, "single", plain and not self.window and not self.dropout)
 
-    @property
-    def needs_scores(self) -> bool:
-        """Whether the scores must be made as a tensor: something other than a sum acts on them."""
-        return bool(self.cap) or not self.softmax or (self.score is not None and not self.score.adds)
-
 
 @dataclass(frozen=True)
 class Extras:
@@ -89,12 +79,14 @@ class Extras:
     real    (batch, keys), bool: which keys are no padding, or None
     inputs  of the formulas, each (batch, length): of the queries' sequence, or of the keys'
     past    of these inputs, in decoding, those of all keys so far
+    wanted  whether the scores are a result, too
     """
 
     scores: Tensor | None = None
     real: Tensor | None = None
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
     past: Mapping[str, Tensor] = field(default_factory=dict)
+    wanted: bool = False
 
     def at_places(self, dtype: torch.dtype) -> dict[tuple[str, str], Tensor]:
         """The inputs as formulas read them: at "i" (batch, 1, queries, 1), at "j" (batch, 1, 1, keys)."""
@@ -108,18 +100,18 @@ class Extras:
 NO_EXTRAS = Extras()
 
 
-@dataclass
-class Seen:
-    """bias  (1 or batch, 1 or heads, 1 or queries, keys), added to the scores, -inf where `hidden`; or None
+class Seen(NamedTuple):
+    """bias  (1 or batch, 1 or heads, 1 or queries, keys), added to the scores, -inf where hidden; or None
     mask  bool, which keys are seen, every query seeing at least one; or None: all
     some  bool, (..., queries, 1): which queries see any key; None: all do
     """
 
-    bias: Tensor | None = None
-    mask: Tensor | None = None
-    some: Tensor | None = None
+    bias: Tensor | None
+    mask: Tensor | None
+    some: Tensor | None
 
 
+@dataclass
 class Grid:
     """Where the queries and the keys of one attention stand.
 
@@ -127,11 +119,12 @@ class Grid:
     at              in decoding: where the chunk of queries stands, and from where on keys are kept; else both from 0
     """
 
-    def __init__(
-        self, queries: int, keys: int, causal: bool, window: int, device: torch.device, at: At | None = None
-    ) -> None:
-        self.queries, self.keys, self.causal, self.window = queries, keys, causal, window
-        self.device, self.at = device, at
+    queries: int
+    keys: int
+    causal: bool
+    window: int
+    device: torch.device
+    at: At | None = None
 
     @property
     def banded(self) -> bool:
@@ -149,9 +142,8 @@ class Grid:
         if not self.banded:
             return None
         if self.at is None and self.queries == self.keys:
-            return cached_table(triangle, (self.window or self.keys,), self.keys, torch.bool, self.device)[0][
-                None, None
-            ]
+            (square,) = cached_table(triangle, (self.window or self.keys,), self.keys, torch.bool, self.device)
+            return square[None, None]
         if self.at is not None and self.causal:
             return self.at.mask(self.queries, self.window)
         i, j = self.places()
@@ -161,16 +153,15 @@ class Grid:
     def places(self) -> tuple[Tensor, Tensor]:
         """Positions, whole: of the queries (1 or batch, 1, queries, 1), of the keys (1, 1, 1, keys)."""
         if self.at is None:
-            i = torch.arange(self.queries, device=self.device)[None]
+            i, first = torch.arange(self.queries, device=self.device)[None], 0
         else:
-            i = self.at.positions(self.queries)
-        first = 0 if self.at is None else self.at.first
+            i, first = self.at.positions(self.queries), self.at.first
         return i[:, None, :, None], torch.arange(first, first + self.keys, device=self.device)[None, None, None]
 
     def positions(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Positions as formulas read them. A key that place hides is read as the nearest that is seen: so nothing
-        overflows where nothing is looked at, and no gradient is lost to it."""
-        i, j = (place.to(dtype) for place in self.places())
+        """Positions as formulas read them, in float32 or, where `dtype` is that, float64. A key that place hides is
+        read as the nearest that is seen: so nothing overflows where nothing is looked at, and no gradient is lost."""
+        i, j = (place.to(torch.promote_types(dtype, torch.float32)) for place in self.places())
         if self.banded:
             j = torch.minimum(j, i)
         if self.window:
@@ -184,22 +175,21 @@ def opened(mask: Tensor) -> tuple[Tensor, Tensor]:
     return mask | ~some, some
 
 
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The dtype that positions and formulas are computed in."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
 def check(settings: AttentionSettings, extras: Extras, heads: int, grid: Grid) -> None:
     """Raise InputError for scores of another number of heads, and past the end of a formula's tables."""
     if extras.scores is not None and extras.scores.shape[1] not in (1, heads):
         raise InputError(f"scores of {extras.scores.shape[1]} heads are given to attention of {heads} heads")
+    longest = max(grid.queries, grid.keys)
     for formula in (settings.score, settings.mask):
-        if formula is not None and formula.longest and max(grid.queries, grid.keys) > formula.longest:
+        if formula is not None and formula.longest and longest > formula.longest:
             raise InputError(
-                f"a sequence of {max(grid.queries, grid.keys)} positions is longer than the table of its score formula "
-                f"reaches: {formula.longest}; shorten it, raise `context` and train again, or put the table's argument "
-                "within bounds"
+                f"a sequence of {longest} positions is longer than the table of its score formula reaches: "
+                f"{formula.longest}; shorten it, raise `context` and train again, or put the table's argument within "
+                "bounds"
             )
+
+
+_KEPT: dict[tuple[Hashable, ...], Seen] = {}
 
 
 def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torch.dtype, apart: bool) -> Seen:
@@ -208,49 +198,37 @@ def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torc
     Where it depends on heads and positions alone it is made once for all layers: for lengths up to the next power of
     two, in decoding for the step.
     """
-    score, mask = settings.score, settings.mask
+    score, mask, at = settings.score, settings.mask, grid.at
     formulas = [formula for formula in (score, mask) if formula is not None]
     # a score that does more than add is applied to the scores themselves and adds nothing here
     known = all(formula.fixed and (formula is mask or formula.adds) for formula in formulas)
     if not (formulas and known and extras.scores is None and extras.real is None) or cpu.tracing():
         return _made(settings, extras, grid, dtype, apart)
-    key: tuple[Hashable, ...] = (
-        *(None if f is None else f.key for f in (score, mask)),
-        grid.causal,
-        grid.window,
-        dtype,
-        apart,
-    )
-    if grid.at is not None:
-        step = ("formulas", *key, grid.queries, grid.keys)
-        if step not in grid.at.kept:
-            grid.at.kept[step] = _made(settings, extras, grid, dtype, apart)
-        made: Seen = grid.at.kept[step]
-        return made
+    keys_of = (None if formula is None else formula.key for formula in (score, mask))
+    key: tuple[Hashable, ...] = (*keys_of, grid.causal, grid.window, dtype, apart)
+    if at is not None:
+        key = ("formulas", *key, grid.queries, grid.keys)
+        if key not in at.kept:
+            at.kept[key] = _made(settings, extras, grid, dtype, apart)
+        return at.kept[key]  # type: ignore[no-any-return]
     # where a query may see none of the keys that there are, their number counts
     grows = grid.causal or (mask is None and grid.sees_itself)
-    queries, keys = (1 << max(6, (n - 1).bit_length()) if grows else n for n in (grid.queries, grid.keys))
-    whole = (*key, queries, keys, grid.device)
-    seen = _KEPT.get(whole)
+    queries, keys = (room_for(n) if grows else n for n in (grid.queries, grid.keys))
+    key = (*key, queries, keys, grid.device)
+    seen = _KEPT.get(key)
     if seen is None:
         # outside inference mode, so that training may use it later
         with torch.inference_mode(False), torch.no_grad():
             larger = Grid(queries, keys, grid.causal, grid.window, grid.device)
             seen = _made(settings, NO_EXTRAS, larger, dtype, apart)
             if seen.some is not None and bool(seen.some.all()):
-                seen.some = None
-        tensors = [t for t in (seen.bias, seen.mask, seen.some) if t is not None]
-        if all(type(t) is Tensor for t in tensors):
-            keep(_KEPT, _MOST, whole, seen)
-    return Seen(*(_cut(t, grid) for t in (seen.bias, seen.mask, seen.some)))
-
-
-_KEPT: dict[tuple[Hashable, ...], Seen] = {}
-_MOST = 8
+                seen = seen._replace(some=None)
+        keep(_KEPT, 8, key, seen)
+    return Seen(*(_cut(table, grid) for table in seen))
 
 
 def _made(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torch.dtype, apart: bool) -> Seen:
-    i, j = grid.positions(wide(dtype))
+    i, j = grid.positions(dtype)
     inputs = extras.at_places(i.dtype)
     bias, mask, some = extras.scores, grid.mask(), None
     if settings.score is not None and settings.score.adds:
@@ -275,3 +253,111 @@ def _cut(table: Tensor | None, grid: Grid) -> Tensor | None:
         return None
     queries = slice(grid.queries) if table.shape[2] > 1 else slice(None)
     return table[:, :, queries, slice(grid.keys) if table.shape[3] > 1 else slice(None)]
+
+
+Attended = tuple[Tensor, Tensor | None]
+"""The result (batch, heads, queries, value size), and the scores before masks (batch, heads, queries, keys) or None."""
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras | None = None, at: At | None = None
+) -> Attended:
+    """Attention of q (batch, heads, queries, size) over k (batch, kv_heads, keys, size) and v (batch, kv_heads, keys,
+    value size).
+
+    at  in decoding: where the chunk of queries stands; in a causal stack k and v are all so far, its own last
+    """
+    length, keys, causal, window = q.shape[2], k.shape[2], settings.causal, settings.window
+    dropout, scale = settings.dropout, settings.scale
+    if at is None:
+        if causal and length != keys:
+            raise InputError(f"causal attention needs as many keys as queries; there are {keys} and {length}")
+        needs_grid = window > 0 and length != keys
+    else:
+        needs_grid = dropout > 0 if causal else window > 0
+    if needs_grid or extras is not None or not settings.plain:
+        if at is not None and at.first and not causal:
+            at = replace(at, first=0)  # keys of another sequence stand at 0, 1, ..., whatever is kept of the queries'
+        grid, extras = Grid(length, keys, causal, window, q.device, at), extras or NO_EXTRAS
+        check(settings, extras, q.shape[1], grid)
+        changed = settings.cap or not settings.softmax or (settings.score is not None and not settings.score.adds)
+        way = _with_scores if extras.wanted or changed else _with_bias
+        return way(*one_type(q, k, v), settings, extras, grid)
+    q, k, v = one_type(q, k, v)
+    if at is not None and causal:
+        return _decoding(q, k, v, settings, at), None
+    if torch.is_grad_enabled() and cpu.use_products(q, keys, dropout):
+        return cpu.product_attention(q, k, v, scale=scale, causal=causal, window=window, dropout=dropout), None
+    mask = None
+    # a window wider than the sequence is none; traced code must hold for every length
+    if window and (not causal or cpu.tracing() or window < keys):
+        mask, causal = cached_table(triangle, (window,), length, torch.bool, q.device)[0], False
+    shared = q.shape[1] != k.shape[1]
+    return scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared), None
+
+
+def _decoding(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, at: At) -> Tensor:
+    """A chunk's queries over all keys so far."""
+    (batch, heads, length, size), kv_heads = q.shape, k.shape[1]
+    window, first, scale = settings.window, 0, settings.scale
+    if window and at.start is not None and at.start >= window:
+        first = at.start - window + 1
+        k, v = k[:, :, first:], v[:, :, first:]
+    if length == 1 and at.start is not None:
+        # one position sees all keys: the heads that share keys are like so many positions
+        grouped = q if heads == kv_heads else q.reshape(batch, kv_heads, heads // kv_heads, size)
+        y = scaled_dot_product_attention(grouped, k, v, scale=scale)
+        return y if heads == kv_heads else y.reshape(batch, heads, 1, -1)
+    causal = at.start == 0 and not window  # the first chunk: a causal pass, for which no mask need be made
+    mask = None if causal else at.mask(length, window, first)
+    shared = heads != kv_heads
+    return scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=shared)
+
+
+def _with_bias(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras, grid: Grid) -> Attended:
+    bias, mask, some = seen_by(settings, extras, grid, q.dtype, False)
+    dropout, scale = settings.dropout, settings.scale
+    if cpu.use_products(q, k.shape[2], dropout, bias):
+        if mask is not None:
+            bias = torch.zeros((), dtype=q.dtype).masked_fill(~mask, float("-inf"))
+        # place alone skips keys where queries and keys stand at the same positions; else the bias hides what it hides
+        causal, window = (grid.causal, grid.window) if grid.at is None else (False, 0)
+        y = cpu.product_attention(q, k, v, scale=scale, causal=causal, window=window, dropout=dropout, bias=bias)
+    else:
+        added, shared = mask if bias is None else bias, q.shape[1] != k.shape[1]
+        y = scaled_dot_product_attention(q, k, v, added, dropout, scale=scale, enable_gqa=shared)
+    return (y if some is None else y.masked_fill(~some, 0)), None
+
+
+def _with_scores(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras, grid: Grid) -> Attended:
+    groups = q.shape[1] // k.shape[1]
+    if groups > 1:
+        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    scores = (q * settings.scale) @ k.transpose(-1, -2)
+    if settings.cap:
+        scores = settings.cap * torch.tanh(scores / settings.cap)
+    bias, mask, some = seen_by(settings, extras, grid, scores.dtype, True)
+    if bias is not None:
+        scores = scores + bias
+    if settings.score is not None and not settings.score.adds:
+        i, j = grid.positions(scores.dtype)
+        scores = settings.score(scores, i, j, extras.at_places(i.dtype)).to(scores.dtype)
+        scores = scores.expand(q.shape[0], q.shape[1], grid.queries, grid.keys)
+    hidden = float("-inf") if settings.softmax else 0
+    weights = scores if mask is None else scores.masked_fill(~mask, hidden)
+    if settings.softmax:
+        at_least = torch.promote_types(weights.dtype, torch.float32)
+        weights = torch.softmax(weights, -1, dtype=at_least).to(v.dtype)
+    if settings.dropout:
+        weights = cpu.dropout(weights, settings.dropout)
+    y = weights @ v
+    return (y if some is None else y.masked_fill(~some, 0)), scores
+
+
+def one_type(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k, v in one type: under autocast a norm's result is float32 while its neighbor is bfloat16."""
+    if q.dtype == k.dtype == v.dtype:
+        return q, k, v
+    kind = q.device.type
+    to = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else v.dtype
+    return q.to(to), k.to(to), v.to(to)

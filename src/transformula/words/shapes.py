@@ -1,14 +1,11 @@
-"""Taking streams apart and putting them together, without weights: `part join repeat dot`; `shift` along positions."""
-
-from __future__ import annotations
-
-from typing import Any
+"""Taking apart and putting together, without weights: `part join repeat dot` channels, `mean pick` positions."""
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from .word import At, Word, flag, split, whole, word
+from ..errors import InputError
+from .cpu import tracing
+from .word import Word, choice, flag, split, whole, word
 
 
 @word(
@@ -17,10 +14,7 @@ from .word import At, Word, flag, split, whole, word
     numbers=("i", "n"),
     kind="shape",
     width="x // n",
-    options={
-        "i": whole("which part, from 1", minimum=1),
-        "n": whole("number of equal parts", minimum=1),
-    },
+    options={"i": whole("which part, from 1", minimum=1), "n": whole("number of equal parts", minimum=1)},
     checks={
         "x % n == 0": "the width {x} does not divide into {n} parts",
         "i <= n": "there is no part {i} of {n}; parts are counted from 1",
@@ -34,7 +28,6 @@ class ChannelPart(Word):
 
     @staticmethod
     def function(x: Tensor, *, i: int, n: int) -> Tensor:
-        """A view of x."""
         size = x.shape[-1] // n
         return x[..., (i - 1) * size : i * size]
 
@@ -44,11 +37,8 @@ class ChannelPart(Word):
     streams=("a", "b"),
     kind="shape",
     width="a + b",
-    options={
-        "parts": whole("number of parts, which are joined one by one", 1, minimum=1),
-    },
+    options={"parts": whole("number of parts, which are joined one by one", 1, minimum=1)},
     checks={"a % parts == 0 and b % parts == 0": "the widths {a} and {b} do not both divide into {parts} parts"},
-    initial_scale="unknown",
     example="x = x + linear(join(x, norm(x)), width)",
     equation="y = [a_1, b_1, ..., a_n, b_n]",
 )
@@ -57,7 +47,6 @@ class Join(Word):
 
     @staticmethod
     def function(a: Tensor, b: Tensor, *, parts: int = 1) -> Tensor:
-        """(..., a) and (..., b) to (..., a + b)."""
         if parts > 1:
             a, b = split(a, parts, -1), split(b, parts, -1)
         shape = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])  # type: ignore[no-untyped-call]
@@ -84,7 +73,6 @@ class Repeat(Word):
 
     @staticmethod
     def function(x: Tensor, *, n: int, each: bool = False) -> Tensor:
-        """Copies of x."""
         if each:
             return x.repeat_interleave(n, -1)
         return torch.cat([x] * n, -1)
@@ -106,51 +94,69 @@ class Dot(Word):
 
     @staticmethod
     def function(a: Tensor, b: Tensor) -> Tensor:
-        """Summed in the precision of a."""
         return (a * b).sum(-1, keepdim=True)
 
 
 @word(
-    "shift",
+    "mean",
     streams=("x",),
-    numbers=("n",),
     kind="positions",
-    width="x",
-    reach="past",
-    back="n",
-    order="'recurrent'",
-    options={
-        "n": whole("number of positions to shift by", 1, minimum=1),
-    },
-    state="n * x / length",
-    example="x = x + mlp(norm(shift(x)))",
-    equation="y_i = x_(i - n), 0 before the start",
-    source="token shift of RWKV, 2305.13048",
+    sequence="none",
+    reach="all",
+    padding=True,
+    example="causal: false\noutput: logits = linear(mean(x), 10)",
+    equation="y = mean of x over the real positions",
 )
-class Shift(Word):
-    """y_i = x_(i - n), and 0 for the first n positions: what stood n places back; same shape as x.
+class Mean(Word):
+    """y = the mean of x over its real positions: (batch, length, x) to (batch, 1, x), seen by all; no parameters.
 
-    Looks back in a stack that sees all, too. Decoding keeps the last n positions.
+    0 for a row without real positions.
     """
 
-    def __init__(self, x: int, n: int = 1, causal: bool = True) -> None:
+    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        if real is None:
+            return x.mean(1, keepdim=True)
+        total = x.masked_fill(~real[..., None], 0).sum(1, keepdim=True)
+        return total / real.sum(1).clamp(min=1)[:, None, None].to(total.dtype)
+
+
+@word(
+    "pick",
+    like="mean",
+    numbers=("n",),
+    kind="shape",
+    options={
+        "n": whole("which position, from 1; 0: as `at` says", 0, minimum=0),
+        "at": choice("the last real position", ["", "end"]),
+    },
+    checks={
+        "n > 0 or at == 'end'": 'it needs a position: pick(x, 1), or pick(x, at="end")',
+        "n == 0 or at == ''": "it takes a position or at=, not both",
+    },
+    initial_scale="same",
+    example='output: logits = linear(pick(x, at="end"), 10)',
+    equation="y = x_n",
+)
+class Pick(Word):
+    """y = x_n, one position: (batch, length, x) to (batch, 1, x), seen by all; no parameters.
+
+    n counts from 1; `at="end"`: the last real position of each row. Raises InputError where a row has no position n
+    (which code that is compiled or exported cannot look at, where only padding stands there).
+    """
+
+    def __init__(self, x: int, n: int, at: str) -> None:
         super().__init__()
-        self.x, self.n = x, n
+        self.n, self.at = n, at
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.pad(x, (0, 0, self.n, 0))[:, : x.shape[1]]
-
-    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Tensor]:
-        """The n positions before the first: zeros."""
-        return {"last": torch.zeros(batch, self.n, self.x, dtype=dtype, device=device)}
-
-    def step(self, x: Tensor, *, state: Any, at: At) -> Tensor:
-        """The chunk, shifted; the state keeps the last n real positions."""
-        length = x.shape[1]
-        both = torch.cat((state["last"], x), 1)
-        if at.new is None:
-            state["last"] = both[:, length:]
-        else:
-            kept = at.new[:, None] + torch.arange(self.n, device=x.device)
-            state["last"] = both.gather(1, kept[..., None].expand(-1, -1, self.x))
-        return both[:, :length]
+    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        if self.at == "end":
+            if real is None:
+                return x[:, -1:]
+            last = (real.sum(1) - 1).clamp(min=0)
+            return x.gather(1, last[:, None, None].expand(-1, -1, x.shape[2]))
+        shortest = x.shape[1]
+        if real is not None and not tracing():
+            shortest = int(real.sum(1).min())
+        if self.n > shortest:
+            raise InputError(f"pick(x, {self.n}): there is no position {self.n} in a sequence of {shortest}")
+        return x[:, self.n - 1 : self.n]

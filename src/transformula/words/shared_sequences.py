@@ -7,7 +7,6 @@ like so many positions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -23,24 +22,18 @@ class SharedSequences:
     """
 
     def __init__(self, of_row: Sequence[int], device: torch.device) -> None:
-        rows: list[list[int]] = []
+        rows: dict[int, list[int]] = {}
         for row, sequence in enumerate(of_row):
-            if sequence == len(rows):
-                rows.append([])
-            rows[sequence].append(row)
-        self.count, self.most = len(rows), max(map(len, rows))
+            rows.setdefault(sequence, []).append(row)
+        self.count, self.most = len(rows), max(map(len, rows.values()))
         self.of_row = torch.tensor(of_row, device=device)
-        self.first = torch.tensor([of_one[0] for of_one in rows], device=device)
+        self.first = torch.tensor([of_one[0] for of_one in rows.values()], device=device)
         self._places: Tensor | None = None
         self._slots: Tensor | None = None
-        together = len(list(groupby(of_row))) == self.count
-        if not together or self.count * self.most != len(of_row):
+        if list(of_row) != sorted(of_row) or self.count * self.most != len(of_row):
             # a sequence with fewer rows has its first again in their place; what that finds is dropped
-            places = [row for of_one in rows for row in of_one + of_one[:1] * (self.most - len(of_one))]
-            slots = [0] * len(of_row)
-            for sequence, of_one in enumerate(rows):
-                for slot, row in enumerate(of_one):
-                    slots[row] = sequence * self.most + slot
+            places = [row for of_one in rows.values() for row in of_one + of_one[:1] * (self.most - len(of_one))]
+            slots = [sequence * self.most + rows[sequence].index(row) for row, sequence in enumerate(of_row)]
             self._places, self._slots = torch.tensor(places, device=device), torch.tensor(slots, device=device)
 
     def gathered(self, x: Tensor) -> Tensor:
@@ -48,13 +41,11 @@ class SharedSequences:
         if self._places is not None:
             x = x[self._places]
         _, heads, length, size = x.shape
-        split = x.view(self.count, self.most, heads, length, size).transpose(1, 2)
-        return split.reshape(self.count, heads, self.most * length, size)
+        return x.view(self.count, self.most, heads, length, size).transpose(1, 2).flatten(2, 3)
 
     def apart(self, x: Tensor) -> Tensor:
         """What `gathered` was given: (count, heads, most * length, size) to (batch, heads, length, size)."""
         _, heads, positions, size = x.shape
-        length = positions // self.most
-        split = x.view(self.count, heads, self.most, length, size).transpose(1, 2)
-        rows = split.reshape(self.count * self.most, heads, length, size)
+        split = x.view(self.count, heads, self.most, positions // self.most, size)
+        rows = split.transpose(1, 2).flatten(0, 1)
         return rows if self._slots is None else rows[self._slots]

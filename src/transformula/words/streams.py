@@ -17,8 +17,6 @@ frac      Frac-Connections (2503.14125): x itself in n parts, in the place of n 
 All start as a plain pre-norm net whose branches take turns among the streams: see `read` and `write`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -26,12 +24,9 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .rms import unit_linear
 from .tables import cached_table
-from .unit_linear import unit_linear
 from .word import GeneratorFor, Word, choice, empty, fill, flag, number, split, whole, word
-
-OFF = -8.0
-"""Where logits of what shall hardly be mixed at first start: e^-8 is 0.0003."""
 
 
 @word(
@@ -40,9 +35,7 @@ OFF = -8.0
     numbers=("n",),
     kind="streams",
     width="n * x",
-    options={
-        "n": whole("number of streams", minimum=1),
-    },
+    options={"n": whole("number of streams", minimum=1)},
     initial_scale="copies",
     example="X = write(X, mlp(norm(read(X))))\n"
     "before: X = expand(embed.words(tokens) + positions(tokens), 4)\n"
@@ -55,7 +48,6 @@ class Expand(Word):
 
     @staticmethod
     def function(x: Tensor, *, n: int) -> Tensor:
-        """The copies."""
         return x.unsqueeze(-2).expand(*x.shape[:-1], n, x.shape[-1]).flatten(-2)
 
 
@@ -64,9 +56,7 @@ class Expand(Word):
     like="expand",
     streams=("X",),
     width="X // n",
-    options={
-        "n": whole("number of streams", "max(1, X // width)", minimum=1),
-    },
+    options={"n": whole("number of streams", "max(1, X // width)", minimum=1)},
     checks={
         "X % n == 0 and (n != max(1, X // width) or X % width == 0)": (
             "its {X} channels are not streams of width {width}; make them by expand(x, n), or say n="
@@ -80,7 +70,6 @@ class Collapse(Word):
 
     @staticmethod
     def function(X: Tensor, *, n: int) -> Tensor:
-        """Summed in the dtype of X."""
         return split(X, n, -1).sum(-2)
 
 
@@ -105,28 +94,27 @@ class _Connection(Word):
 
     def product(self, x: Tensor) -> Tensor | None:
         """W u, x (positions, n, size) to (positions, n, ...), of mhc (positions, ...); None: nothing is dynamic."""
-        weight = self.weight
-        if weight is None:
+        if self.weight is None:
             return None
-        if not self.each:
-            return unit_linear(x.flatten(1), weight, self.eps)
-        made = unit_linear(x, weight, self.eps)
+        made = unit_linear(x if self.each else x.flatten(1), self.weight, self.eps)
         # frac: part by part, later; Inductor (2.13, CPU) makes a wrong gradient of what a part of a tanh multiplies
-        return made if self.kind == "frac" else made.tanh()
+        return made.tanh() if self.kind == "hc" else made
 
     def logits(self, static: Tensor, scale: Tensor | None, part: Tensor | None) -> Tensor:
         """static + scale * part; of mhc in float32 or better, for no plain product follows. What is static alone has
         one position for all."""
+        if not self.each:
+            static = precise(static)
         if part is None or scale is None:
-            return static.unsqueeze(0) if self.each else precise(static.unsqueeze(0))
+            return static.unsqueeze(0)
         if self.each:
             return torch.addcmul(static, part.tanh() if self.kind == "frac" else part, scale)
-        return torch.addcmul(precise(static), precise(part), precise(scale))
+        return torch.addcmul(static, precise(part), precise(scale))
 
 
 def precise(x: Tensor) -> Tensor:
     """In float32 or better."""
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 @word(
@@ -191,9 +179,7 @@ class Read(_Connection):
     made in float32.
     """
 
-    def __init__(
-        self, X: int, n: int, kind: str = "hc", first: int = 1, dynamic: bool = True, eps: float = 1e-6
-    ) -> None:
+    def __init__(self, X: int, n: int, kind: str, first: int, dynamic: bool, eps: float) -> None:
         super().__init__(X, n, kind, dynamic, eps, (1,) if kind == "hc" else (n,))
         self.first = (first - 1) % n
 
@@ -220,7 +206,6 @@ class Read(_Connection):
     "write",
     streams=("X", "y"),
     kind="streams",
-    width="X",
     options={
         "kind": choice(
             "hc: any mixture, mhc: doubly stochastic, mhc_lite: a mean of permutations, frac: of x's own parts",
@@ -292,16 +277,7 @@ class Write(_Connection):
     random weights.
     """
 
-    def __init__(
-        self,
-        X: int,
-        y: int,
-        n: int,
-        kind: str = "hc",
-        steps: int = 20,
-        dynamic: bool = True,
-        eps: float = 1e-6,
-    ) -> None:
+    def __init__(self, X: int, y: int, n: int, kind: str, steps: int, dynamic: bool, eps: float) -> None:
         if n > 5 and kind == "mhc_lite":
             raise InputError(f"a mean of {n}! permutations is too many: take up to 5 streams, or kind='mhc'")
         each, mixing = kind in ("hc", "frac"), math.factorial(n) if kind == "mhc_lite" else n * n
@@ -318,9 +294,9 @@ class Write(_Connection):
         if self.each:
             self.static.copy_(torch.eye(self.n))
         elif self.kind == "mhc":
-            self.static.copy_(OFF * (1 - torch.eye(self.n)).flatten())
+            self.static.copy_(-8 * (1 - torch.eye(self.n)).flatten())  # what is hardly mixed: e^-8 is 0.0003
         else:
-            self.static.fill_(OFF)
+            self.static.fill_(-8)
             self.static[0] = 0  # the first permutation is the identity
 
     def weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -356,18 +332,15 @@ class Write(_Connection):
             mixing, gain = mixing.expand(x.shape[0], -1, -1), gain.expand(x.shape[0], -1, -1)
         mixture = torch.bmm(mixing, x)
         if self.kind == "frac":
-            mixture = mixture.addcmul_(gain, y.reshape(x.shape))
-        else:
-            mixture = mixture.baddbmm_(gain, y.reshape(-1, 1, self.size))
-        return mixture.view(X.shape)
+            return mixture.addcmul_(gain, y.reshape(x.shape)).view(X.shape)
+        return mixture.baddbmm_(gain, y.reshape(-1, 1, self.size)).view(X.shape)
 
 
 def sinkhorn(logits: Tensor, steps: int) -> Tensor:
     """logits (positions, n, n) to positive matrices whose rows sum to 1, and whose columns do in the limit of steps.
 
-    exp(logits), `steps` times its columns, then its rows divided by their sums. As logarithms, so that nothing
-    overflows or vanishes; positions last, so that one call divides many matrices at once (7 times as fast as sums and
-    quotients of a matrix each).
+    As logarithms, so that nothing overflows or vanishes; positions last, so that one call divides many matrices at once
+    (7 times as fast as sums and quotients of a matrix each).
     """
     z = logits.permute(1, 2, 0).contiguous()
     for _ in range(steps):

@@ -1,7 +1,5 @@
 """Tables of numbers that depend on the length only (waves, rotations, masks), made once and kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, TypeVar
@@ -11,45 +9,53 @@ from torch import Tensor
 
 from .cpu import tracing
 
-_KEPT: dict[tuple[Hashable, ...], tuple[Tensor, ...]] = {}
-_MOST = 64
-_LOCK = Lock()
-K = TypeVar("K")
-V = TypeVar("V")
 Tables = tuple[Tensor, ...]
 Make = Callable[..., Tables]
+"""Tables from positions in float64, and further arguments."""
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+_KEPT: dict[tuple[Hashable, ...], Tables] = {}
+_LOCK = Lock()
+
 FURTHEST = 2**15
 """Positions that tables are kept for where a chunk of a long text needs a few rows."""
 
 
+def room_for(length: int) -> int:
+    """The next power of two, 64 at least: growing lengths make few tables."""
+    return 1 << max(6, (length - 1).bit_length())
+
+
 def cached_table(make: Make, given: tuple[Any, ...], length: int, dtype: torch.dtype, device: torch.device) -> Tables:
-    """Tables of `length` rows, `make(positions, *given)` of the positions 0, 1, ... in float64: cut from those of the
-    next power of two, so that growing lengths make few. A table of type bool is square, and cut on both sides.
+    """Tables of `length` rows, `make(positions, *given)` of the positions 0, 1, ...: cut from those of the next power
+    of two. A table of type bool is square, and cut on both sides.
 
     While torch traces (compile, export), nothing is kept: a traced tensor must not outlive its graph.
     """
     if tracing():
-        return _made(make, given, length, dtype, device)
-    room = 1 << max(6, (length - 1).bit_length())
+        return _made(make, given, 0, length, dtype, device)
+    room = room_for(length)
     key = (make, *given, room, dtype, device)
     tables = _KEPT.get(key)
     if tables is None:
         # outside inference mode, so that training may use them later
         with torch.inference_mode(False), torch.no_grad():
-            tables = _made(make, given, room, dtype, device)
-        if all(type(t) is Tensor for t in tables):
-            keep(_KEPT, _MOST, key, tables)
+            tables = _made(make, given, 0, room, dtype, device)
+        keep(_KEPT, 64, key, tables)
     if room == length:
         return tables
     return tuple(t[:length, :length] if t.dtype == torch.bool else t[:length] for t in tables)
 
 
-def keep(kept: dict[K, V], most: int, key: K, made: V) -> None:
-    """Keep what was made, and let the oldest go where there would be more than `most`. Threads do so one by one."""
-    with _LOCK:
-        while len(kept) >= most:
-            kept.pop(next(iter(kept)))
-        kept[key] = made
+def keep(kept: dict[tuple[Hashable, ...], T], most: int, key: tuple[Hashable, ...], made: T) -> None:
+    """Keep tensors that are none of a mode that follows the code, and let the oldest go where there would be more than
+    `most`. Threads do so one by one."""
+    if all(t is None or type(t) is Tensor for t in made):
+        with _LOCK:
+            while len(kept) >= most:
+                kept.pop(next(iter(kept)))
+            kept[key] = made
 
 
 def table_rows(
@@ -59,13 +65,14 @@ def table_rows(
     without end needs no table without end."""
     if not first or first + length <= FURTHEST:
         return tuple(t[first:] for t in cached_table(make, given, first + length, dtype, device))
-    positions = torch.arange(first, first + length, dtype=torch.float64, device="cpu")
-    return tuple(t.to(device, dtype) for t in make(positions, *given))
+    return _made(make, given, first, length, dtype, device)
 
 
-def _made(make: Make, given: tuple[Any, ...], length: int, dtype: torch.dtype, device: torch.device) -> Tables:
+def _made(
+    make: Make, given: tuple[Any, ...], first: int, length: int, dtype: torch.dtype, device: torch.device
+) -> Tables:
     # on the CPU first: some devices have no float64
-    positions = torch.arange(length, dtype=torch.float64, device="cpu")
+    positions = torch.arange(first, first + length, dtype=torch.float64, device="cpu")
     return tuple(t.to(device, dtype) for t in make(positions, *given))
 
 

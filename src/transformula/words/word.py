@@ -1,9 +1,6 @@
 """What a word is: a module and the record that stands above it as literals.
 
-    @word("linear", streams=("x",), numbers=("size",), kind="channels", width="size",
-          options={"size": whole("width of the result", minimum=1, shapes=True)},
-          parameters={"weight": "size * x"}, flops="2 * x * size", equation="y = W x",
-          example="x = x + linear(norm(x), width)")
+    @word("linear", streams=("x",), numbers=("size",), kind="channels", width="size", ...)
     class Linear(Word):
         def __init__(self, x: int, size: int) -> None: ...
         def initial_values(self, generator_for) -> None: ...
@@ -22,6 +19,8 @@ products only.
 
 `transformula words NAME` is made of the record and the docstring: every option has a `help`, and `example` is a layer's
 formula that works (or the keys of a model file: "before: x = embed.words(tokens)").
+
+`width` is by default that of the first stream.
 
 `initial_scale` says how large the result is, as a root mean square, while every sublayer yields zero.
     ""            functions: as `constant` and `nonzero` say. Other words: "unknown"
@@ -58,7 +57,8 @@ to a word of reach "past" over its own sequence in a causal stack, whose real po
 
 A word may define `losses() -> {name: tensor}`: what its last pass in training adds to the loss.
 
-Decoding. A word of reach "past" has `start` and `step`; a positional one `step(*streams, at=at)`. See `Word` and `At`.
+Decoding. A word of reach "past" has `start` and `step(*streams, state=state, at=at)`, a positional one `step(*streams,
+at=at)`; where both are one computation `step` is `forward`. See `Word` and `At`.
 """
 
 from __future__ import annotations
@@ -125,10 +125,9 @@ def word_class(record: WordRecord) -> type[Word]:
     cls = CLASSES.get(record.name)
     if cls is None or cls.record.module != record.module:
         importlib.import_module(record.module)
-        cls = CLASSES.get(record.name)
-    if cls is None:
+    if record.name not in CLASSES:
         raise UnknownName("word", record.name, CLASSES)
-    return cls
+    return CLASSES[record.name]
 
 
 @dataclasses.dataclass
@@ -165,9 +164,7 @@ class At:
     def positions(self, length: int) -> Tensor:
         """Positions of a chunk of `length`, from 0: (1 or batch, length)."""
         steps = torch.arange(length, device=self.lengths.device)
-        if self.start is not None:
-            return (steps + self.start)[None]
-        return self.lengths[:, None] + steps
+        return self.lengths[:, None] + steps if self.start is None else (steps + self.start)[None]
 
     def keys(self, length: int) -> int:
         """How many keys there are for a chunk of `length`, its own included."""
@@ -183,10 +180,8 @@ class At:
         if key not in self.kept:
             i = self.positions(length)[:, None, :, None]
             j = torch.arange(first, self.longest + length, device=self.lengths.device)
-            seen = j <= i
-            self.kept[key] = seen & (j > i - window) if window else seen
-        mask: Tensor = self.kept[key]
-        return mask
+            self.kept[key] = (j <= i) & (j > i - window) if window else j <= i
+        return self.kept[key]  # type: ignore[no-any-return]
 
 
 def module_of(cls: type[Word], arguments: dict[str, Any], shared: bool = False) -> nn.Module:
@@ -194,6 +189,8 @@ def module_of(cls: type[Word], arguments: dict[str, Any], shared: bool = False) 
     its own class, as for `shared`: a module that other words use too."""
     layer = None if shared else getattr(cls, "layer", None)
     if layer is None:
+        if cls.__init__ is nn.Module.__init__ and not (cls.record.options or cls.record.inner):
+            return cls()  # what is its `forward` and no more need not be told the widths of its streams
         own = cls(**arguments)
         own.made_with = arguments
         return own
@@ -230,6 +227,9 @@ class Word(nn.Module):
     matrices: Sequence[str] = ()
     """Linear layers inside that are drawn as `fill_matrix` does."""
 
+    state_sizes: Mapping[str, tuple[int, ...]] | None = None
+    """Of a state that decoding keeps and that does not grow: its tensors, 0 at first, each (batch, *size)."""
+
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
         for face in self.faces:
@@ -257,8 +257,12 @@ class Word(nn.Module):
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
         """The state with which decoding starts: any object (attributes, a list or a mapping) that holds tensors
         (batch, ...). `capacity` is the number of positions to make room for; 0: none is made, and a state that grows is
-        joined to what comes, so that gradients flow through it. Words of reach "past" only."""
-        raise InputError(f"the word {self.record.name!r} cannot be decoded step by step")
+        joined to what comes, so that gradients flow through it. By default as `state_sizes` says. Words of reach "past"
+        only."""
+        if self.state_sizes is None:
+            raise InputError(f"the word {self.record.name!r} cannot be decoded step by step")
+        sizes = self.state_sizes.items()
+        return {name: torch.zeros(batch, *size, dtype=dtype, device=device) for name, size in sizes}
 
     def carried(self, state: Any, keep: int) -> Any:
         """The state with which the next segment of a text begins (`carry` in a model's file): of a state that grows
@@ -275,16 +279,13 @@ def select_rows(state: Any, rows: Tensor) -> Any:
     """`state` with the first dimension of every tensor in it indexed by `rows`; objects and containers are changed."""
     if isinstance(state, Tensor):
         return state.index_select(0, rows.to(state.device))
-    if isinstance(state, dict):
-        for key, value in state.items():
-            state[key] = select_rows(value, rows)
-    elif isinstance(state, list):
-        state[:] = [select_rows(value, rows) for value in state]
-    elif isinstance(state, tuple):
+    if isinstance(state, tuple):
         return tuple(select_rows(value, rows) for value in state)
+    if isinstance(state, dict | list):
+        for key, value in enumerate(state) if isinstance(state, list) else state.items():
+            state[key] = select_rows(value, rows)
     elif hasattr(state, "__dict__"):
-        for key, value in vars(state).items():
-            setattr(state, key, select_rows(value, rows))
+        select_rows(vars(state), rows)
     return state
 
 

@@ -1,0 +1,168 @@
+"""Positions as waves: `sinusoids`, added to a stream, and `rotary`, which turns it."""
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .tables import Tables, cached_table, table_rows
+from .word import At, Word, flag, number, split, whole, word
+
+
+@word(
+    "sinusoids",
+    streams=((), ("x",)),
+    kind="input",
+    width="size",
+    order="'sinusoids' if at == 0 else ''",
+    real="rows",
+    positional=True,
+    options={
+        "rows": whole("without a stream: how many positions", 0, minimum=0),
+        "at": number("a number that stands for every position; 0: none", 0, minimum=0),
+        "first": whole("the number that the first position stands for", 0),
+        "size": whole("width of the result", "width", minimum=1),
+        "base": number("base of the wavelengths: the longest is 2 pi times it", 10000, minimum=1),
+        "halves": flag("all sines first, then all cosines, not in turn"),
+    },
+    checks={
+        "rows > 0 or x > 0": "without a stream it needs rows=, the number of positions",
+        "at == 0 or first == 0": "it takes a number for every position (at=) or for the first one (first=), not both",
+    },
+    initial_scale="sqrt(0.5)",
+    example="before: x = sqrt(width) * embed.words(tokens) + sinusoids(tokens)",
+    equation="y_i[2c] = sin(n / base**(2c / size)), y_i[2c + 1] = cos(n / base**(2c / size)), n = first + i",
+    source="Vaswani et al. 2017",
+)
+class Sinusoids(Word):
+    """Position i as waves of size / 2 lengths: sin and cos of (first + i) / base^(2c / size), i from 0, at any length.
+
+    With a stream x (or ids), y is (batch, length, size), one row's vectors for all of the batch unless decoding rows
+    stand at different positions; `at=n` gives every position the vector of the number n (Universal Transformer's step).
+    Without a stream y is (1, rows, size), a sequence of its own: with first=0 a table of the distances 0, 1, ..., as
+    `relative` reads it in a causal stack; with rows=2 * n and first=-n one of -n to n - 1, as it reads it elsewhere.
+    Sines and cosines in turn, as in the paper; `halves=True` is the layout of Transformer-XL, XLNet, Marian and
+    Pegasus. No parameters; made in float64, given in the model's dtype.
+    """
+
+    def __init__(
+        self, size: int, rows: int, at: float, first: int, base: float, halves: bool, x: int | None = None
+    ) -> None:
+        super().__init__()
+        self.like: Tensor
+        self.size, self.rows, self.at, self.first, self.base, self.halves = size, rows, at, first, base, halves
+        # follows .to(): what dtype and device the result has where only ids are given
+        self.register_buffer("like", torch.empty(0), persistent=False)
+
+    def forward(self, x: Tensor | None = None, *, at: At | None = None) -> Tensor:
+        like = x if x is not None and x.is_floating_point() else self.like
+        arguments = (self.first, self.size, self.base, self.halves)
+        if x is None:
+            return table_rows(waves, arguments, 0, self.rows, like.dtype, like.device)[0][None]
+        batch, length = x.shape[:2]
+        if self.at:
+            numbers = torch.tensor([float(self.at)], dtype=torch.float64, device="cpu")
+            (one,) = waves(numbers, *arguments)
+            return one.to(like.device, like.dtype).expand(batch, length, self.size)
+        if at is None or at.start is not None:
+            start = 0 if at is None else at.start or 0
+            return table_rows(waves, arguments, start, length, like.dtype, like.device)[0].expand(batch, -1, -1)
+        (table,) = table_rows(waves, arguments, 0, at.longest + length, like.dtype, like.device)
+        return table[at.positions(length)]
+
+    step = forward
+
+
+def waves(positions: Tensor, first: int, size: int, base: float, halves: bool) -> tuple[Tensor]:
+    """(positions, size) in float64: sines and cosines of first + each position at size / 2 wave lengths."""
+    pairs = (size + 1) // 2
+    rates = base ** (-torch.arange(pairs, dtype=torch.float64, device=positions.device) * 2 / size)
+    angles = (positions + first)[:, None] * rates
+    if halves:
+        return (torch.cat((angles.sin(), angles[:, : size // 2].cos()), 1),)
+    return (torch.stack((angles.sin(), angles.cos()), 2).flatten(1)[:, :size],)
+
+
+@word(
+    "rotary",
+    streams=("x",),
+    kind="input",
+    positional=True,
+    rotary="base",
+    ordered=True,
+    options={
+        "base": number("base of the wavelengths: the longest is 2 pi times it", 10000, minimum=1),
+        "heads": whole("number of heads, which are rotated alike", "heads", minimum=1),
+        "part": number("fraction of each head's channels that are rotated", 1, minimum=0, maximum=1),
+        "pairs": flag("rotate pairs of neighboring channels, not of the two halves"),
+    },
+    checks={"x % heads == 0": "the width {x} does not divide into {heads} heads"},
+    saved="0",
+    initial_scale="same",
+    example="h = norm(x); q = rotary(linear.q(h, width)); "
+    "x = x + dot_attention(q, rotary(linear.k(h, width)), linear.v(h, width))",
+    equation="pairs of channels of each head turned by the angle i / base**(2c / size)",
+    source="Su et al., 2104.09864",
+)
+class Rotary(Word):
+    """Each head's channels, in pairs, turned by an angle that grows with the position i (from 0); same shape.
+
+    Pair c of a head of `size` channels turns by i / base^(2c / size). A pair is (c, c + size/2), as in LLaMA, or with
+    `pairs=True` (2c, 2c + 1), as in the paper and GPT-J. `part`: only the first part * size channels of a head turn. No
+    parameters. Raises InputError if the part that turns is odd.
+    """
+
+    def __init__(self, x: int, heads: int, base: float, part: float, pairs: bool) -> None:
+        super().__init__()
+        self.heads, self.base, self.pairs = heads, base, pairs
+        self.turned = turned_channels(x // heads, part)
+
+    def forward(self, x: Tensor, *, at: At | None = None) -> Tensor:
+        heads = split(x, self.heads, -1).transpose(1, 2)
+        tables = rotation_tables(heads, self.turned, self.base, self.pairs, at)
+        return rotate(heads, tables, self.turned, self.pairs).transpose(1, 2).flatten(2)
+
+    step = forward
+
+
+def turned_channels(size: int, part: float) -> int:
+    """How many channels of a head of `size` turn. Raises InputError for an odd number."""
+    turned = round(part * size)
+    if turned % 2:
+        raise InputError(f"rotary turns pairs of channels; {turned} of a head's {size} channels is odd")
+    return turned
+
+
+def rotations(positions: Tensor, size: int, base: float, pairs: bool) -> tuple[Tensor, Tensor]:
+    """Cosines and signed sines, each (positions, size): y = x cos + swapped(x) sin."""
+    rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64, device=positions.device) / size)
+    angles = positions[:, None] * rates
+    cos, sin = angles.cos(), angles.sin()
+    if pairs:
+        return torch.stack((cos, cos), 2).flatten(1), torch.stack((-sin, sin), 2).flatten(1)
+    return torch.cat((cos, cos), 1), torch.cat((-sin, sin), 1)
+
+
+def rotation_tables(like: Tensor, turned: int, base: float, pairs: bool, at: At | None) -> Tables:
+    """The tables for the positions of `like` (batch, heads, length, size): each (length, turned), or
+    (batch, 1, length, turned)."""
+    length, arguments, dtype, device = like.shape[2], (turned, base, pairs), like.dtype, like.device
+    if at is None:
+        return cached_table(rotations, arguments, length, dtype, device)
+    key = ("rotary", *arguments, length, dtype, device)
+    if key not in at.kept:
+        if at.start is not None:
+            at.kept[key] = table_rows(rotations, arguments, at.start, length, dtype, device)
+        else:
+            rows = at.positions(length)
+            tables = cached_table(rotations, arguments, at.longest + length, dtype, device)
+            at.kept[key] = tuple(table[rows][:, None] for table in tables)
+    return at.kept[key]  # type: ignore[no-any-return]
+
+
+def rotate(x: Tensor, tables: Tables, turned: int, pairs: bool) -> Tensor:
+    """Turn the first `turned` channels of x (batch, heads, length, size)."""
+    cos, sin = tables
+    if turned < x.shape[-1]:
+        return torch.cat((rotate(x[..., :turned], tables, turned, pairs), x[..., turned:]), -1)
+    swapped = split(x, turned // 2, 2).flip(-1).flatten(-2) if pairs else torch.roll(x, turned // 2, -1)
+    return torch.addcmul(x * cos, swapped, sin)
