@@ -208,9 +208,7 @@ class Expressions:
 
 def combine(node: Binary, left: Value, right: Value) -> Value | float:
     """left operator right: a number where all is one, one of the two where the other changes nothing, else a new value.
-
-    Raises FormulaError for kinds, widths or sequences that do not go together.
-    """
+    Raises FormulaError for kinds, widths or sequences that do not go together."""
     operator, place = node.operator, node.place
     a, b = (v.number if v.op == "number" else None for v in (left, right))
     if a is not None and b is not None:

@@ -98,14 +98,12 @@ class Frame:
 
 @dataclass(eq=False)
 class Template:
-    """A small graph of one argument, made by the file's `norm` inside another word (e.g. norms of queries and keys).
-
-    `alias` says that it is a single call on the argument: then the word's module itself stands at the role."""
+    """A small graph of one argument, made by the file's `norm` inside another word (e.g. norms of queries and keys)."""
 
     values: list[Value]
     argument: Value
     result: Value
-    alias: bool
+    alias: bool  # it is a single call on the argument: then the word's module itself stands at the role
 
 
 @dataclass(eq=False)

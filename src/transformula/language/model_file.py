@@ -86,10 +86,8 @@ class ModelText:
         return len(self.stacks) == 1 and not self.stacks[0].name
 
     def override(self, given: Mapping[str, Any]) -> ModelText:
-        """This model with other numbers and formulas, as on a command line: `{"depth": 4, "after": "x = norm(x)"}`.
-
-        A formula of None is taken out. Raises FormulaError for a key that the model does not have.
-        """
+        """This model with other numbers and formulas, as on a command line: `{"depth": 4, "after": "x = norm(x)"}`. A
+        formula of None is taken out. Raises FormulaError for a key that the model does not have."""
         return reduce(lambda model, row: model.with_key(*row), given.items(), self)
 
     def with_key(self, key: str, value: Any) -> ModelText:

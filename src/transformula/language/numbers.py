@@ -14,13 +14,9 @@ from .source import Place, Source
 from .syntax import Binary, CallNode, Choice, Compare, Literal, Logic, Name, Negative, Node, Number, walk
 
 LARGEST = 1e9
-
 Functions = Mapping[str, Callable[..., float]]
-
 FUNCTIONS: Functions = {"sqrt": math.sqrt, "log": math.log, "exp": math.exp, "abs": abs, "min": min, "max": max}
-
 OF_RECORDS = {**FUNCTIONS, "tanh": math.tanh, "erf": math.erf}  # what expressions of words' records may call
-
 OPERATORS: dict[str, Callable[[Any, Any], Any]]
 OPERATORS = {"+": add, "-": sub, "*": mul, "/": truediv, "//": floordiv, "%": mod}
 COMPARISONS: dict[str, Callable[[Any, Any], bool]]
@@ -86,10 +82,7 @@ def apply_function(
 def evaluate(
     node: Node, number: Callable[[Name], Any], largest: float = LARGEST, functions: Functions = FUNCTIONS
 ) -> Any:
-    """The number an expression stands for; `number` looks names up. Tests give booleans.
-
-    Raises FormulaError at the place of what is not a number.
-    """
+    """The number an expression stands for; `number` looks names up. Tests give booleans. Raises FormulaError."""
 
     of = partial(evaluate, number=number, largest=largest, functions=functions)
     match node:

@@ -15,24 +15,19 @@ from .source import Place
 from .syntax import Keyword
 from .vocabulary import Option, WordRecord
 
-EXPECTED = {
-    "flag": "True or False",
-    "definition": "a definition over scores",
-    "whole": "a whole number",
-    "number": "a number",
-}
-"""What an option of a type takes, in words."""
+# What an option of a type takes, in words.
+EXPECTED = {"flag": "True or False", "definition": "a definition over scores", "whole": "a whole number"}
 
 
 def check_option(word: str, option: Option, value: Any, place: Place) -> Any:
     """The value of an option, checked for type and range. Raises FormulaError."""
     low, high = option.minimum, option.maximum
-    expected = EXPECTED.get(option.type) or "one of " + ", ".join(map(repr, option.choices))
+    expected = EXPECTED.get(option.type, "a number")
     match option.type:
         case "flag":
             fits = isinstance(value, bool)
         case "choice":
-            fits = isinstance(value, str)
+            fits, expected = isinstance(value, str), "one of " + ", ".join(map(repr, option.choices))
         case "definition":
             fits = not isinstance(value, (bool, int, float, str, Value))
         case _:

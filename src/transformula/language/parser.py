@@ -243,10 +243,7 @@ def is_test(node: ast.AST) -> bool:
 
 
 def parse(source: Source, *, second: bool = False) -> list[Line]:
-    """The lines of a formula. `second`: a formula over scores, where a comparison is a value.
-
-    Raises FormulaError; nothing is executed, whatever the text.
-    """
+    """The lines of a formula. `second`: a formula over scores, where a comparison is a value. Raises FormulaError."""
     tree = parse_python(source, "exec")
     if not isinstance(tree, ast.Module) or not tree.body:
         raise FormulaError("empty", source.start)

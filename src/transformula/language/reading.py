@@ -30,10 +30,8 @@ DECODED = "tokens"  # the input that is written step by step
 
 
 def check_causal(architecture: Architecture, streams: Mapping[str, str]) -> None:
-    """Raise FormulaError where a causal stack reads what has seen its own sequence as a whole.
-
-    streams  for each stack, by its name, the sequence of its x on leaving `before`
-    """
+    """Raise FormulaError where a causal stack reads what has seen its own sequence as a whole. `streams`: for each
+    stack, by its name, the sequence of its x on leaving `before`."""
     made_of = roots(architecture)
     reads: dict[str, set[str]] = {}  # by stack: the inputs that its result is made of
     seen: dict[str, set[str]] = {}  # those of them that it has seen as a whole
@@ -105,10 +103,8 @@ def unread_number(name: str, source: Source, context: Context) -> FormulaError:
 
 
 def line_with_chance(word: str, context: Context) -> str:
-    """The first line of a layer that has a sublayer, with the word of chance around it: where it would stand.
-
-    `x = x + dropout(attention(norm(x)))`; "" if `word` is no word of chance, or no layer has a sublayer.
-    """
+    """The first line of a layer that has a sublayer, with the word of chance around it, where it would stand:
+    `x = x + dropout(attention(norm(x)))`; "" if `word` is no word of chance, or no layer has a sublayer."""
     record = context.vocabulary.get(word)
     if record is None or record.kind != "chance":
         return ""

@@ -116,8 +116,7 @@ def units_of(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> l
 
 
 def last_results(units: Sequence[Unit], through_sums: bool) -> dict[Unit, Unit]:
-    """Unit -> the last sublayer whose result it is, in order of evaluation; see `Unit.results`. Units without are left
-    out."""
+    """Unit -> the last sublayer whose result it is, in order of evaluation, where there is one; see `Unit.results`."""
     found: dict[Unit, Unit] = {}
     for unit in units:
         if unit.sublayer:
@@ -144,9 +143,7 @@ def role_of(unit: Unit, direct: dict[Unit, Unit], summed: dict[Unit, Unit]) -> s
 
 
 def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> None:
-    """Give every call and every definition at this depth its role, and those inside definitions theirs.
-
-    Raises FormulaError for a label that is a role."""
+    """Give every call and every definition at this depth its role, and those inside definitions theirs."""
     units = units_of(values, depth, leaving)
     direct, summed = last_results(units, False), last_results(units, True)
     counts: Counter[str] = Counter()
@@ -200,8 +197,7 @@ def outermost(value: Value) -> Frame | Call:
 
 
 def path_of(section: Section, number: int, value: Value, homes: dict[tuple[str, int], str]) -> str:
-    """Where the module of a call lives in the model; `homes`: the stacks that have what is shared, by label and number
-    (the first that calls it)."""
+    """Where the module of a call lives; `homes`: label and number of what is shared -> the first stack with it."""
     outer, path = outermost(value), roles(value)
     prefix = f"{section.stack}." if section.stack else ""
     if outer.share is not None:

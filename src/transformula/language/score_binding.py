@@ -132,30 +132,26 @@ class ScoreBinding:
                     result = self.binary(part.operator, result, self.quantity(part.right), part.place)
                 return result
             case Choice(test=test, then=then, other=other):
-                return self.choice(node, self.test(test), self.value(then), self.value(other))
+                return self.choice(node, self.quantity(test, True), self.value(then), self.value(other))
             case Compare(operators=operators, parts=parts):
                 values = [self.quantity(part) for part in parts]
                 return self.logic("and", list(map(self.compare, operators, values, values[1:])))
             case Logic(operator="not", parts=(part,)):
-                inner = self.test(part)
+                inner = self.quantity(part, True)
                 known = self.constant(inner)
                 return self.add("not", inner) if known is None else self.add("test", value=not known)
             case Logic(operator=operator, parts=parts):
-                return self.logic(operator, [self.test(part) for part in parts])
+                return self.logic(operator, [self.quantity(part, True) for part in parts])
             case CallNode():
                 return self.call(node)
         raise self.wrong(node, "only scores and positions are seen here")
 
-    def quantity(self, node: Node) -> int:
+    def quantity(self, node: Node, test: bool = False) -> int:
+        """The step of an expression that is a number, or a test."""
         step = self.value(node)
-        if self.is_test(step):
-            raise self.wrong(node, "a test is no number; write: a if test else b")
-        return step
-
-    def test(self, node: Node) -> int:
-        step = self.value(node)
-        if not self.is_test(step):
-            raise self.wrong(node, "a test is expected here, such as i - j < 3")
+        if self.is_test(step) != test:
+            wanted = "a test is expected here, such as i - j < 3"
+            raise self.wrong(node, wanted if test else "a test is no number; write: a if test else b")
         return step
 
     def name(self, node: Name) -> int:

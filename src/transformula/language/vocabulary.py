@@ -252,9 +252,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def merged(stated: Mapping[str, Any], others: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """A decorator's keywords with those of the word that `like` names among `others`, mappings joined key by key.
-
-    Raises InputError where there is no such word."""
+    """A decorator's keywords with those of the word that `like` names among `others`, mappings joined key by key."""
     if "like" not in stated:
         return stated
     if stated["like"] not in others:

@@ -117,10 +117,8 @@ class WordCall:
         self.take_streams(form, streams)
 
     def split(self, items: Sequence[Value]) -> tuple[tuple[str, ...], Sequence[Value]]:
-        """The streams among the positional arguments, with their names; numbers follow them.
-
-        A number may stand for a stream, so every split is tried, most streams first as long as they are streams.
-        """
+        """The streams among the positional arguments, with their names; numbers follow them. As a number may stand for
+        a stream, every split is tried, most streams first as long as they are streams."""
         record, leading = self.record, 0
         while leading < len(items) and items[leading].kind != "number":
             leading += 1
@@ -284,9 +282,8 @@ class WordCall:
         return width
 
     def sequence(self, resolved: Mapping[str, Any]) -> str:
-        """The sequence of the result: that of the streams, a new one, or none.
-
-        What reads position by position reads one sequence, as a sum does; attention that of its queries."""
+        """The sequence of the result: that of the streams, a new one, or none. What reads position by position reads
+        one sequence, as a sum does; attention that of its queries."""
         whose = self.record.sequence
         if whose not in ("first", "own", "none"):
             whose = self.expression(whose)
