@@ -53,7 +53,6 @@ class Costs:
     memory_bytes: float = 0
 
     def add(self, other: Costs, times: int = 1) -> None:
-        """Add `times` times the other."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + times * value)
 
@@ -64,7 +63,6 @@ class Costs:
 
     @property
     def cells(self) -> list[str]:
-        """As columns of a table."""
         return [
             f"{self.parameters:,}" if self.parameters else "",
             f"{self.active_parameters:,}" if self.parameters else "",

@@ -64,7 +64,6 @@ def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
 
 
 def stack_rows(analysis: StackAnalysis) -> Iterator[str]:
-    """The page of one stack."""
     stack, scales, layers = analysis.stack, analysis.stream_scales, analysis.layers
     title = f"stack {analysis.title}: " if analysis.title else ""
     sees = "causal" if stack.causal else "sees all positions"
@@ -104,7 +103,6 @@ def stack_rows(analysis: StackAnalysis) -> Iterator[str]:
 
 
 def layer_rows(group: LayerGroup, depth: int) -> Iterator[str]:
-    """The page of some layers that read alike."""
     title = group.title if depth > 1 else "layer"
     name = f" ({group.formula})" if group.formula != "layer" else ""
     equal = ", all equal" if group.equal else ", alike but for numbers"

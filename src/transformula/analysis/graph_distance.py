@@ -63,7 +63,6 @@ class WiringShape:
 
     @property
     def data(self) -> list[list[list[Any]]]:
-        """The stacks as plain data."""
         return [[list(run) for run in stack] for stack in self.stacks]
 
     @property
@@ -73,7 +72,6 @@ class WiringShape:
 
     @classmethod
     def read(cls, key: str, data: Sequence[Sequence[Sequence[Any]]]) -> WiringShape:
-        """The shape that has this key and `data`."""
         return cls(key, tuple(tuple((int(count), str(graph)) for count, graph in stack) for stack in data))
 
 
@@ -145,7 +143,6 @@ class _Nodes(Wiring):
         return self.sublayers[value]
 
     def many(self, value: Value, op: str, label: str) -> Steps:
-        """A sum or a product."""
         parts: list[tuple[Any, ...]] = []
         for operand, minus in (yield self.operands(value, op)):
             first = yield self.sublayer(operand)
@@ -170,7 +167,6 @@ class _Nodes(Wiring):
         return inputs
 
     def node(self, value: Value) -> Steps:
-        """The number of a value's node."""
         leaf = self.leaf(value)
         if leaf:
             return self.alike(":".join(leaf))
@@ -192,7 +188,6 @@ class _Nodes(Wiring):
         return self.alike(f"{value.op}:{value.name}" if value.name else value.op, (yield self.read(value.args)))
 
     def graph(self, section: Section) -> str:
-        """The layer's graph as text."""
         for name, value in sorted((self.name(name), value) for name, value in section.leaves.items()):
             self.put(("leave", name), f"leave:{name}", [deep(self.node(value))])
         return ";".join(self.rows)

@@ -79,7 +79,6 @@ class Scales:
         """Those that a sublayer of their section stands in, however deep."""
 
     def section(self, section: Section) -> None:
-        """Evaluate one section."""
         for value in section.values:
             self.vectors[value] = self.value(value)
             if (value.call is not None and value.call.word.sublayer) or any(map(self.has_sublayer, value.args)):

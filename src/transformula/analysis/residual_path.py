@@ -71,7 +71,6 @@ class ResidualPath:
     ways: dict[str, set[bool]]
 
     def of_kind(self, *kinds: str) -> list[Value]:
-        """Calls of these kinds on the path."""
         return [v for v in self.values if v.word_kind in kinds]
 
     @property

@@ -60,7 +60,6 @@ class LayerFormula:
 
     @classmethod
     def of(cls, section: Section) -> LayerFormula:
-        """The formula of a section."""
         sublayers = places_of(v for v in section.calls() if v.called.word.sublayer)
         norms = places_of(v for v in section.calls() if v.word_kind == "norm" and not v.frames)
         return cls(parse(section.lines[0][0].source), sublayers, norms)

@@ -94,7 +94,6 @@ class StackAnalysis:
 
     @property
     def text(self) -> ModelText:
-        """The text of the model."""
         text: ModelText = self.architecture.text
         return text
 
@@ -105,7 +104,6 @@ class StackAnalysis:
 
     @property
     def width(self) -> int:
-        """The width of its stream."""
         return int(self.stack.numbers.get("width", next((w for _, w in self.carried.values()), 0)))
 
     @property
@@ -117,7 +115,6 @@ class StackAnalysis:
         return [f"{title} {kind}" for title, kind in kinds]
 
     def scale_of(self, stream: str) -> StreamScale | None:
-        """How the layers scale a stream."""
         return next((scale for scale in self.stream_scales if scale.stream == stream), None)
 
     @property
@@ -136,7 +133,6 @@ class StackAnalysis:
 
 
 def analyze_stack(stack: Stack, architecture: Architecture, budget: Budget) -> StackAnalysis:
-    """Analyze one stack of a checked model."""
     streams = streams_of(stack)
     scales, by_stream = stream_scales(stack, streams, budget)
     read = {v.name: v for s in stack.layers for v in s.reads.values() if v.op == "name" and not v.stack}

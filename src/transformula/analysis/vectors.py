@@ -65,7 +65,6 @@ class KnownVector:
         return math.hypot(*self.parts.values()) if known else None
 
     def scaled(self, factor: float) -> Vector:
-        """`factor` times it."""
         return KnownVector({d: c * factor for d, c in self.parts.items()}) if factor else ZERO
 
     @property
@@ -91,7 +90,6 @@ class UnknownVector:
     size: ClassVar[None] = None
 
     def scaled(self, factor: float) -> Vector:
-        """`factor` times it."""
         if factor == 0 and not self.wild:
             return ZERO
         return self if factor == 1 else UnknownVector(self.why, wild=self.wild)

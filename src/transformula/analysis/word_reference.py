@@ -152,7 +152,6 @@ def data_of(record: WordRecord) -> dict[str, Any]:
 
 
 def word_text(record: WordRecord) -> str:
-    """The page of a word, for a terminal."""
     rows = [f"{record.name}: {KINDS[record.kind]}", "", *(f"  {call}" for call in calls(record))]
     rows += [*wrapped(f"  {record.equation}", 2), ""] if record.equation else [""]
     if record.ports:
@@ -174,7 +173,6 @@ def word_text(record: WordRecord) -> str:
 
 
 def result_words(record: WordRecord) -> str:
-    """What the word makes."""
     if record.value == "coefficient":
         return f"a coefficient of width {record.width or 1}"
     if record.value == "scores":
@@ -230,5 +228,4 @@ def index_text(vocabulary: Vocabulary) -> str:
 
 
 def index_data(vocabulary: Vocabulary) -> Mapping[str, Any]:
-    """All words by kind, as plain data."""
     return {kind: list(map(data_of, records)) for kind, records in by_kind(vocabulary).items()}
