@@ -300,9 +300,6 @@ class Blueprint:
             }
         if word.reach == "past":
             arguments["causal"] = causal
-        if cls.__init__ is nn.Module.__init__ and not (word.options or word.inner):
-            # a word that is its `forward` and no more needs no constructor to be told the widths of its streams
-            return cls()
         try:
             return module_of(cls, arguments, shared)
         except InputError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..language.vocabulary import Vocabulary, WordRecord
@@ -68,10 +68,3 @@ def _stated_by(package: str) -> list[WordRecord]:
     if not records:
         raise InputError(f"no words from {package!r}: none of its files has a class under @word(...)")
     return records
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("word", "Word", "At", "CLASSES", "word_class"):
-        module = importlib.import_module(f"{__name__}.word")
-        return module if name == "word" else getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

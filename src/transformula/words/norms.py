@@ -73,7 +73,6 @@ class LayerNorm(_Norm):
     like="layernorm",
     same_as="layernorm",
     example="x = norm(x + attention(x)); x = norm(x + mlp(x))",
-    equation="y = w (x - mean(x)) / sqrt(variance(x) + eps) + b",
 )
 class Norm(LayerNorm):
     """What `norm` means in a file that does not define it: `layernorm`."""

@@ -96,7 +96,6 @@ def waves(positions: Tensor, first: int, size: int, base: float, halves: bool) -
         "pairs": flag("rotate pairs of neighboring channels, not of the two halves"),
     },
     checks={"x % heads == 0": "the width {x} does not divide into {heads} heads"},
-    saved="0",
     initial_scale="same",
     example="h = norm(x); q = rotary(linear.q(h, width)); "
     "x = x + dot_attention(q, rotary(linear.k(h, width)), linear.v(h, width))",
