@@ -38,7 +38,7 @@ from ..language.parser import parse
 from ..language.rewriting import rewritten, spell
 from ..language.source import Source
 from ..language.stacks import default_before
-from ..language.syntax import Binary, CallNode, Index, Keyword, Name, Negative, Node, Number, walk
+from ..language.syntax import Binary, CallNode, Index, Line, Name, Negative, Node, Number, walk
 from ..language.vocabulary import Vocabulary
 from .cross_attention import BY_HAND, Book, Unfit
 from .substitute import calls_in, changed_lines, changed_text, formula_text, fresh, relabelled
@@ -222,7 +222,7 @@ class Encoding:
             )
         options = tuple(o for o in node.options if o is not window)
         if not (isinstance(window.value, Number) and window.value.value == 0):
-            options = (*options, Keyword("mask", Name(window.place, self.mask(window.value)), window.place))
+            options = (*options, Line("mask", Name(window.place, self.mask(window.value)), window.place))
         return rewritten(dataclasses.replace(node, options=options), self.window)
 
     def mask(self, size: Node) -> str:

@@ -58,7 +58,6 @@ def check(
 
 
 def checked(text: ModelText, vocabulary: Vocabulary, output: str) -> Architecture:
-    """See `check`."""
     context = Context(text, vocabulary)
     own = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
     defaults = {key: Source(f"number {key}", str(value)) for key, value in DEFAULT_NUMBERS.items() if key not in own}

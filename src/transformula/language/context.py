@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from .definitions import Definition
@@ -28,8 +29,9 @@ class ReadSoFar:
     lines: set[tuple[str, int, int]] = field(default_factory=set)  # source, line, column: those of all layers are one
     names: set[str] = field(default_factory=set)  # read where nothing is built, so that no line can be told
 
-    def line(self, place: Place) -> None:
-        self.lines.add((place.source.name, place.line, place.column))
+    def line(self, place: Place | None) -> None:
+        if place is not None:
+            self.lines.add((place.source.name, place.line, place.column))
 
     def has(self, place: Place) -> bool:
         return (place.source.name, place.line, place.column) in self.lines
@@ -72,21 +74,19 @@ class Context:
     flow: Flow = field(default_factory=Flow)
     reads: ReadSoFar = field(default_factory=ReadSoFar)
     shared: dict[Any, Call | Frame] = field(default_factory=dict)  # label, number under `share=` -> what they stand for
-    inputs: set[str] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.inputs = {*INPUTS, *self.text.inputs}
+    @cached_property
+    def inputs(self) -> set[str]:
+        return {*INPUTS, *self.text.inputs}
 
     def definition(self, name: str, visible: int | None = None) -> Definition | None:
         """The last definition of that name, among the first `visible`."""
         return next((d for d in reversed(self.definitions[:visible]) if d.name == name), None)
 
     def stack_names(self) -> list[str]:
-        """The names of the stacks whose results can be read."""
         return [stack.name for stack in self.stacks if stack.name]
 
     def sequence_of(self, name: str) -> str:
-        """The sequence that an input belongs to."""
         return "tokens" if name in OF_TOKENS else self.text.inputs.get(name) or name
 
 
@@ -111,7 +111,6 @@ class Scope:
         return f"the definition {self.definition.name!r}" if self.definition else self.section.title
 
     def number(self, value: float, place: Place) -> Value:
-        """A number, standing here."""
         return Value("number", kind="number", number=value, place=place, frames=self.frames)
 
     def add(self, value: Value) -> Value:
@@ -120,7 +119,6 @@ class Scope:
         return value
 
     def called(self, node: CallNode, name: str, thing: Value | Frame) -> None:
-        """Remember a call, for its taps."""
         self.calls.setdefault(name, []).append(thing)
         if node.label:
             self.calls[f".{node.label}"] = [thing]

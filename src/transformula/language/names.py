@@ -12,7 +12,6 @@ from typing import Any
 
 from .. import field_names
 from .context import Context, Scope, Setting
-from .definitions import Definition
 from .graph import Frame, Section, Value, describe
 from .messages import FormulaError, unknown
 from .numbers import FUNCTIONS, as_number, evaluate, is_number
@@ -38,7 +37,7 @@ class Names:
         """What a name stands for: a Value, or in a definition what its parameter was given. Raises FormulaError."""
         name = node.name
         if name in scope.names:
-            self.mark(scope, name)
+            self.reads.line(scope.places.get(name))
             value = scope.names[name]
             return scope.number(value, node.place) if is_number(value) else value
         if name in scope.numbers:
@@ -51,10 +50,6 @@ class Names:
         if value is None:
             raise self.unset(node, scope)
         return value
-
-    def mark(self, scope: Scope, name: str) -> None:
-        if name in scope.places:
-            self.reads.line(scope.places[name])
 
     def from_outside(self, node: Name, scope: Scope) -> Value | None:
         """The value with which a name enters a formula: carried, given by the task, or a stack's result."""
@@ -115,7 +110,7 @@ class Names:
                 value = value.number if isinstance(value, Value) and value.op == "number" else value
                 if not isinstance(value, (int, float, str)):
                     raise FormulaError("not-a-number", node.place, what=f"`{name}`")
-                self.mark(scope, name)
+                self.reads.line(scope.places.get(name))
                 return value
             if name in numbers:
                 self.reads.numbers.add(name)
@@ -169,7 +164,7 @@ class Names:
             if setting is not None and setting.section is section:
                 entries.append(self.entry(node, name, other, number, setting, scope))
         if not other and name in scope.names:
-            self.mark(scope, name)
+            self.reads.line(scope.places.get(name))
             entries.append(scope.names[name])
         entries = [e for e in entries if e.op != "number"]
         first = entries[0] if entries else Value("number")
@@ -238,28 +233,23 @@ class Names:
             raise unknown("unset", node.place, node.name, known, ours, title=title, remedy=remedy)
 
     def known_word(self, node: CallNode, visible: int) -> None:
+        """The word is known. A definition that is called where nothing is built is used, and what its lines read."""
         definition = self.context.definition(node.word, visible)
-        if definition is not None:
-            self.known_definition(definition)
-        elif node.word in self.context.vocabulary or node.word not in FUNCTIONS:
+        if definition is not None and definition.name not in self.reads.definitions:
+            self.reads.definitions.add(definition.name)
+            trees = (*definition.defaults.values(), *(line.value for line in definition.lines))
+            for part in (part for tree in trees for part in walk(tree)):
+                if isinstance(part, CallNode) and not definition.second:
+                    self.known_word(part, definition.index)
+                elif isinstance(part, Name):
+                    self.reads.numbers.add(part.name)
+        elif definition is None and (node.word in self.context.vocabulary or node.word not in FUNCTIONS):
             record = self.record(node, visible)
             for option in node.options:
                 if option.name not in (*record.options, *record.ports, "share"):
                     raise unknown_option(record, node.word, option)
                 if isinstance(option.value, Name):
                     self.reads.definitions.add(option.value.name)
-
-    def known_definition(self, definition: Definition) -> None:
-        """A definition that is called where nothing is built is used, and so is what its lines read."""
-        if definition.name in self.reads.definitions:
-            return
-        self.reads.definitions.add(definition.name)
-        for tree in (*definition.defaults.values(), *(line.value for line in definition.lines)):
-            for node in walk(tree):
-                if isinstance(node, CallNode) and not definition.second:
-                    self.known_word(node, definition.index)
-                elif isinstance(node, Name):
-                    self.reads.numbers.add(node.name)
 
     def record(self, node: CallNode, visible: int) -> WordRecord:
         """The record of a call's word; the error names the nearest known words, or the word's package."""

@@ -12,7 +12,7 @@ from .messages import FormulaError, unknown
 from .numbers import evaluate_text, is_number, is_whole
 from .score_formula import ScoreFormula
 from .source import Place
-from .syntax import Keyword
+from .syntax import Line
 from .vocabulary import Option, WordRecord
 
 # What an option of a type takes, in words.
@@ -69,7 +69,7 @@ def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place
     return check_option(word, option, value, place)
 
 
-def unknown_option(word: WordRecord, name: str, option: Keyword) -> FormulaError:
+def unknown_option(word: WordRecord, name: str, option: Line) -> FormulaError:
     """The error for an option that a word does not have. Where the field calls one of ours so, its remedy is the line
     as it is written, with our name in it."""
     known = [*word.options, *word.ports]

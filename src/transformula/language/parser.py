@@ -14,22 +14,7 @@ from typing import Any
 
 from .messages import FormulaError
 from .source import Place, Source
-from .syntax import (
-    Binary,
-    CallNode,
-    Choice,
-    Compare,
-    Index,
-    Keyword,
-    Line,
-    Literal,
-    Logic,
-    Name,
-    Negative,
-    Node,
-    Number,
-    Tap,
-)
+from .syntax import Binary, CallNode, Choice, Compare, Index, Line, Literal, Logic, Name, Negative, Node, Number, Tap
 
 MOST_CHARACTERS = 20_000
 MOST_LEVELS = 50
@@ -39,6 +24,7 @@ MOST_CALLS = 1_000
 BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**"}
 COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
+# What is Python's and not the language's: what it is, and what to write.
 REMEDIES = {
     ast.AugAssign: ("an assignment like +=", "write it out: x = x + ..."),
     ast.AnnAssign: ("an annotation", "write: name = expression"),
@@ -56,8 +42,6 @@ REMEDIES = {
     ast.MatMult: ("the operator @", "use linear(x, size) or dot(a, b)"),
     ast.BoolOp: ("a test as a value", "tests stand in: a if test else b"),
 }
-"""What is Python's and not the language's: what it is, and what to write."""
-
 LANGUAGE = "a formula has names, numbers, calls, + - * / // % **, `a if test else b`: docs/reference/language.md"
 OPERATORS = "operators are + - * / // % **"
 
@@ -117,21 +101,21 @@ class Rebuilder:
         return FormulaError("not-allowed", self.place(node), what=what, remedy=remedy)
 
     def line(self, node: ast.stmt) -> Line:
-        wrong: tuple[ast.AST, str] = node, "this line has no `=`"
+        wrong: ast.AST = node
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 return Line(name, self.value(value), self.place(node))
             case ast.Assign(targets=[ast.Tuple() | ast.Attribute() | ast.List() as target]):
                 raise self.refused(target)
-            case ast.Assign(targets=[target]):
-                wrong = target, "the left side is not a name"
+            case ast.Assign(targets=[wrong]):
+                what = "the left side is not a name"
             case ast.Assign():
-                wrong = node, "this line has two"
+                what = "this line has two"
             case ast.Expr():
-                pass
+                what = "this line has no `=`"
             case _:
                 raise self.refused(node)
-        raise FormulaError("not-assignment", self.place(wrong[0]), what=wrong[1])
+        raise FormulaError("not-assignment", self.place(wrong), what=what)
 
     def value(self, node: ast.expr, test: bool = False) -> Node:
         """An expression, one level further down. `test`: a test stands there, else a value or a number."""
@@ -192,7 +176,7 @@ class Rebuilder:
         value, place = node.value, self.place(node)
         if isinstance(value, (str, bool)) and strings:
             return Literal(place, value)
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
             what = {str: "a string", bool: "True or False"}.get(type(value), f"{value!r}")
             raise self.refused(node, f"{what} here", "strings, True and False are values of options")
         if not abs(value) <= 1e9:
@@ -227,19 +211,17 @@ class Rebuilder:
         items, options = tuple(map(self.value, node.args)), tuple(map(self.option, node.keywords))
         return CallNode(self.place(node), word, label, items, options, self.place(node.func))
 
-    def option(self, keyword: ast.keyword) -> Keyword:
+    def option(self, keyword: ast.keyword) -> Line:
         if keyword.arg is None:
             raise self.refused(keyword, *REMEDIES[ast.Starred])
         value = keyword.value
         node = self.constant(value, True) if isinstance(value, ast.Constant) else self.value(value)
-        return Keyword(keyword.arg, node, self.place(keyword))
+        return Line(keyword.arg, node, self.place(keyword))
 
 
 def is_test(node: ast.AST) -> bool:
     """Whether an expression is a comparison, or `and`, `or`, `not`."""
-    return isinstance(node, (ast.Compare, ast.BoolOp)) or (
-        isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
-    )
+    return isinstance(getattr(node, "op", node), (ast.Compare, ast.boolop, ast.Not))
 
 
 def parse(source: Source, *, second: bool = False) -> list[Line]:

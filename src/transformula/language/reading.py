@@ -11,7 +11,7 @@ What nothing reads is an error in the text, as nothing that a file says is ignor
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from .. import field_names
 from ..errors import nearest
@@ -48,15 +48,10 @@ def check_causal(architecture: Architecture, streams: Mapping[str, str]) -> None
                 raise FormulaError("not-causal", value.place, name=value.stack)
         for value in values if stack.causal else ():
             if value.word_kind == "positions" and value.called.word.reach == "past":
-                check_across(value, made_of, own)
-
-
-def check_across(value: Value, made_of: Mapping[str, frozenset[str]], own: Collection[str]) -> None:
-    """Raise FormulaError where a word lets the queries of another sequence see all of the stack's own."""
-    queries, keys = (value.args[at].sequence for at in (0, len(value.called.streams) - 1))
-    if queries != keys and made_of.get(keys, frozenset()).intersection(own):
-        word, queries = value.called.name, queries or "no sequence"
-        raise FormulaError("sees-ahead", value.place, word=word, queries=queries, keys=keys)
+                queries, keys = (value.args[at].sequence for at in (0, len(value.called.streams) - 1))
+                if queries != keys and made_of.get(keys, frozenset()) & own:
+                    word, queries = value.called.name, queries or "no sequence"
+                    raise FormulaError("sees-ahead", value.place, word=word, queries=queries, keys=keys)
 
 
 def roots(architecture: Architecture) -> dict[str, frozenset[str]]:

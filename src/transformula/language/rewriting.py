@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .syntax import Binary, CallNode, Choice, Compare, Index, Keyword, Literal, Logic, Name, Negative, Node, Number, Tap
+from .syntax import Binary, CallNode, Choice, Compare, Index, Line, Literal, Logic, Name, Negative, Node, Number, Tap
 
 Change = Callable[[Node], Node | None]
 BINDING = {"+": 1, "-": 1, "*": 2, "/": 2, "//": 2, "%": 2, "**": 4}
@@ -93,7 +93,7 @@ def _with_children(node: Node, inside: Callable[[Node], Node]) -> Node:
         match part:
             case Node():
                 return inside(part)
-            case Keyword():
+            case Line():
                 return dataclasses.replace(part, value=inside(part.value))
             case tuple():
                 return tuple(map(new, part))

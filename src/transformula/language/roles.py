@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
+from graphlib import TopologicalSorter
 from typing import Any
 
 from .graph import Architecture, Call, Frame, Section, Value
@@ -49,20 +50,6 @@ class Unit:
         if isinstance(self.thing, Value) and self.op in ("mul", "div"):
             return any(argument.op == "number" for argument in self.thing.args)
         return self.op in ("neg", "pow", "tap")
-
-    def results(self, through_sums: bool) -> list[Unit]:
-        """The sublayers whose result it is, looking through transparent units, and through sums if asked."""
-        found, waiting, seen = [], [self], set()
-        while waiting:
-            here = waiting.pop()
-            if here in seen:
-                continue
-            seen.add(here)
-            if here.sublayer:
-                found.append(here)
-            elif here.transparent or (through_sums and here.op in SUM):
-                waiting += here.inputs
-        return found
 
     def into(self) -> list[Unit] | None:
         """The sublayers that its result goes into, or None if it also goes elsewhere."""
@@ -116,18 +103,16 @@ def units_of(values: Sequence[Value], depth: int, leaving: Sequence[Value]) -> l
 
 
 def last_results(units: Sequence[Unit], through_sums: bool) -> dict[Unit, Unit]:
-    """Unit -> the last sublayer whose result it is, in order of evaluation, where there is one; see `Unit.results`."""
-    found: dict[Unit, Unit] = {}
-    for unit in units:
+    """Unit -> the last sublayer in order of evaluation whose result it is, where there is one, looking through
+    transparent units, and through sums if asked."""
+    last: dict[Unit, Unit] = {}
+    for unit in TopologicalSorter({unit: unit.inputs for unit in units}).static_order():
         if unit.sublayer:
-            found[unit] = unit
+            last[unit] = unit
         elif unit.transparent or (through_sums and unit.op in SUM):
-            early = all(source.place < unit.place for source in unit.inputs)
-            # a definition may stand before what is given to it: then the way is looked through again
-            ends = [found[s] for s in unit.inputs if s in found] if early else unit.results(through_sums)
-            if ends:
-                found[unit] = max(ends, key=lambda end: end.place)
-    return found
+            ends = [last[source] for source in unit.inputs if source in last]
+            last |= {unit: max(ends, key=lambda end: end.place)} if ends else {}
+    return last
 
 
 def role_of(unit: Unit, direct: dict[Unit, Unit], summed: dict[Unit, Unit]) -> str:
@@ -176,14 +161,16 @@ def name_modules(architecture: Architecture) -> None:
     firsts: dict[str, tuple[Value, dict[str, Any]]] = {}
     shares = {stack.name: stack.share for stack in architecture.stacks}
     for section in architecture.sections():
-        needed = {id(v) for v in section.leaves.values()}
-        assign_roles(section.values, 0, [v for v in section.values if id(v) in needed])
+        assign_roles(section.values, 0, [*section.leaves.values()])
         share, number = shares.get(section.stack), section.number
         if share is not None and section.where == "layer":
             number = share[number - 1]
         for value in section.calls():
             value.called.path = path_of(section, number, value, homes)
-            name_inner(value.called)
+            for role, template in value.called.inner.items():  # their paths start at the module they stand in
+                assign_roles(template.values, 0, [template.result])
+                for call in (inner for inner in template.values if inner.op == "call"):
+                    call.called.path = role if template.alias else f"{role}.{roles(call)}"
             check_same(value, firsts)
 
 
@@ -205,15 +192,6 @@ def path_of(section: Section, number: int, value: Value, homes: dict[tuple[str, 
     if section.where == "layer":
         return f"{prefix}layers.{number}.{path}"
     return path if outer.label else f"{prefix}{section.where}.{path}"
-
-
-def name_inner(call: Call) -> None:
-    """Paths of the calls of a template, relative to the module they stand in."""
-    for role, template in call.inner.items():
-        assign_roles(template.values, 0, [template.result])
-        for value in template.values:
-            if value.call is not None:
-                value.call.path = role if template.alias else f"{role}.{roles(value)}"
 
 
 def check_same(value: Value, firsts: dict[str, tuple[Value, dict[str, Any]]]) -> None:

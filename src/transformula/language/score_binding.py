@@ -313,14 +313,10 @@ def floored(a: Range, b: Range) -> Range:
     return Range(math.floor(exact.low), math.floor(exact.high), True) if exact.finite else exact
 
 
-def absolute(a: Range) -> Range:
-    low, high = sorted((abs(a.low), abs(a.high)))
-    return Range(0 if a.has_zero else low, high, a.whole)
-
-
+# Operations of the last two arguments, or of one, given twice; w: both are whole. None: it cannot be told.
 RANGES: dict[str, Callable[[Range, Range, bool], Range | None]] = {
     "neg": lambda a, _, w: Range(-a.high, -a.low, w),
-    "abs": lambda a, _, w: absolute(a),
+    "abs": lambda a, _, w: Range(max(a.low, -a.high, 0), max(-a.low, a.high), w),
     "exp": lambda a, _, w: Range(guarded(math.exp, a.low), guarded(math.exp, a.high)),
     "sqrt": lambda a, _, w: Range(math.sqrt(a.low), math.sqrt(a.high)) if a.low >= 0 else None,
     "log": lambda a, _, w: Range(math.log(a.low), math.log(a.high)) if a.low > 0 else None,
@@ -335,7 +331,6 @@ RANGES: dict[str, Callable[[Range, Range, bool], Range | None]] = {
     "%": lambda a, b, w: Range(0, b.high - w, w) if b.low > 0 else None,
     "**": lambda a, b, w: corners(operator.pow, a, b, False) if a.low > 0 or (a.low == 0 and b.low > 0) else None,
 }
-"""Operations of the last two arguments, or of one, given twice; w: both are whole. None: it cannot be told."""
 
 
 def range_of(op: str, args: Sequence[Range], value: object, heads: int, furthest: float) -> Range:

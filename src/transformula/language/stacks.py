@@ -23,11 +23,11 @@ DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context"
 MOST_LAYERS = 10_000
 LARGEST_SHARE = 10 * MOST_LAYERS  # the largest number that `share` may give a layer
 
+# What is counted, whether with sums and products; the most of a whole model, and of one layer, `before` or `after`.
 LIMITS = (
     ("calls", False, 100_000, 5_000, "too-many-calls"),
     ("calls, sums and products", True, 200_000, 10_000, "too-many-operations"),
 )
-"""What is counted, whether with sums and products; the most of a whole model, and of one layer, `before` or `after`."""
 
 
 class Stacks:

@@ -48,22 +48,12 @@ class Tap(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Keyword:
-    """`name=value` in a call."""
-
-    name: str
-    value: Node
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
 class CallNode(Node):
     word: str
     label: str
     items: tuple[Node, ...]
-    options: tuple[Keyword, ...]
-    head: Place
-    """Where the word itself stands."""
+    options: tuple[Line, ...]
+    head: Place  # where the word itself stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +97,7 @@ class Choice(Node):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """`name = value`."""
+    """`name = value`: a line of a formula, or an option of a call."""
 
     name: str
     value: Node
