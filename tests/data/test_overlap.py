@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from transformula.data.overlap import Overlap, find_overlap, row_digest, without_overlap
 from transformula.data.preview import lengths_of, lengths_shown
-from transformula.data.record import Record
+from transformula.data.records import Record
+from transformula.data.splits import Overlap, find_overlap, row_digest, without_overlap
 from transformula.errors import ConfigError, DataError
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformula.data.record import Record
+from transformula.data.records import Record
 from transformula.data.spelling import PLAIN, Spelling, in_words, words_of
 
 

@@ -3,10 +3,8 @@
 import pytest
 import torch
 
-from transformula.data.overlap import find_overlap
-from transformula.data.record import Record
-from transformula.data.records import read_records
-from transformula.data.splits import split_records
+from transformula.data.records import Record, read_records
+from transformula.data.splits import find_overlap, split_records
 from transformula.errors import DataError
 
 

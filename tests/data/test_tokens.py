@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from transformula.data import cache as cache_module
-from transformula.data import tokens
+from transformula.data import prepare as tokens
 from transformula.data.cache import cached, cached_entry, clear_cache
 from transformula.errors import DataError, InputError
 from transformula.tokenizers.base import tokenizers

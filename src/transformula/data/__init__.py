@@ -1,6 +1,6 @@
 """From files to batches.
 
 Read in this order: `format` (a reader a format), `sources` (what a name stands for), `records` and `corpus` (rows with
-several fields, or one), `splits`, `overlap`, `tokenizing`; then `prepare`, `tokens`, `windows` for texts, and
+several fields, or one), `splits`, `tokenizing`; then `prepare`, `windows` for texts, and
 `source_target`, `encoded`, `buckets` for rows with a source and a target.
 """

@@ -10,9 +10,8 @@ from pathlib import Path
 from ..errors import DataError, setting
 from ..tokenizers.texts import Content, Texts, pieces_of
 from .built_in import built_in_names
-from .column_names import names_columns
 from .format import Options, kind_of
-from .records import find, whole_characters
+from .records import find, names_columns, whole_characters
 from .sources import Origin, PlacedRow, Source, origins
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ..errors import DataError
-from .record import Record
+from .records import Record
 
 SHARE = 0.05  # the share of all content that is validation's; as much again is the test's
 TRIES = 400  # draws for one row: a split of `SHARE` is missed by all of them once in a billion rows

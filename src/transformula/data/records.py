@@ -1,8 +1,9 @@
-"""Records: rows with fields by name, read one after another from what `sources` knows."""
+"""Records: rows with fields by name, read one after another from what `sources` knows; and their columns."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,12 +13,47 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
-from .column_names import names_columns
 from .format import Options
 from .lines import shown
 from .pictures import PictureFile, picture
-from .record import Record, Value
 from .sources import Origin, Source, origins
+
+Value = str | float | list[str] | Tensor
+"""What a field holds: a text, a number, a list of texts or of tokens, or a picture (channels, height, width) uint8."""
+
+SHARED_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {}  # of fields, for all records of a source
+
+
+class Record(Mapping[str, Value]):
+    """Fields by name. A picture in a file is read each time it is asked for: a list of records holds only its name.
+
+    place  where it stands: "train.de:12"
+    group  records of one group, if it has a name, stay on one side of a split
+    """
+
+    __slots__ = ("_held", "_names", "group", "place")
+
+    def __init__(self, values: Mapping[str, Value | PictureFile], place: str = "", group: str = "") -> None:
+        names = tuple(values)
+        # A dictionary for each of millions of rows would take more memory than the texts.
+        self._names, self._held = SHARED_NAMES.setdefault(names, names), tuple(values.values())
+        self.place, self.group = place, group
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._names:
+            raise KeyError(name)
+        value = self._held[self._names.index(name)]
+        return value.load() if isinstance(value, PictureFile) else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        return f"Record({dict(zip(self._names, self._held, strict=True))!r}, {self.place!r})"
+
 
 EMPTY = ("drop", "keep", "refuse")
 KINDS = ("text", "list", "number", "picture")
@@ -120,10 +156,9 @@ class Records:
                 fields = part.fields(row, place)
                 tally.rows += 1
                 empty = [name for name, value in fields.items() if is_blank(value)]
+                if empty and self._empty == "refuse":
+                    raise DataError(f"{place}: {empty[0]!r} is empty; fill it, take the row out, or say empty: drop")
                 if empty:
-                    if self._empty == "refuse":
-                        message = f"{place}: {empty[0]!r} is empty; fill it, take the row out, or say empty: drop"
-                        raise DataError(message)
                     tally.first = tally.first or place
                     tally.empty.update(empty)
                     if self._empty == "drop":
@@ -252,3 +287,41 @@ def columns_of(source: Source | Sequence[Source], quoted: bool | None = None) ->
         names = list(map(str, row.values()))
         return (names, True) if names_columns(names) else (list(row), False)
     raise DataError("holds no rows", path=origin.name)
+
+
+COMMON = frozenset(
+    # pairs
+    "source target src tgt trg input output inputs outputs prompt completion response instruction query answer question"
+    " context passage premise hypothesis original translation translated reference references prediction hyp ref"
+    # texts
+    " text texts sentence sentences document documents doc article body content comment review message post tweet"
+    " title headline description abstract summary highlights dialogue utterance paragraph word words token tokens"
+    # labels and places
+    " label labels class category tag tags topic intent sentiment score rating id idx index key name number row split"
+    # pictures
+    " image images picture file filename file_name path caption captions url"
+    # code
+    " code docstring function snippet".split()
+)
+LANGUAGES = frozenset(  # codes of ISO 639-1, and English names
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en"
+    " eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv"
+    " ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne"
+    " ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st"
+    " su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
+    " arabic chinese czech danish dutch english finnish french german greek hebrew hindi hungarian italian japanese"
+    " korean norwegian polish portuguese romanian russian spanish swedish turkish ukrainian vietnamese".split()
+)
+COLUMN_NAME = re.compile(r"[^\W\d](?:[\w.:/ -]{0,38}\w)?")  # it begins with a letter, ends with no mark of a sentence
+
+
+def names_columns(row: Sequence[str]) -> bool:
+    """Whether the first row of a table names its columns: if all its fields are different short names, and one of them
+    is a common name of a column (source, tgt, label, sentence1) or two are languages (de, en-US, German)."""
+    fields = [field.strip() for field in row]
+    short = all(COLUMN_NAME.fullmatch(field) and len(field.split()) <= 3 for field in fields)
+    parts = [re.sub(r"[\s.:/-]+", "_", field.lower()).rstrip("0123456789_").split("_") for field in fields]
+    common = any("_".join(part) in COMMON or COMMON & {part[0], part[-1]} for part in parts)
+    # A single one may be a word like any other: "no" is a code, too.
+    languages = sum(part[0] in LANGUAGES and len(part) <= 2 for part in parts)
+    return short and len(set(fields)) == len(fields) and (common or languages > 1)

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
-from .overlap import find_overlap, without_overlap
-from .record import Record
-from .records import columns_of, read_records
+from .records import Record, columns_of, read_records
 from .settings import Named, RowSettings
-from .splits import split_records
+from .splits import find_overlap, split_records, without_overlap
 from .working import working
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .record import Record
+from .records import Record
 
 NAME = re.compile(r"\b[^\W\d]\w*")
 

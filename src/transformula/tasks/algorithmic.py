@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from pydantic import Field, ValidationInfo, field_validator
 
 from ..data.drawn_rows import DrawnRows
-from ..data.record import Record
+from ..data.records import Record
 from ..data.settings import BatchSettings
 from ..data.source_target import SourceTargetRows
 from ..data.spelling import PLAIN, Spelling

@@ -17,12 +17,12 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.overlap import find_overlap
 from ..data.preview import Preview
-from ..data.record import Record
+from ..data.records import Record
 from ..data.settings import Named, Seq2SeqSettings
 from ..data.source_target import SourceTargetRows, read_rows, references_of
 from ..data.sources import need_sources
+from ..data.splits import find_overlap
 from ..errors import ConfigError, DataError, InputError
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture

@@ -21,12 +21,12 @@ from torch import Tensor
 from ..data.buckets import BOTH, LONGEST, Buckets
 from ..data.built_in import built_in_names
 from ..data.encoded import Encoded, padded
-from ..data.overlap import short_row
 from ..data.preview import Preview, lengths_of, lengths_shown, under
-from ..data.record import Record
+from ..data.records import Record
 from ..data.settings import BatchSettings, check_pictures
 from ..data.source_target import SourceTargetRows, fitting, read_source_target
 from ..data.spelling import Spelling
+from ..data.splits import short_row
 from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError, InputError, setting
 from ..generation.settings import SearchSettings

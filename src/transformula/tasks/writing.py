@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ..data.lines import shown
 from ..data.pictures import PictureFile, with_channels
-from ..data.record import Value
+from ..data.records import Value
 from ..data.spelling import PLAIN, Spelling
 from ..errors import CheckpointError, InputError, UnknownName, setting
 from ..generation import StoppingStream, generate

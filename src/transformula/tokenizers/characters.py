@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError, shortened
 from .base import Tokenizer, as_utf8, tokenizers
-from .texts import Texts, distinct_characters
+from .texts import PIECE, Texts, distinct_characters, groups
 
 
 @tokenizers.register("characters")
@@ -41,11 +41,20 @@ class Characters(Tokenizer):
         pieces = documents.pieces() if isinstance(documents, Texts) else documents
         return cls("".join(distinct_characters(pieces)), ends=len(documents) > 1 if ends is None else ends)
 
+    def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        try:  # in few arrays, as one for each of many short texts takes time and memory
+            ids = list(self.encode_pieces(map("".join, groups(texts, PIECE))))
+        except InputError:
+            for text in texts:  # the error says where in its own text a character stands
+                list(self.encode_pieces([text]))
+            raise
+        return np.concatenate([np.zeros(0, np.int32), *ids]), np.fromiter(map(len, texts), np.int64)
+
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         before = 0
         for piece in pieces:
             codes = np.frombuffer(piece.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-            ids = self._table[np.minimum(codes, len(self._table) - 1)].astype(np.int64)
+            ids = self._table[np.minimum(codes, len(self._table) - 1)]
             if len(ids) and ids.min() < 0:
                 at = int(np.argmin(ids))
                 raise InputError(self._unknown(piece[at], before + at, int((ids < 0).sum())))

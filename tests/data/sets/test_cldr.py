@@ -5,11 +5,10 @@ from collections import Counter
 
 import pytest
 
-from transformula.data.overlap import find_overlap
 from transformula.data.records import read_records
 from transformula.data.sets import cldr
 from transformula.data.sets.cldr import Amounts, Things, dates_and_times, numbers_and_amounts
-from transformula.data.splits import split_records
+from transformula.data.splits import find_overlap, split_records
 from transformula.errors import DataError, MissingExtra
 
 SETS = {"cldr-dates": dates_and_times, "cldr-numbers": numbers_and_amounts}

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.tasks.scores.fixture import PREDICTIONS, REFERENCES, texts
-from transformula.data.record import Record
+from transformula.data.records import Record
 from transformula.errors import InputError
 from transformula.tasks.base import tasks
 from transformula.tasks.scores.baselines import constant, copied, first_sentence, function_name, texts_by, word_by_word

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from ...data.record import Record
+from ...data.records import Record
 from ...data.source_target import texts_of
 from ...data.spelling import words_of
 from .rouge import f1, shared, words

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from transformula.data.column_names import names_columns
 from transformula.data.corpus import documents_of
-from transformula.data.records import columns_of
+from transformula.data.records import columns_of, names_columns
 from transformula.data.settings import Seq2SeqSettings
 from transformula.data.source_target import read_source_target
 from transformula.data.sources import origins
