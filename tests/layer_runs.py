@@ -38,7 +38,7 @@ def run_layers(
         if section not in stack.layers:
             continue
         layer = view.get_submodule(".".join(layer_path(model.architecture, section)))
-        keys = [k for k, _ in given_to(model.architecture, section, False)]
+        keys = [*given_to(model.architecture, section, False)]
         for key in keys:  # another stack's history: what it left, at every layer
             if key[0] == "past" and key[1] != stack.name and key[1] in entering_values:
                 now[key] = entering_values[key[1]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from .errors import InputError, UnknownName
 from .extras import need
@@ -80,3 +80,15 @@ class Registry(Generic[T]):
         if name not in self._known and name not in self._aliases:
             self._look()
         return name in self._known or name in self._aliases
+
+
+def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's `__getattr__`, which imports a public name from its module (`homes`) when it is first asked for: so
+    the package itself loads nothing, and `--help` does not pay for torch."""
+
+    def find(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f".{homes[name]}", package), name)
+
+    return find

@@ -8,7 +8,7 @@ from transformula import gallery, words
 from transformula.errors import InputError
 from transformula.language.check import check
 from transformula.model import Transformer, build
-from transformula.model.length_batching import ROWS, by_length
+from transformula.model.decoding import ROWS, by_length
 
 LENGTHS = torch.tensor([9, 3, 1, 4] * ROWS).sort(descending=True).values
 IDS = torch.randint(0, 50, (len(LENGTHS), 9), generator=torch.Generator().manual_seed(0))

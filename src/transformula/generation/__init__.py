@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..registry import lazy
 
 if TYPE_CHECKING:
     from .beam import Hypothesis as Hypothesis
@@ -14,19 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Hypothesis", "SamplingSettings", "SearchSettings", "StoppingStream", "generate", "search"]
 
-
-def __getattr__(name: str) -> Any:
-    # Here, as in every room, the package itself loads nothing: `--help` must not pay for torch.
-    from importlib import import_module
-
-    homes = {
-        "generate": "decoding",
-        "Hypothesis": "beam",
-        "SamplingSettings": "settings",
-        "SearchSettings": "settings",
-        "StoppingStream": "stream",
-        "search": "beam",
-    }
-    if name not in homes:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{homes[name]}", __name__), name)
+__getattr__ = lazy(
+    __name__,
+    {"Hypothesis": "beam", "StoppingStream": "stream", "generate": "decoding", "search": "beam"}
+    | dict.fromkeys(("SamplingSettings", "SearchSettings"), "settings"),
+)

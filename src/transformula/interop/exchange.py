@@ -18,10 +18,9 @@ the folder is written whole or not at all, the text is checked, and tensors are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from torch import Tensor, nn
 
@@ -47,20 +46,12 @@ class ModelFiles:
     weights: Path
 
 
-class Importer(Protocol):
-    """Reads a model from a folder that is there. `verify`: check what can be checked, such as a hash.
+Importer = Callable[[Path, bool], ModelFiles]
+"""Reads a model from a folder that is there. The second: check what can be checked, such as a hash. Nothing that is
+read may be executed. Raises CheckpointError, with the file and what to do."""
 
-    Nothing that is read may be executed. Raises CheckpointError, with the file and what to do.
-    """
-
-    def __call__(self, folder: Path, verify: bool, /) -> ModelFiles: ...
-
-
-class Exporter(Protocol):
-    """Writes a model into an empty folder. Raises CheckpointError for what the format cannot hold."""
-
-    def __call__(self, model: nn.Module, folder: Path, /) -> None: ...
-
+Exporter = Callable[[nn.Module, Path], None]
+"""Writes a model into an empty folder. Raises CheckpointError for what the format cannot hold."""
 
 IMPORTERS: Registry[Importer] = Registry("format to import", "transformula.interop.formats")
 EXPORTERS: Registry[Exporter] = Registry("format to export", "transformula.interop.formats")

@@ -27,7 +27,6 @@ from .formats.transformula import WEIGHTS as WEIGHTS
 from .weights import check_finite, put_tensors
 
 OURS = "transformula"
-"""The format of a model's folder."""
 
 
 def save_model(
@@ -47,7 +46,9 @@ def save_model(
         write(model, new)
         if extras is not None:
             extras(new)
-        if _same_apart_from_weights(folder, new):
+        names, before = ({p.relative_to(at) for p in at.rglob("*") if p.is_file()} for at in (new, folder))
+        others = names - {Path(WEIGHTS)}
+        if before == names != others and all((new / n).read_bytes() == (folder / n).read_bytes() for n in others):
             # Only numbers changed: one rename of one file, and no moment at which the folder is not there.
             follow_umask(new / WEIGHTS, new)
             sync(new / WEIGHTS)
@@ -55,14 +56,6 @@ def save_model(
             sync(folder)
             shutil.rmtree(new)
     return folder
-
-
-def _same_apart_from_weights(old: Path, new: Path) -> bool:
-    """Whether two folders hold the same files with the same content, the weights apart."""
-    names, before = ({p.relative_to(folder) for p in folder.rglob("*") if p.is_file()} for folder in (new, old))
-    weights = Path(WEIGHTS)
-    same = names == before and weights in before
-    return same and all((new / name).read_bytes() == (old / name).read_bytes() for name in names - {weights})
 
 
 def load_model(
@@ -90,7 +83,6 @@ def convert(source: Path | str, out: Path | str, *, read: str = OURS, write: str
     if out.exists() and out.samefile(source):
         raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
     model, _ = build_model(files, verify)
-
     read_names = {path.name for path in (files.text, files.weights) if isinstance(path, Path)}
 
     def others(new: Path) -> None:

@@ -117,17 +117,13 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return dict(named.values())
 
 
-def put_tensors(model: nn.Module, tensors: Mapping[str, Tensor], path: Path | str) -> None:
-    """Fill a model with tensors that were read from `path`; see `fill`."""
-    fill(model_tensors(model), tensors, path)
-
-
 @torch.no_grad()
-def fill(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path | str) -> None:
-    """Fill named tensors with those of the same names that were read from `path`.
+def put_tensors(model: nn.Module | Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path | str) -> None:
+    """Fill a model, or named tensors, with those of the same names that were read from `path`.
 
     Raises CheckpointError where names, shapes or types differ, with the nearest names; then nothing is changed.
     """
+    own = model_tensors(model) if isinstance(model, nn.Module) else model
     missing = [name for name in own if name not in tensors]
     unexpected = [name for name in tensors if name not in own]
     if missing or unexpected:

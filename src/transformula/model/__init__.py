@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..registry import lazy
 
 if TYPE_CHECKING:
     from .builder import build as build
@@ -10,12 +12,4 @@ if TYPE_CHECKING:
     from .transformer import Transformer as Transformer
 
 __all__ = ["Decoding", "Transformer", "build"]
-
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    homes = {"build": "builder", "Decoding": "decoding", "Transformer": "transformer"}
-    if name not in homes:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{homes[name]}", __name__), name)
+__getattr__ = lazy(__name__, {"build": "builder", "Decoding": "decoding", "Transformer": "transformer"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from types import FunctionType
@@ -23,13 +24,12 @@ from ..language.vocabulary import WordRecord
 from ..words import vocabulary
 from ..words.word import module_of, word_class
 from .codegen import SectionCode
-from .dataflow import Dataflow, given_to
+from .dataflow import Dataflow, across, given_to, made_of, stack_of
 from .files import PseudoFile, at_place
 from .hook import asked, check_hooks
 from .init import fill_model
 from .model_code import ModelCode, layer_path, stack_path
 from .second_level import second_level
-from .sequences import across, made_of, stack_of
 from .transformer import FormulaModule, Layer, Transformer
 
 F = TypeVar("F", bound=FormulaModule)
@@ -108,17 +108,11 @@ class Spot:
 
     def setting(self, call: Call) -> tuple[Any, ...]:
         """What a face is made with."""
-        causal = self.causal[call] if call.word.reach == "past" else True
-        return call.word.name, tuple(call.options.items()), causal
+        return call.word.name, tuple(call.options.items()), call.word.reach != "past" or self.causal[call]
 
     def face(self, call: Call) -> int:
         """Which face a call is: 0 the module itself."""
         return 0 if call.word is not self.call.word else [*self.faces].index(self.setting(call))
-
-    @property
-    def shared(self) -> bool:
-        """Whether several words use the module."""
-        return any(call.word is not self.call.word for call in self.causal)
 
 
 def spots(architecture: Architecture) -> dict[str, Spot]:
@@ -133,8 +127,7 @@ def spots(architecture: Architecture) -> dict[str, Spot]:
                 continue
             spot = by_path.setdefault(call.path, Spot(value, section))
             spot.causal[call] = causal and not across(value)
-            if parameters_of(call) > parameters_of(spot.call):
-                spot.call = call
+            spot.call = max(spot.call, call, key=parameters_of)
             for name, formula in call.options.items():
                 other = spot.call.options.get(name, formula)
                 if formula != other and any(isinstance(f, ScoreFormula) and f.tables for f in (formula, other)):
@@ -154,7 +147,7 @@ def is_function(call: Call) -> bool:
 
 def parameters_of(call: Call) -> int:
     """How many parameters a call has of its own."""
-    return sum(1 for size in sizes_of(call).values() if size)
+    return sum(map(bool, sizes_of(call).values()))
 
 
 _classes: WeakValueDictionary[Any, type[Any]] = WeakValueDictionary()
@@ -193,8 +186,7 @@ class Blueprint:
     def make(self, key: tuple[Any, ...], base: type[F], **functions: Any) -> F:
         """A module of the class that has these functions as its methods."""
         identity = (base, *((name, id(function)) for name, function in functions.items()))
-        cls = _classes.get(identity)
-        if cls is None:
+        if (cls := _classes.get(identity)) is None:
             cls = type(base.__name__, (base,), {"__module__": base.__module__, "__doc__": base.__doc__, **functions})
             _classes[identity] = cls
         self.classes[key] = cls
@@ -271,7 +263,8 @@ class Blueprint:
         """The module of a spot, with its faces: modules of other options that have its own tables of parameters and of
         modules."""
         place, title = spot.value.place, spot.section.title
-        module = self.construct(spot.call, spot.causal[spot.call], place, title, shared=spot.shared)
+        shared = any(call.word is not spot.call.word for call in spot.causal)  # several words use the module
+        module = self.construct(spot.call, spot.causal[spot.call], place, title, shared=shared)
         tables = {name: table for name, table in vars(module).items() if name[0] == "_" and isinstance(table, dict)}
         with torch.device("meta"):
             faces = [self.construct(call, spot.causal[call], place, title) for call in [*spot.faces.values()][1:]]
@@ -287,7 +280,7 @@ class Blueprint:
         """The module of a call, its parameters empty. `full` is its path in the model; `shared`: other words use it."""
         word, cls = call.word, word_class(call.word)
         arguments: dict[str, object] = {}
-        for stream in [stream for form in word.forms for stream in form]:
+        for stream in itertools.chain(*word.forms):
             if stream.startswith("*"):
                 arguments |= {"entries": call.numbers["entries"], "entry": call.numbers["entry"]}
             else:
@@ -318,7 +311,7 @@ class Blueprint:
 
         file = PseudoFile(f"{title}, {role}", sources_of(section, place))
         code = SectionCode(
-            section, file, [(("now", "x"), [template.argument])], lambda call: (way(call), word_class(call.word), 0)
+            section, file, {("now", "x"): [template.argument]}, lambda call: (way(call), word_class(call.word), 0)
         )
         module = self.make((path, role), FormulaModule, forward=code.generate("norm"))
         for value in values:

@@ -32,9 +32,8 @@ import torch
 
 from ..language.graph import Call, Section, Value
 from ..words.word import word_class
-from .dataflow import Key
+from .dataflow import Key, sequence_read, stepped
 from .files import PseudoFile
-from .sequences import sequence_read, stepped
 
 T = TypeVar("T", bound=ast.AST)
 
@@ -117,8 +116,7 @@ class FunctionCode:
         located(definition, self.file.span(None))
         file = self.file.name
         key = (file, ast.dump(definition, include_attributes=True), tuple(map(id, self.objects.values())))
-        function = _functions.get(key)
-        if function is None:
+        if (function := _functions.get(key)) is None:
             # without __name__: what traces the code then takes these globals as they are, not those of a module
             space = dict(self.objects)
             exec(compile(ast.Module([definition], []), file, "exec"), space)
@@ -176,7 +174,7 @@ class SectionCode(FunctionCode):
         self,
         section: Section,
         file: PseudoFile,
-        entering: Iterable[tuple[Key, list[Value]]],
+        entering: Mapping[Key, list[Value]],
         locate: Callable[[Call], tuple[Iterable[str | int], type, int]],
         causal: bool = True,
         growing: Collection[str] | None = None,
@@ -195,7 +193,7 @@ class SectionCode(FunctionCode):
                 self.taps[value.args[0]].append(value)
             else:
                 self.uses.update(map(through, value.args))
-        for key, values in entering:
+        for key, values in entering.items():
             self.enter([*values, key])
         if growing is not None:
             self.parameters += ["states", "at"]
@@ -245,8 +243,7 @@ class SectionCode(FunctionCode):
         span = self.file.span(value.place)
         if value.op == "number":
             return Piece(located(ast.Constant(value.number), span))
-        register = self.registers[value]
-        return Piece(located(load(register), span), [register])
+        return Piece(located(load(self.registers[value]), span), [self.registers[value]])
 
     def flush(self) -> None:
         """Give a register to everything that waits."""

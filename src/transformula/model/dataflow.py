@@ -1,13 +1,24 @@
-"""Who reads what between the sections of a model."""
+"""Who reads what between the sections of a model; which sequence is decoded step by step, and which positions of the
+others are real.
+
+Padding stands on the right: `lengths` says how many positions of each row are real. A sequence that a word makes of
+others (`prepend`) has their real positions, one after the other; one that comes from no input is real throughout.
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..errors import InputError
-from ..language.graph import Architecture, Section, Value
-from .sequences import description, input_sequences, inputs_of, made_of, padded, sequence_read, stack_of
+import torch
+from torch import Tensor
+
+from ..errors import InputError, UnknownName
+from ..language.graph import Architecture, Section, Stack, Value
+
+DECODED = "tokens"
+"""The sequence that is written step by step."""
 
 Key = tuple[Any, ...]
 """What travels between sections: ("input", name), ("now", name), ("result", stack), ("past", stack, name, layer),
@@ -19,6 +30,7 @@ class SectionRun(NamedTuple):
     for each chunk in decoding."""
 
     section: int
+    keys: list[Key]
     reads: list[int]
     makes: list[int]
     grows: bool
@@ -67,12 +79,13 @@ class Dataflow:
         """Run a section, unless it makes nothing, and note what later sections can read of it."""
         if section.where == "before":
             self._now = {key: value for key, value in self._now.items() if key[0] != "now"}
-        reads = [self._read(key, values) for key, values in given_to(self.architecture, section, decoding)]
+        entering = given_to(self.architecture, section, decoding)
+        reads = [self._read(key, values) for key, values in entering.items()]
         makes = {name: next(self._fresh) for name in leaving(section)}
         # what is made of nothing that grows belongs to what is run once, the output apart
         grows = section.where == "output" or any(value in self._grown for value in reads)
         if makes:
-            self.runs.append(SectionRun(index, reads, [*makes.values()], grows))
+            self.runs.append(SectionRun(index, [*entering], reads, [*makes.values()], grows))
         if grows:
             self._grown.update(makes.values())
         self._now |= {("now", name): value for name, value in makes.items()}
@@ -103,7 +116,7 @@ class Dataflow:
             self._grown.add(value)
 
 
-def given_to(architecture: Architecture, section: Section, decoding: bool) -> list[tuple[Key, list[Value]]]:
+def given_to(architecture: Architecture, section: Section, decoding: bool) -> dict[Key, list[Value]]:
     """What a section's function is given, in order: names and inputs, then history, then real positions that can be
     padded; with the values of its graph that each one is (none for real positions)."""
     entering: dict[Key, list[Value]] = {}
@@ -115,7 +128,7 @@ def given_to(architecture: Architecture, section: Section, decoding: bool) -> li
     for sequence in dict.fromkeys(sequence_read(value, causal) for value in section.calls()):
         if sequence and sequence not in growing and padded(description(sequence, architecture)):
             entering["real", sequence] = []
-    return list(entering.items())
+    return entering
 
 
 def key_of(value: Value, section: Section) -> Key:
@@ -130,3 +143,177 @@ def key_of(value: Value, section: Section) -> Key:
 def leaving(section: Section) -> list[str]:
     """The names that a section's function returns, in order."""
     return [name for name, value in {**section.leaves, **section.asked}.items() if value.op != "number"]
+
+
+def stack_of(architecture: Architecture, section: Section) -> Stack:
+    """The stack that a section belongs to; the output goes with the last."""
+    return next((s for s in architecture.stacks if section in s.sections()), architecture.main)
+
+
+def makers(architecture: Architecture) -> dict[str, Value]:
+    """The call that makes each sequence that is made inside the model, by the sequence's name."""
+    by_sequence: dict[str, Value] = {}
+    for section in architecture.sections():
+        for value in section.calls():
+            if value.sequence and all(a.sequence != value.sequence for a in value.args):
+                by_sequence.setdefault(value.sequence, value)
+    return by_sequence
+
+
+def made_of(architecture: Architecture, sequence: str = DECODED) -> set[str]:
+    """A sequence, and those that are made of it: by default those that grow in step-by-step decoding."""
+    names = {sequence}
+    for name, value in makers(architecture).items():
+        if any(a.sequence in names for a in value.args):
+            names.add(name)
+    return names
+
+
+def across(value: Value) -> bool:
+    """Whether a call's streams belong to several sequences; one position that all see belongs to none of them. A table
+    of distances, of which scores are made, is no sequence."""
+    streams = value.args[: len(value.called.streams)]
+    return value.word_kind != "scores" and len({stream.sequence for stream in streams}) > 1
+
+
+def stepped(value: Value, growing: Collection[str]) -> bool:
+    """Whether a call must be told, in decoding, where the chunk stands: it acts on what grows, and on its past."""
+    word = value.called.word
+    return (word.positional or word.reach == "past") and any(v.sequence in growing for v in (value, *value.args))
+
+
+def positions_learned(value: Value, sequences: Collection[str]) -> int | None:
+    """How many positions of these sequences a call tells apart by a table of so many rows; None for any other call."""
+    word, options = value.called.word, value.called.options
+    if not (value.sequence in sequences and word.positional and word.parameters and "rows" in options):
+        return None
+    return int(options["rows"] - options.get("first", 0))
+
+
+def sequence_read(value: Value, causal: bool) -> str:
+    """The sequence whose real positions a call must know, or "": there is none, or its padding cannot be seen."""
+    call = value.called
+    if not call.word.padding or not call.streams or (call.word.reach == "past" and causal and not across(value)):
+        return ""
+    return value.args[len(call.streams) - 1].sequence
+
+
+def description(sequence: str, architecture: Architecture) -> Any:
+    """How the real positions of a sequence follow from the inputs, as nested tuples.
+
+    ("input", name)         those of an input
+    ("rows", n)             n positions, all real
+    ("image", name, size)   the squares of an image, all real
+    ("joined", a, b)        those of one, then those of another
+    ("every", n, a)         of each n of those of another the first
+    None                    all real, of a length that does not matter
+    """
+    value = makers(architecture).get(sequence)
+    if value is None:
+        reads = [read for section in architecture.sections() for read in section.reads.values()]
+        names = [read.name for read in reads if read.op == "input" and read.sequence == sequence]
+        return ("input", names[0]) if names else None
+    options = value.called.options
+    match value.called.word.real:
+        case "joined":
+            return ("joined", *(description(a.sequence, architecture) for a in value.args))
+        case "patches":
+            return ("image", value.args[0].name, int(options["size"]))
+        case "strided":
+            return ("every", int(options["stride"]), description(value.args[0].sequence, architecture))
+        case "rows":
+            return ("rows", int(options["rows"]))
+    return None
+
+
+def input_sequences(architecture: Architecture) -> dict[str, str]:
+    """The sequences that inputs are, each with the first input that it is: what `lengths` can be given for."""
+    inputs: dict[str, str] = {}
+    for section in architecture.sections():
+        for value in section.reads.values():
+            if value.op == "input" and value.name != "image":
+                inputs.setdefault(value.sequence, value.name)
+    return inputs
+
+
+def parts_of(described: Any) -> Iterator[tuple[Any, ...]]:
+    """A description and those inside it, in order."""
+    if isinstance(described, tuple):
+        yield described
+        for part in described[1:]:
+            yield from parts_of(part)
+
+
+def padded(described: Any) -> bool:
+    """Whether a sequence can have padding at all."""
+    return any(part[0] == "input" for part in parts_of(described))
+
+
+def inputs_of(described: Any) -> list[str]:
+    """The inputs that a description reads, in order."""
+    return [part[1] for part in parts_of(described) if part[0] in ("input", "image")]
+
+
+def real_positions(lengths: Any, described: Any, names: tuple[str, ...], *tensors: Tensor) -> Tensor | None:
+    """(batch, length), bool: which positions of the described sequence are real; None where all are.
+
+    `tensors` are the inputs called `names`."""
+    if lengths is None:
+        return None
+    inputs = dict(zip(names, tensors, strict=True))
+    if not isinstance(lengths, Mapping):
+        lengths = {name: lengths for name in inputs_of(described)}
+    return _real(lengths, described, inputs) if any(name in lengths for name in inputs) else None
+
+
+def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Tensor]) -> Tensor:
+    if described is None:
+        raise InputError("the padding of this sequence does not follow from the inputs' lengths")
+    what, *parts = described
+    if what == "joined":
+        return torch.cat([_real(lengths, part, inputs) for part in parts], 1)
+    if what == "every":
+        return _real(lengths, parts[1], inputs)[:, :: parts[0]]
+    any_input = next(iter(inputs.values()))
+    batch, device = any_input.shape[0], any_input.device
+    if what == "rows":
+        count = parts[0]
+    elif what == "image":
+        height, width = inputs[parts[0]].shape[-2:]
+        count = (height // parts[1]) * (width // parts[1])
+    else:
+        count = inputs[parts[0]].shape[1]
+        if parts[0] in lengths:
+            return torch.arange(count, device=device) < lengths[parts[0]].to(device)[:, None]
+    return torch.ones(batch, count, dtype=torch.bool, device=device)
+
+
+def check_lengths(lengths: Any, names: tuple[str, ...], *tensors: Tensor) -> None:
+    """Raise InputError unless `lengths` is None, a tensor (batch,) of whole numbers, or a mapping of such by input."""
+    if lengths is None:
+        return
+    if not isinstance(lengths, Mapping):
+        if len(names) != 1:
+            raise InputError(f"the model has several sequences: give lengths={{name: tensor}} of {' or '.join(names)}")
+        lengths = {names[0]: lengths}
+    for name, given in lengths.items():
+        if name not in names:
+            raise UnknownName("sequence in lengths", str(name), names)
+        if given is None:
+            continue
+        batch, length = dict(zip(names, tensors, strict=True))[name].shape[:2]
+        if not isinstance(given, Tensor) or given.dtype not in (torch.int64, torch.int32) or given.shape != (batch,):
+            raise InputError(f"lengths of {name} must be whole numbers, ({batch},): one for each row")
+        if not torch.compiler.is_compiling() and bool(((given < 1) | (given > length)).any()):
+            raise InputError(f"lengths of {name} must lie between 1 and {length}; given: {given.tolist()}")
+
+
+def check_ids(ids: Any, name: str) -> None:
+    """Raise InputError unless `ids` is a tensor of ids, (batch, length)."""
+    if not isinstance(ids, Tensor):
+        raise InputError(f"{name} must be a tensor of whole numbers, (batch, length); this is a {type(ids).__name__}")
+    if ids.dim() != 2:
+        hint = f": write {name}[None] for a batch of one" if ids.dim() == 1 else ""
+        raise InputError(f"{name} must be (batch, length); this has the shape {tuple(ids.shape)}{hint}")
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"{name} must be whole numbers (torch.int64 or int32); these are {ids.dtype}")

@@ -29,7 +29,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor, nn
@@ -105,20 +105,8 @@ class Policy(nn.Module):
         return {}
 
 
-@dataclass(frozen=True)
-class RequestedHook:
-    """A hook that a model asks for: `asked(*arguments)` calls it with the options that the model's file says."""
-
-    name: str
-    function: Callable[..., Any]
-    options: Mapping[str, Any]
-
-    def __call__(self, *arguments: Any) -> Any:
-        return self.function(*arguments, **self.options)
-
-
-def asked(architecture: Architecture | None, key: str) -> RequestedHook | None:
-    """The hook that a model asks for under `key`, None if it asks for none.
+def asked(architecture: Architecture | None, key: str) -> partial[Any] | None:
+    """The hook that a model asks for under `key`, with the options that its file says; None if it asks for none.
 
     Raises InputError: an unknown name, with the nearest known one; an option that the hook does not have.
     """
@@ -137,7 +125,7 @@ def asked(architecture: Architecture | None, key: str) -> RequestedHook | None:
     for parameter in known:
         if parameter.default is parameter.empty and parameter.name not in given:
             raise InputError(f"{here(source)}: {name} needs {parameter.name}: write {name}({parameter.name}=...)")
-    return RequestedHook(name, function, given)
+    return partial(function, **given)
 
 
 def check_hooks(architecture: Architecture) -> None:
@@ -146,9 +134,10 @@ def check_hooks(architecture: Architecture) -> None:
     requested = {key: asked(architecture, key) for key in HOOKS}
     check_carry(architecture)
     policy = requested["policy"]
-    if architecture.carry and policy is not None and not getattr(policy.function, "carries", False):
+    if architecture.carry and policy is not None and not getattr(policy.func, "carries", False):
+        name = read_hook(architecture, "policy")[0]
         raise InputError(
-            f"carry: a layer that is left out leaves nothing for the next segment, and `policy: {policy.name}` does "
+            f"carry: a layer that is left out leaves nothing for the next segment, and `policy: {name}` does "
             "not say that it runs all of them; take one of the two keys out"
         )
 

@@ -46,13 +46,11 @@ def fill_model(model: Transformer, seed: int) -> None:
     rules = read_rules(model)
     for path, module in model.named_modules():
         generator_for = partial(generator_of, seed, path)
-        if not (isinstance(module, Policy) or hasattr(module, "record")) or any(
-            p.device.type == "meta" for p in module.parameters()
-        ):
+        if any(p.device.type == "meta" for p in module.parameters()):
             continue
         if isinstance(module, Policy):
             module.initial_values(generator_for)
-        else:
+        elif hasattr(module, "record"):
             fill_word(module, generator_for)
     for name, deviation in rules.items():
         fill_normal(model.get_parameter(name), generator_of(seed, name), deviation)
@@ -85,8 +83,7 @@ def read_rules(model: Transformer) -> dict[str, float]:
 
 def fans(model: nn.Module, name: str) -> tuple[int, int]:
     """(fan in, fan out) of a matrix: what its module says where it holds several in one tensor, else by its shape."""
-    owner, _, _ = name.rpartition(".")
-    stated: tuple[int, int] | None = getattr(model.get_submodule(owner), "fans", None)
+    stated: tuple[int, int] | None = getattr(model.get_submodule(name.rpartition(".")[0]), "fans", None)
     matrix = model.get_parameter(name)
     return stated or (matrix[0].numel(), matrix.shape[0])
 

@@ -18,9 +18,19 @@ from ..language.graph import Architecture, Section, Stack
 from ..language.model_file import INPUTS
 from ..language.source import Place, Source
 from .codegen import FunctionCode, Piece, attribute, load, module_at, subscript
-from .dataflow import Dataflow, SectionRun, given_to, leaving
+from .dataflow import (
+    Dataflow,
+    SectionRun,
+    check_ids,
+    check_lengths,
+    description,
+    input_sequences,
+    inputs_of,
+    leaving,
+    real_positions,
+    stack_of,
+)
 from .files import PseudoFile
-from .sequences import check_ids, check_lengths, description, input_sequences, inputs_of, real_positions, stack_of
 
 IDS = ("tokens", "source", "types", "targets", "document", "rank")
 """Inputs that are whole numbers, one a position."""
@@ -105,8 +115,10 @@ class ModelCode(FunctionCode):
         section, stepping = self.architecture.sections()[run.section], self.mode == "step"
         registers = [self.registers[value] for value in run.reads]
         arguments = [load(register) for register in registers]
+        names = [key[1] if key[0] == "now" else "" for key in run.keys]
         if stepping:
             arguments += [subscript(load("states"), run.section), load("at")]
+            names += ["", ""]
         code = self.functions[run.section]
         if isinstance(code, tuple):
             path, method = code
@@ -114,12 +126,9 @@ class ModelCode(FunctionCode):
         else:
             function = self.object(code)
             arguments.insert(0, module_at(layer_path(self.architecture, section) if section.where == "layer" else ()))
+            names.insert(0, "")
         tree: ast.expr = ast.Call(function, arguments, [])
         if section.where == "layer" and "policy" in self.architecture.hooks:
-            keys = [key for key, _ in given_to(self.architecture, section, self.mode != "forward")]
-            first = len(arguments) - len(keys) - (2 if stepping else 0)
-            names = [key[1] if key[0] == "now" else "" for key in keys]
-            names = [*[""] * first, *names, *[""] * (2 if stepping else 0)]
             policy = module_at(stack_path(stack_of(self.architecture, section), "policy"))
             stated = (section.number, stepping, tuple(names), tuple(leaving(section)))
             tree = self.applied(under_policy, policy, function, *stated, *arguments)

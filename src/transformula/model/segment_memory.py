@@ -19,11 +19,10 @@ from torch import Tensor
 from ..errors import CheckpointError, InputError
 from ..language.graph import Architecture
 from ..language.score_formula import ScoreFormula
+from .dataflow import made_of, positions_learned
 from .files import at_place
-from .sequences import made_of, positions_learned
 
-POSITIONS = "positions"
-"""The name of the counts among the tensors of `Carried.flat`."""
+POSITIONS = "positions"  # the name of the counts among the tensors of `Carried.flat`
 
 
 @dataclass(frozen=True)
@@ -118,6 +117,6 @@ def put(state: Any, path: list[str], tensor: Tensor) -> None:
 
 def _parts(state: Any) -> dict[str, Any]:
     if isinstance(state, list):
-        return {str(place): inner for place, inner in enumerate(state)}
+        state = dict(enumerate(state))
     parts = state if isinstance(state, Mapping) else getattr(state, "__dict__", {})
     return {str(name): inner for name, inner in parts.items()}

@@ -14,11 +14,10 @@ from ..errors import InputError, did_you_mean, nearest
 from ..language.graph import Architecture
 from ..language.model_file import ModelText
 from ..words.word import At, Word
-from .decoding import Decoding
+from .dataflow import DECODED, made_of, positions_learned
+from .decoding import Decoding, by_length
 from .hook import Policy, asked
-from .length_batching import by_length
 from .segment_memory import Carried, put, tensors_of
-from .sequences import DECODED, made_of, positions_learned
 
 if TYPE_CHECKING:
     from .builder import Blueprint

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..errors import NotFinite
 from ..interop.folder import WEIGHTS
-from ..interop.weights import fill, load_tensors, model_tensors
+from ..interop.weights import load_tensors, model_tensors, put_tensors
 from ..runs import random_state
 from ..runs.checkpoint import load_checkpoint
 from ..tasks.base import Task
@@ -273,9 +273,9 @@ class Evaluations:
         own, weights = self._numbers(), self.trainer.weights
         before = {name: tensor.clone() for name, tensor in own.items()}
         try:
-            fill(own, {name: tensors[name] for name in own if name in tensors}, self.trainer.run.best)
+            put_tensors(own, {name: tensors[name] for name in own if name in tensors}, self.trainer.run.best)
             weights.publish()
             yield
         finally:
-            fill(own, before, self.trainer.run.path)
+            put_tensors(own, before, self.trainer.run.path)
             weights.publish()

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ..interop.weights import fill
+from ..interop.weights import put_tensors
 from .machine import FLOAT32
 
 
@@ -116,4 +116,4 @@ class RunningAverage:
 
     def load(self, tensors: Mapping[str, Tensor], path: Path) -> None:
         """Go on from what a checkpoint holds. Raises CheckpointError where it is of another model."""
-        fill(self.average, tensors, path)
+        put_tensors(self.average, tensors, path)

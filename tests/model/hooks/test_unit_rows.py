@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 
@@ -10,7 +13,7 @@ from transformula import gallery
 from transformula.errors import InputError
 from transformula.language.check import check
 from transformula.model import Transformer, build
-from transformula.model.hook import RequestedHook, asked
+from transformula.model.hook import asked
 from transformula.words import vocabulary
 
 NORMED = """
@@ -28,7 +31,7 @@ output: logits = unembed(x)
 """
 
 
-def with_hook(text: str, hook: str = "unit_rows") -> tuple[Transformer, RequestedHook]:
+def with_hook(text: str, hook: str = "unit_rows") -> tuple[Transformer, partial[Any]]:
     model = build(checked(text, after_step=hook))
     with torch.no_grad():
         for parameter in model.parameters():

@@ -65,11 +65,10 @@ def skips(stack: Stack) -> list[Skip]:
     row: list[Skip] = []
     for value in [value for section in stack.layers for value in section.calls()]:
         factor = factor_of(value) if value.word_kind == "norm" else None
-        if factor is None:
-            continue
         if any(skip.factor == factor for skip in row):
             raise InputError(f"calibrate: admin: {factor!r} is the factor of several sublayers; give each its own")
-        row.append(Skip(factor, row[-1] if row else None))
+        if factor is not None:
+            row.append(Skip(factor, row[-1] if row else None))
     return row
 
 
@@ -95,17 +94,16 @@ class Profile(TorchFunctionMode):
     def __init__(self, model: Transformer, found: dict[str, Skip]) -> None:
         super().__init__()
         self.model, self.found = model, found
-        self.factors: list[tuple[Tensor, Skip]] = []
-        self.products: list[tuple[Tensor, Skip]] = []
+        self.factors: dict[Tensor, Skip] = {}
+        self.products: dict[Tensor, Skip] = {}
         self.handles: list[Any] = []
 
     def __enter__(self) -> Any:
         for path, skip in self.found.items():
             module = self.model.get_submodule(path)
-            self.handles.append(module.register_forward_pre_hook(lambda module, _, skip=skip: self.set(module, skip)))
-            self.handles.append(
-                module.register_forward_hook(lambda module, _, made, skip=skip: self.factors.append((made, skip)))
-            )
+            before = module.register_forward_pre_hook(lambda module, _, skip=skip: self.set(module, skip))
+            after = module.register_forward_hook(lambda _, __, made, skip=skip: self.factors.update({made: skip}))
+            self.handles += [before, after]
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *about: Any) -> None:
@@ -127,20 +125,16 @@ class Profile(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         if not isinstance(result, Tensor) or len(args) != 2 or not all(isinstance(a, Tensor) for a in args):
             return result
-        for product, skip in self.products:
-            if any(a is product for a in args):
-                branch = args[0] if args[1] is product else args[1]
-                skip.following = math.sqrt(variance(product) + variance(branch))
-                self.products.remove((product, skip))
+        for product, branch in (args, args[::-1]):
+            if product in self.products:
+                following = math.sqrt(variance(product) + variance(branch))
+                self.products.pop(product).following = following
                 return result
-        for factor, skip in self.factors:
-            if any(a is factor for a in args):
-                self.products.append((result, skip))
-                self.factors.remove((factor, skip))
-                break
+        factor = next((argument for argument in args if argument in self.factors), None)
+        if factor is not None:
+            self.products[result] = self.factors.pop(factor)
         return result
 
 
 def variance(values: Tensor) -> float:
-    """The variance of all numbers."""
     return float(values.float().var(correction=0))

@@ -59,7 +59,6 @@ class Halt(Policy):
         return {**self.__dict__, "_passing": None, "_ponder": None}
 
     def forward(self, run: Run, entering: Values, layer: int, stepping: bool) -> Values:
-        """See Policy."""
         if layer > 1 and not stepping and not torch.compiler.is_compiling() and not bool((self._passing[0] < 1).any()):
             left = {**entering, self.p: self._passing[0]}
             total, remainder, count, mixed = self._passing
@@ -86,7 +85,6 @@ class Halt(Policy):
         return {**mixed, self.p: left[self.p]}
 
     def losses(self) -> dict[str, Tensor]:
-        """{"ponder": what the last pass in training adds to the loss}."""
         return {} if self._ponder is None else {"ponder": self._ponder}
 
     def extra_repr(self) -> str:

@@ -30,7 +30,6 @@ class LayerDrop(Policy):
             check_only_changes("layerdrop", section, so=", so it cannot be left out")
 
     def forward(self, run: Run, entering: Values, layer: int, stepping: bool) -> Values:
-        """See Policy."""
         if not self.training or stepping:
             return run(entering)
         if torch.compiler.is_compiling():
