@@ -66,8 +66,7 @@ class TransformulaError(Exception):
     """Base of all errors that are meant to be read by a user."""
 
     exit_status = 1
-    fields: ClassVar[tuple[str, ...]] = ()
-    """Attributes that say more of an error of this kind, for programs."""
+    fields: ClassVar[tuple[str, ...]] = ()  # attributes that say more of an error of this kind, for programs
 
     def __init__(self, message: str, *, near: Sequence[str] = ()) -> None:
         super().__init__(message)

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-EVERY = 0.25
-"""Seconds between changes of a line."""
+EVERY = 0.25  # seconds between changes of a line
 
 PRE = (
     "margin:0;padding:0;border:0;background:transparent;color:inherit;white-space:pre;overflow-x:auto;"

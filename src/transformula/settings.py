@@ -13,11 +13,9 @@ from .field_names import unknown_key
 FORMER_KEYS = {"optimiser": "optimizer", "held_out": "split"}
 """Keys of settings as earlier versions spelled them -> as they are spelled now. Both are read."""
 
-FORMER_VALUES = {"lower": {"nothing": "none"}}
-"""The same of values, by key."""
+FORMER_VALUES = {"lower": {"nothing": "none"}}  # the same of values, by key
 
-MOST_CHARACTERS = 4096
-"""Of a text in settings: names of files are no longer."""
+MOST_CHARACTERS = 4096  # of a text in settings: names of files are no longer
 
 
 class Settings(BaseModel):

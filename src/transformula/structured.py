@@ -15,28 +15,18 @@ from typing import Any, cast
 
 import yaml
 
-MOST_LEVELS = 100
-"""How deep values may be nested in each other."""
-
-MOST_BYTES = 256 * 2**20
-"""Bytes of a JSON file, at most: the largest tokenizers of others have some 30 MiB."""
-
+MOST_LEVELS = 100  # how deep values may be nested in each other
+MOST_BYTES = 256 * 2**20  # bytes of a JSON file, at most: the largest tokenizers of others have some 30 MiB
 MOST_YAML_BYTES = 2**20
-MOST_NODES = 100_000
-"""Bytes and values of a YAML text, at most; what an alias stands for counts each time."""
-
-LONGEST_NUMBER = 400
-"""Signs of a whole number in YAML, at most; those beyond about 310 digits have no floating-point number."""
-
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser where PyYAML was built with it: ten times as fast."""
+MOST_NODES = 100_000  # values of a YAML text, at most; what an alias stands for counts each time
+LONGEST_NUMBER = 400  # signs of a whole number in YAML, at most: beyond about 310 digits no float has it
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml, where PyYAML has it: ten times as fast
 
 
 class Malformed(ValueError):
     """A text that is not the JSON or YAML that was expected, or beyond the limits. Whoever reads adds the file.
 
-    said  what is wrong
-    line  where, counted from 1; None where that is not known
+    `said` is what is wrong, `line` where, counted from 1; None where that is not known.
     """
 
     def __init__(self, message: str, line: int | None = None) -> None:

@@ -12,9 +12,8 @@ from tests.language.test_models import DOCUMENTS, read
 from transformula import gallery
 from transformula.diagram import difference, draw_svg, draw_text
 from transformula.diagram.layout import arrange
-from transformula.diagram.panel import EQUATION, WIDTH, panel
 from transformula.diagram.parts import Diagram, diagrams
-from transformula.diagram.svg import Sheet
+from transformula.diagram.svg import EQUATION, WIDTH, Sheet, panel
 from transformula.diagram.text import diagram_text, wrapped
 from transformula.language.check import check
 from transformula.language.graph import Architecture

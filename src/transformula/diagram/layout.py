@@ -16,12 +16,10 @@ from itertools import chain, count, groupby, pairwise
 
 from .parts import Diagram
 
-FAR = 1000
-"""Columns of the second residual path and further ones while columns are handed out."""
+FAR = 1000  # columns of the second residual path and further ones while columns are handed out
 
 Point = tuple[int, int]
-Corner = tuple[int, int, bool]
-"""(column, rank, whether on the track below that rank)."""
+Corner = tuple[int, int, bool]  # (column, rank, whether on the track below that rank)
 
 
 @dataclass
@@ -76,12 +74,10 @@ class _Arranger:
                 self.heir.setdefault(self.source(n), n)
         self.rank: dict[int, int] = {}
         self.column: dict[int, int] = {}
+        # the source of the line at (column, height); at height 2r is rank r, at 2r + 1 the tracks below
         self.owner: dict[Point, int] = {}
-        """The source of the line at (column, height). At height 2r is rank r, at 2r + 1 the tracks below."""
-        self.turns: dict[int, list[Corner]] = {}
-        """Where the line from above to the first part of a chain changes columns."""
-        self.ends: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        """For each part the (column, port) of what comes in from the side."""
+        self.turns: dict[int, list[Corner]] = {}  # where the line from above to a chain's first part changes columns
+        self.ends: dict[int, list[tuple[int, int]]] = defaultdict(list)  # (column, port) of what comes from the side
 
     def main_port(self, n: int, before: dict[int, int]) -> int:
         """The input that comes in from above."""
@@ -189,35 +185,28 @@ class _Arranger:
             self.turns[head] = [(own, turn, True), (column, turn, True)]
 
     def set_sides(self) -> None:
-        """Edges that come in from the side."""
+        """Edges that come in from the side, on a column down to the target's height; docked sources stand beside their
+        only reader, on a line where it has that side free."""
         joins = sorted((n for n in self.main if len(self.parts[n].inputs) > 1), key=lambda n: (self.rank[n], n))
         sides = [(source, n, port) for n in joins for port, source in enumerate(self.parts[n].inputs)]
         for source, n, port in sides:
             if port != self.main[n] and source not in self.docked:
-                self.ends[n].append((self.lane(source, n), port))
+                first, last = 2 * self.bottom(source) + 1, 2 * self.bottom(n)
+                passes_all = source in self.path_of and n in self.path_of and self.column[n] == 0
+                tried = chain([self.column[source]], count(-1, -1) if passes_all else count(1))
+                lane = next(c for c in tried if c != self.column[n] and self.free(c, first, last, source))
+                self.take(lane, first, last, source)
+                self.ends[n].append((lane, port))
         for source, n, port in sides:
             if source in self.docked:
-                self.dock(source, n, port)
-
-    def lane(self, source: int, target: int) -> int:
-        """A column on which the edge runs down to the target's height."""
-        first, last = 2 * self.bottom(source) + 1, 2 * self.bottom(target)
-        passes_all = source in self.path_of and target in self.path_of and self.column[target] == 0
-        tried = chain([self.column[source]], count(-1, -1) if passes_all else count(1))
-        column = next(c for c in tried if c != self.column[target] and self.free(c, first, last, source))
-        self.take(column, first, last, source)
-        return column
-
-    def dock(self, source: int, target: int, port: int) -> None:
-        """A source beside its only reader, on a line where the reader has that side free."""
-        at = self.column[target]
-        used = [1 if column > at else -1 for column, _ in self.ends[target]]
-        side = 1 if used.count(1) < self.span(target) else -1
-        rank = self.rank[target] + used.count(side)
-        column = next(c for c in count(at + side, side) if (c, 2 * rank) not in self.owner)
-        self.owner[column, 2 * rank] = source
-        self.column[source], self.rank[source] = column, rank
-        self.ends[target].append((column, port))
+                at = self.column[n]
+                used = [1 if column > at else -1 for column, _ in self.ends[n]]
+                side = 1 if used.count(1) < self.span(n) else -1
+                rank = self.rank[n] + used.count(side)
+                column = next(c for c in count(at + side, side) if (c, 2 * rank) not in self.owner)
+                self.owner[column, 2 * rank] = source
+                self.column[source], self.rank[source] = column, rank
+                self.ends[n].append((column, port))
 
     def rows(self, target: int) -> dict[int, int]:
         """The rank on which each side input comes in; on each side the nearest column first, what is docked last."""
@@ -260,7 +249,22 @@ def arrange(diagram: Diagram) -> DiagramLayout:
         for n, part in enumerate(diagram.parts)
         for port, source in enumerate(part.inputs)
     }
-    return _to_points(arranger, ways)
+    tracks, tracks_below = _tracks(ways)
+    line_of, line = {}, 0
+    between: set[int] = set()
+    for rank in range(max(arranger.bottom(n) for n in arranger.rank) + 1):
+        line_of[rank] = line
+        between |= set(range(line + 1, line + 1 + tracks_below.get(rank, 0)))
+        line += 1 + tracks_below.get(rank, 0)
+    used = {column for way in ways.values() for column, *_ in way} | {*arranger.column.values()}
+    columns = {column: i for i, column in enumerate(sorted(used))}
+    edges = []
+    for (source, target, port), way in ways.items():
+        points = [(columns[c], line_of[rank] + (1 + tracks[rank, source] if track else 0)) for c, rank, track in way]
+        edges.append(Edge(source, target, port, [point for point, _ in groupby(points)]))
+    lines = [(line_of[arranger.rank[n]], line_of[arranger.bottom(n)]) for n in range(len(diagram.parts))]
+    places = [(columns[arranger.column[n]], first, last) for n, (first, last) in enumerate(lines)]
+    return DiagramLayout(places, edges, len(columns), line, between)
 
 
 def _tracks(ways: dict[tuple[int, int, int], list[Corner]]) -> tuple[dict[tuple[int, int], int], dict[int, int]]:
@@ -270,11 +274,10 @@ def _tracks(ways: dict[tuple[int, int, int], list[Corner]]) -> tuple[dict[tuple[
         for column, rank, track in way:
             if track:
                 covered[rank, source].append(column)
-    stretches = sorted((rank, max(columns) - min(columns), source) for (rank, source), columns in covered.items())
+    stretches = sorted((rank, max(at) - min(at), source, min(at), max(at)) for (rank, source), at in covered.items())
     tracks: dict[tuple[int, int], int] = {}
     levels_of: dict[int, list[list[tuple[int, int]]]] = defaultdict(list)
-    for rank, _, source in stretches:
-        low, high = min(covered[rank, source]), max(covered[rank, source])
+    for rank, _, source, low, high in stretches:
         levels = levels_of[rank]
         level = next((i for i, t in enumerate(levels) if all(high < a or b < low for a, b in t)), len(levels))
         if level == len(levels):
@@ -282,25 +285,3 @@ def _tracks(ways: dict[tuple[int, int, int], list[Corner]]) -> tuple[dict[tuple[
         levels[level].append((low, high))
         tracks[rank, source] = level
     return tracks, {rank: len(levels) for rank, levels in levels_of.items()}
-
-
-def _to_points(arranger: _Arranger, ways: dict[tuple[int, int, int], list[Corner]]) -> DiagramLayout:
-    """From ranks, columns and corners to points."""
-    tracks, tracks_below = _tracks(ways)
-    line_of, line = {}, 0
-    between: set[int] = set()
-    for rank in range(max(arranger.bottom(n) for n in arranger.rank) + 1):
-        line_of[rank] = line
-        between |= set(range(line + 1, line + 1 + tracks_below.get(rank, 0)))
-        line += 1 + tracks_below.get(rank, 0)
-    used = {column for way in ways.values() for column, *_ in way} | set(arranger.column.values())
-    columns = {column: i for i, column in enumerate(sorted(used))}
-    edges = []
-    for (source, target, port), way in ways.items():
-        points = [(columns[c], line_of[rank] + (1 + tracks[rank, source] if track else 0)) for c, rank, track in way]
-        edges.append(Edge(source, target, port, [point for point, _ in groupby(points)]))
-    places = [
-        (columns[arranger.column[n]], line_of[arranger.rank[n]], line_of[arranger.bottom(n)])
-        for n in range(len(arranger.parts))
-    ]
-    return DiagramLayout(places, edges, len(columns), line, between)

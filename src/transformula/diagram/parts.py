@@ -18,15 +18,13 @@ from ..analysis.lines import spans, text_of
 from ..language.graph import Architecture, Call, Frame, Section, Stack, Value
 
 SYMBOLS = {"add": "+", "sub": "−", "mul": "×", "div": "÷", "pow": "^", "neg": "−"}
-FLAT = ("number", "coefficient")
-"""Kinds of values that are folded into labels."""
+FLAT = ("number", "coefficient")  # kinds of values that are folded into labels
 
 SUBLAYERS = ("positions", "channels", "output", "definition")
 TOLL = {"op": 0, "factor": 0, "enter": 0, "leave": 0, "source": 10, "norm": 1, "chance": 1, "function": 1, "depth": 3}
 """What a path pays for passing a part; sublayers cost 100, others 2."""
 
-Row = tuple[int, int, int, str]
-"""An equation: its first and last row in the text, its column there, and what it says."""
+Row = tuple[int, int, int, str]  # an equation: its first and last row in the text, its column there, and what it says
 
 
 @dataclass

@@ -23,8 +23,7 @@ from .layout import DiagramLayout, Point, arrange, steps
 from .parts import Diagram, DiagramPart, diagrams
 
 WIDTH = 78
-EQUATION = 26
-"""Fewer columns than this are too few for an equation beside the diagram: then equations stand above it."""
+EQUATION = 26  # fewer columns than this are too few for an equation beside the diagram: then equations stand above it
 
 LINES = " │─└││┌├─┘─┴┐┤┬┼"
 """What is drawn where a line leads north (1), east (2), south (4), west (8), or several of them."""

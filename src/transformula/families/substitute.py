@@ -10,8 +10,7 @@ from ..language.rewriting import Change, rewritten, spell
 from ..language.source import Source
 from ..language.syntax import CallNode, Line, Name, Node, Tap, children, walk
 
-MADE = "made of the text"
-"""The source of lines that rewriting has made."""
+MADE = "made of the text"  # the source of lines that rewriting has made
 
 
 def calls_in(node: Node) -> list[CallNode]:

@@ -61,8 +61,7 @@ class LayerLines:
         self.attending = [book.attending(line.value) for line in lines]
         self.streams = {*streams, *(line.name for line in lines)}
         outside = {name for at, names in enumerate(self.reads) for name in names if origin(lines, name, at) is None}
-        self.carried = outside & {line.name for line in lines}
-        """The names that travel from layer to layer."""
+        self.carried = outside & {line.name for line in lines}  # the names that travel from layer to layer
         self.history = {node.name for node in history}
         self.layers = {node.name for node in history if node.index is not None}
         self.definitions: dict[int, CallNode] = {}
