@@ -41,7 +41,7 @@ from ..language.stacks import default_before
 from ..language.syntax import Binary, CallNode, Index, Line, Name, Negative, Node, Number, walk
 from ..language.vocabulary import Vocabulary
 from .cross_attention import BY_HAND, Book, Unfit
-from .substitute import calls_in, changed_lines, changed_text, formula_text, fresh, relabelled
+from .formulas import calls_in, changed_lines, changed_text, formula_text, fresh, relabelled
 from .to_decoder import LayerLines, with_lists
 
 ENCODER, DECODER = "encoder", "decoder"

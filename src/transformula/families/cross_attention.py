@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 
 from ..errors import InputError
 from ..language.definitions import Definition, read_definition
@@ -24,19 +25,7 @@ from ..language.rewriting import rewritten, spell
 from ..language.source import Source
 from ..language.syntax import CallNode, Line, Name, Node
 from ..language.vocabulary import Vocabulary, WordRecord
-from .substitute import (
-    calls_in,
-    changed_lines,
-    formula_text,
-    fresh,
-    made_line,
-    names_in,
-    nodes_outside,
-    origin,
-    relabelled,
-    sources,
-    with_names,
-)
+from .formulas import calls_in, changed_lines, formula_text, fresh, made_line, names_in, relabelled, sources, with_names
 
 BY_HAND = "write the decoder by hand, as a stack below its encoder: x = x + attention(norm(x), memory)"
 
@@ -126,13 +115,12 @@ class Book:
 
     @staticmethod
     def inner(definition: Definition) -> list[CallNode]:
-        """The calls in a definition."""
         return [] if definition.second else [c for line in definition.lines for c in calls_in(line.value)]
 
     def attending(self, node: Node, visible: int | None = None) -> list[CallNode]:
         """The calls in a tree that attend, those in their arguments left out."""
-        nodes = nodes_outside(node, lambda call: self.attends(call, visible))
-        return [n for n in nodes if isinstance(n, CallNode) and self.attends(n, visible)]
+        attends = partial(self.attends, visible=visible)
+        return [call for call in calls_in(node, attends) if attends(call)]
 
     # One call over a memory.
 
@@ -157,7 +145,6 @@ class Book:
         return dataclasses.replace(call, word=made.name, items=(*items, memory), options=options)
 
     def word_over(self, call: CallNode, memory: Node) -> CallNode:
-        """A call of a word over a memory."""
         record = self.vocabulary[call.word]
         if len(call.items) == 2 and any(len(form) == 2 for form in record.forms):
             raise Unfit(f"`{spell(call)}` reads another sequence already", "it is a decoder: put an encoder above it")
@@ -199,12 +186,8 @@ class Book:
         return Crossed(name, kept, defaults.keys(), keys_only)
 
     def crossed_lines(self, definition: Definition, own: Set[str], memory: str) -> tuple[list[Line], tuple[int, ...]]:
-        """A definition's lines, keys and values made of the memory, distances gone, and `Crossed.keys_only`.
-
-        own  the names that the definition has already
-
-        Raises Unfit.
-        """
+        """A definition's lines, keys and values made of the memory, distances gone, and `Crossed.keys_only`; `own` are
+        the names that the definition has already. Raises Unfit."""
         lines, parameters = definition.lines, definition.parameters
         cores = [(at, c) for at, line in enumerate(lines) for c in self.attending(line.value, definition.index)]
         if len(cores) != 1:
@@ -231,27 +214,19 @@ class Book:
         asking, asked = needed(with_core(dataclasses.replace(core, items=(query,), options=core_options)))
         keyed, keyed_names = sources(lines, pair, at, taps=True)
         others = {lines[i].name for i in asking} | {*parameters, *definition.defaults}
-        names = {
-            name: fresh(f"{name}_memory", {*own, memory}) if name in others else name
-            for name in (lines[i].name for i in keyed)
-        }
+        keys = {lines[i].name for i in keyed}
+        names = {name: fresh(f"{name}_memory", {*own, memory}) if name in others else name for name in keys}
         taken = {c.label for line in lines for c in calls_in(line.value)}
         twice = {c.label for i in keyed if i in asking for c in calls_in(lines[i].value) if c.label}
         labels = {label: fresh(f"{label}_memory", taken) for label in sorted(twice)}
 
         def of_keys(node: Node, before: int) -> Node:
             """What keys or values are made by, of the memory."""
+            set_before = {line.name: names[line.name] for line in lines[:before] if line.name in names}
+            return with_names(node, (dict.fromkeys(parameters, memory) | set_before).get)
 
-            def new(name: str) -> str | None:
-                if origin(lines, name, before) is not None:
-                    return names[name]
-                return memory if name in parameters else None
-
-            return with_names(node, new)
-
-        over = with_core(
-            dataclasses.replace(core, items=(query, *(of_keys(n, at) for n in pair)), options=core_options)
-        )
+        items = (query, *(of_keys(n, at) for n in pair))
+        over = with_core(dataclasses.replace(core, items=items, options=core_options))
         result: list[Line] = []
         for i, line in enumerate(over):
             if i in keyed:

@@ -26,7 +26,7 @@ from ..language.definitions import Definition
 from ..language.rewriting import Change, rewritten, spell, sum_of, terms
 from ..language.syntax import Binary, CallNode, Index, Line, Name, Node, Tap, walk
 from .cross_attention import BY_HAND, Book, Unfit
-from .substitute import calls_in, changed_lines, fresh, made_line, names_in, origin, relabelled, sources, with_names
+from .formulas import calls_in, changed_lines, fresh, made_line, names_in, origin, relabelled, sources, with_names
 
 
 def with_lists(lists: Mapping[str, str]) -> Change:
@@ -89,10 +89,10 @@ class LayerLines:
                 continue
             behind[at].append(made_line(name, self.copied(line.value, range(at, last + 1))))
             for i in range(at + 1, last + 1):
-                now[i] = with_summand(now[i], line.name, name)
+                value, place = now[i].value, now[i].value.place
+                both = Binary(place, "+", Name(place, line.name), Name(place, name))
+                now[i] = made_line(now[i].name, with_names(value, {line.name: both}.get))
         return self.tapped([each for at, line in enumerate(now) for each in (line, *behind[at])])
-
-    # What stands where.
 
     def skips(self, at: int, inner: Collection[str] = ()) -> list[str]:
         """The streams that a line reads beside its attention and the names `inner`."""
@@ -104,7 +104,6 @@ class LayerLines:
         return any(self.book.works(c) and not self.book.attends(c) for c in calls_in(self.lines[at].value))
 
     def free(self, name: str) -> str:
-        """A free name for the same over a memory."""
         return fresh(f"{name}_memory", self.streams | self.book.taken | {*self.book.lists.values()})
 
     def listed(self, at: int) -> bool:
@@ -127,11 +126,10 @@ class LayerLines:
                     continue
             branch.discard(self.lines[i].name)
         if last == at:
-            raise Unfit(
+            reason = (
                 f"`{name}` holds the attention's result, and its layer does not read it: a second one would take its"
-                " place",
-                f"write the decoder by hand: a name for each, read wherever {name} is",
             )
+            raise Unfit(f"{reason} place", f"write the decoder by hand: a name for each, read wherever {name} is")
         return last
 
     def check_keys(self, at: int) -> None:
@@ -150,12 +148,8 @@ class LayerLines:
         for node in nodes:
             others = self.carried.intersection(names_in(node)) - {*self.skips(at), self.lines[at].name}
             if others or any(isinstance(n, Index) for n in walk(node)):
-                raise Unfit(
-                    f"keys or values of `{spell(call)}` travel from layer to layer, which those of a memory do not",
-                    BY_HAND,
-                )
-
-    # A further summand.
+                what = f"keys or values of `{spell(call)}`"
+                raise Unfit(f"{what} travel from layer to layer, which those of a memory do not", BY_HAND)
 
     def parallel(self, at: int) -> Node | None:
         """The value of a line that sums attention and other sublayers of the layer, with one more summand; else None:
@@ -171,15 +165,11 @@ class LayerLines:
                 self.book.works(c) for _, term, attends in parts if not attends for c in calls_in(term)
             ):
                 return None
-            more: list[tuple[str, Node]] = []
-            for sign, term, attends in parts:
-                more += [(sign, term), (sign, self.copied(term, [at]))] if attends else [(sign, term)]
-            return sum_of(more)
+            more = [[term, self.copied(term, [at])] if attends else [term] for _, term, attends in parts]
+            return sum_of([(sign, term) for (sign, *_), group in zip(parts, more, strict=True) for term in group])
 
         value = rewritten(self.lines[at].value, change)
         return value if value != self.lines[at].value else None
-
-    # The sublayer once more.
 
     def copied(self, node: Node, group: Collection[int]) -> Node:
         """A tree of the sublayer whose lines are `group` over the memory, with labels of its own."""
@@ -272,11 +262,8 @@ class LayerLines:
             preferred = ([s for s in skips if s in self.carried], [s for s in skips if s in read], skips)
             stream = next((chosen[0] for chosen in preferred if len(chosen) == 1), None)
             if stream is None:
-                raise Unfit(
-                    f"`{line.name} = {spell(line.value)}` has several skips ({', '.join(skips)}),"
-                    " and the text does not say which of them is the stream that goes on",
-                    BY_HAND,
-                )
+                what = f"`{line.name} = {spell(line.value)}` has several skips ({', '.join(skips)})"
+                raise Unfit(f"{what}, and the text does not say which of them is the stream that goes on", BY_HAND)
             renamed[stream] = line.name
         return renamed
 
@@ -314,10 +301,3 @@ class LayerLines:
             return None if over_memory else dataclasses.replace(node, label=node.word)
 
         return changed_lines(lines, change)
-
-
-def with_summand(line: Line, name: str, other: str) -> Line:
-    """A line that reads name + other where it read name."""
-    place = line.value.place
-    both = Binary(place, "+", Name(place, name), Name(place, other))
-    return made_line(line.name, with_names(line.value, {name: both}.get))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain, count
 
 from ..analysis.lines import text_of
 from ..language.rewriting import Change, rewritten, spell
@@ -11,11 +12,6 @@ from ..language.source import Source
 from ..language.syntax import CallNode, Line, Name, Node, Tap, children, walk
 
 MADE = "made of the text"  # the source of lines that rewriting has made
-
-
-def calls_in(node: Node) -> list[CallNode]:
-    """The calls in a tree, outer ones first."""
-    return [n for n in walk(node) if isinstance(n, CallNode)]
 
 
 def nodes_outside(node: Node, closed: Callable[[CallNode], bool]) -> list[Node]:
@@ -27,6 +23,11 @@ def nodes_outside(node: Node, closed: Callable[[CallNode], bool]) -> list[Node]:
         if not (isinstance(here, CallNode) and closed(here)):
             waiting += reversed(children(here))
     return nodes
+
+
+def calls_in(node: Node, closed: Callable[[CallNode], bool] = lambda call: False) -> list[CallNode]:
+    """The calls in a tree, outer ones first; nothing inside those that `closed` is true of."""
+    return [n for n in nodes_outside(node, closed) if isinstance(n, CallNode)]
 
 
 def names_in(node: Node, closed: Callable[[CallNode], bool] = lambda call: False) -> list[str]:
@@ -89,15 +90,10 @@ def relabelled(node: Node, labels: Mapping[str, str]) -> Node:
 
 def fresh(base: str, taken: Collection[str]) -> str:
     """`base`, or `base_2`, `base_3`: the first that is not taken."""
-    number, name = 1, base
-    while name in taken:
-        number += 1
-        name = f"{base}_{number}"
-    return name
+    return next(name for name in chain([base], (f"{base}_{n}" for n in count(2))) if name not in taken)
 
 
 def made_line(name: str, value: Node) -> Line:
-    """A line that rewriting has made."""
     return Line(name, value, dataclasses.replace(value.place, source=Source(MADE, "")))
 
 
@@ -109,11 +105,8 @@ def changed_lines(lines: Iterable[Line], change: Change) -> list[Line]:
 
 def formula_text(lines: Iterable[Line], like: Source) -> Source:
     """The text of lines, as written where rewriting has not made them, under the name of the text they are made of."""
-    made = [line.place.source.name == MADE for line in lines]
-    rows = [
-        f"{line.name} = {spell(line.value)}" if new else text_of(line.place)
-        for line, new in zip(lines, made, strict=True)
-    ]
+    made = [(line, line.place.source.name == MADE) for line in lines]
+    rows = [f"{line.name} = {spell(line.value)}" if new else text_of(line.place) for line, new in made]
     return Source(like.name, "\n".join(rows))
 
 
