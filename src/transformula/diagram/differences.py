@@ -68,16 +68,11 @@ class ModelDifference:
         return {"models": list(self.names), "equal": not apart, "changes": changes}
 
     def text(self, ascii: bool = False, drawn: bool = True) -> str:
-        """Equations line by line, what was added and taken away, and both diagrams where their parts differ.
-
-        drawn  with the diagrams
-        """
+        """Equations line by line, what was added and taken away, and, if `drawn`, both diagrams where parts differ."""
         rows = [f"- {self.names[0]}", f"+ {self.names[1]}"]
         if self.equal:
             rows.append("the same equations and the same diagram")
-        for change in self.changes:
-            if change.equal:
-                continue
+        for change in (change for change in self.changes if not change.equal):
             rows += ["", change.title, *(f"{mark} {line}" for mark, line in change.equations)]
             if change.same_parts:
                 rows.append("  the same parts, joined alike")

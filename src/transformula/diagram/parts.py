@@ -20,10 +20,10 @@ from ..language.graph import Architecture, Call, Frame, Section, Stack, Value
 SYMBOLS = {"add": "+", "sub": "−", "mul": "×", "div": "÷", "pow": "^", "neg": "−"}
 FLAT = ("number", "coefficient")  # kinds of values that are folded into labels
 
+# what a path pays for passing a part; others pay 2
 SUBLAYERS = ("positions", "channels", "output", "definition")
 TOLL = {"op": 0, "factor": 0, "enter": 0, "leave": 0, "source": 10, "norm": 1, "chance": 1, "function": 1, "depth": 3}
-"""What a path pays for passing a part; sublayers cost 100, others 2."""
-
+TOLL |= dict.fromkeys(SUBLAYERS, 100)
 Row = tuple[int, int, int, str]  # an equation: its first and last row in the text, its column there, and what it says
 
 
@@ -100,7 +100,6 @@ class Diagram:
 
 
 def labeled(call: Call | Frame) -> str:
-    """A call's name with its label: "attention.first"."""
     return f"{call.name}.{call.label}" if call.label else call.name
 
 
@@ -110,7 +109,6 @@ def name_in(frame: Frame, value: Value, other: str) -> str:
 
 
 def text_or(value: Value, other: str) -> str:
-    """A value's text in its formula; `other` where it has none."""
     return text_of(value.place) if value.place else other
 
 
@@ -281,7 +279,7 @@ class _Maker:
             for n, part in enumerate(self.parts):
                 if n in used or (part.sort == "leave" and n != end):
                     continue
-                toll = 100 if part.sort in SUBLAYERS else TOLL.get(part.sort, 2)
+                toll = TOLL.get(part.sort, 2)
                 above = [best[s] for i, s in enumerate(part.inputs) if s in best and not (i and part.ordered)]
                 if above:
                     cost, length, way = min(above, key=lambda w: w[:2])

@@ -27,8 +27,8 @@ LIGHT = {"ground": "#ffffff", "ink": "#1f2328", "line": "#40464d", "frame": "#b4
          "positions": "#c3dbf3", "channels": "#f6e0b5", "norm": "#e9ecef", "+": "#14702e", "-": "#b3261e"}  # fmt: skip
 DARK = {"ground": "#16191d", "ink": "#e8eaed", "line": "#b3bac2", "frame": "#59616a", "plain": "#16191d",
         "positions": "#1d466c", "channels": "#5d4513", "norm": "#30363c", "+": "#56d37a", "-": "#ff8a80"}  # fmt: skip
+# the color of a word by its kind; a definition has that of what is inside
 FILLS = {"positions": "positions", "channels": "channels", "output": "channels", "input": "channels", "norm": "norm"}
-"""The color of a word by its kind; a definition has that of what is inside."""
 DASHED = ' stroke-dasharray="4 3"'
 WIDTH = 384  # how wide an ordinary layer is at most, with its margins and equations
 MARGIN, GAP, ROW, TRACK = 12, 14, 12, 9

@@ -84,8 +84,7 @@ def _drawn(diagram: Diagram, layout: DiagramLayout, ascii: bool) -> tuple[list[s
             left = centers[column] - len(label) // 2
             write(*((left + len(label), z, "◄") if c > column else (left - 1, z, "►")))
     right, bottom = (max(cell[i] for cell in letters) + 1 for i in (0, 1))
-    rows = ["".join(letters.get((x, y), " ") for x in range(right)).rstrip() for y in range(bottom)]
-    return rows, end - gap
+    return ["".join(letters.get((x, y), " ") for x in range(right)).rstrip() for y in range(bottom)], end - gap
 
 
 def diagram_text(diagram: Diagram, ascii: bool = False) -> list[str]:
@@ -137,8 +136,7 @@ def wrapped(equation: str, letters: int, indent: str = "  ") -> list[str]:
 
 
 def _pieces(word: str, letters: int) -> list[str]:
-    """A word in one piece if a row holds it; else broken after brackets and commas, and anywhere where that is not
-    enough."""
+    """A word; if no row holds it, broken after brackets and commas, and anywhere where that is not enough."""
     if len(word.lstrip()) <= letters:
         return [word]
     pieces = re.findall(r"[^(,]+[(,]*|[(,]+", word)

@@ -44,8 +44,8 @@ from .cross_attention import BY_HAND, Book, Unfit
 from .formulas import calls_in, changed_lines, changed_text, formula_text, fresh, relabelled
 from .to_decoder import LayerLines, with_lists
 
-ENCODER, DECODER = "encoder", "decoder"
-"""The names of the stacks."""
+ENCODER, DECODER = "encoder", "decoder"  # the names of the stacks
+FAMILIES = (ENCODER, DECODER, "encoder-decoder")
 
 
 def as_encoder(text: ModelText, vocabulary: Vocabulary, *, reads: str = "source") -> ModelText:
@@ -98,9 +98,6 @@ def as_encoder_decoder(text: ModelText, vocabulary: Vocabulary) -> ModelText:
         return finished(whole, original, {**roles, **labels}, [ENCODER, DECODER])
 
 
-FAMILIES = ("encoder", "decoder", "encoder-decoder")
-
-
 def of_family(text: ModelText, family: str, vocabulary: Vocabulary) -> ModelText:
     """The text as a model of its own of a family: what `family=` and `--family` mean.
 
@@ -132,16 +129,13 @@ class Original:
 
     @property
     def stack(self) -> StackText:
-        """Its only stack."""
         return self.text.stacks[0]
 
     def streams(self) -> set[str]:
-        """The names that it sets."""
         sources = (self.stack.before, *self.stack.layers.values(), self.stack.after)
         return {line.name for source in sources if source for line in parse(source)}
 
     def book(self) -> Book:
-        """What its calls stand for."""
         taken = {*self.text.numbers, *self.stack.numbers, *INPUTS, *self.text.inputs, *self.streams()}
         return Book(self.text.words, self.vocabulary, {*taken, "memory", "layer", "pi", ENCODER, DECODER})
 
@@ -188,7 +182,6 @@ class Encoding:
         self.masks: dict[str, str] = {}
 
     def formula(self, source: Source) -> Source:
-        """A formula; the very text where nothing changes."""
         return changed_text(parse(source), self.input_or_window, source)
 
     def words(self) -> dict[str, Source]:
@@ -201,7 +194,6 @@ class Encoding:
         return {**masks, **changed}
 
     def input_or_window(self, node: Node) -> Node | None:
-        """The input's name, and windows."""
         if isinstance(node, Name) and node.name == "tokens":
             return dataclasses.replace(node, name=self.reads)
         unwindowed = self.window(node)
@@ -216,10 +208,8 @@ class Encoding:
         if record is None or not record.attends or window is None:
             return None
         if any(o.name == "mask" for o in node.options):
-            raise Unfit(
-                f"`{spell(node)}` has a window, which looks back, beside a mask",
-                "write the window into the mask: abs(i - j) < window",
-            )
+            remedy = "write the window into the mask: abs(i - j) < window"
+            raise Unfit(f"`{spell(node)}` has a window, which looks back, beside a mask", remedy)
         options = tuple(o for o in node.options if o is not window)
         if not (isinstance(window.value, Number) and window.value.value == 0):
             options = (*options, Line("mask", Name(window.place, self.mask(window.value)), window.place))
@@ -254,14 +244,11 @@ def encoder_of(original: Original, reads: str) -> ModelText:
         return text
     belong = {"types", "targets", "document", "rank", *(n for n, of in text.inputs.items() if of == "tokens")} & inputs
     if belong and reads != "tokens":
-        raise Unfit(
-            f"it reads {', '.join(sorted(belong))}, which only `tokens` have", "write the encoder by hand, without"
-        )
+        names = ", ".join(sorted(belong))
+        raise Unfit(f"it reads {names}, which only `tokens` have", "write the encoder by hand, without")
     if stack.causal:
-        original.refuse_one_sided(
-            "the distances of the past only",
-            "write the encoder by hand, with a table for both sides, as in the gallery's deberta",
-        )
+        remedy = "write the encoder by hand, with a table for both sides, as in the gallery's deberta"
+        original.refuse_one_sided("the distances of the past only", remedy)
     encoding = Encoding(original.book(), reads, both_sides=stack.causal)
     encoder = dataclasses.replace(
         stack,
@@ -309,7 +296,6 @@ def decoder_of(original: Original) -> tuple[ModelText, dict[str, str]]:
 
 
 def named(source: Source, stack: str) -> Source:
-    """A text, called by its stack's name too."""
     return dataclasses.replace(source, name=f"{stack}, {source.name}")
 
 
@@ -332,11 +318,9 @@ def finished(whole: ModelText, original: Original, roles: Mapping[str, str], sta
     for old, new in zip(original.architecture.main.layers, architecture.main.layers, strict=True):
         count, made = len(attentions(old)), attentions(new)
         if (made.count(False), made.count(True)) != (count, count):
-            raise Unfit(
-                f"repeated over a memory, its lines would lose what a line before has set ({new.title} would attend"
-                f" {made.count(False)} times to itself and {made.count(True)} times to the memory, not {count})",
-                BY_HAND,
-            )
+            lost = "repeated over a memory, its lines would lose what a line before has set"
+            itself, memory = f"{made.count(False)} times to itself", f"{made.count(True)} times to the memory"
+            raise Unfit(f"{lost} ({new.title} would attend {itself} and {memory}, not {count})", BY_HAND)
     return dataclasses.replace(whole, hooks=hooks_for(whole.hooks, architecture, roles, stacks))
 
 

@@ -165,8 +165,10 @@ class LayerLines:
                 self.book.works(c) for _, term, attends in parts if not attends for c in calls_in(term)
             ):
                 return None
-            more = [[term, self.copied(term, [at])] if attends else [term] for _, term, attends in parts]
-            return sum_of([(sign, term) for (sign, *_), group in zip(parts, more, strict=True) for term in group])
+            more: list[tuple[str, Node]] = []
+            for sign, term, attends in parts:
+                more += [(sign, term), (sign, self.copied(term, [at]))] if attends else [(sign, term)]
+            return sum_of(more)
 
         value = rewritten(self.lines[at].value, change)
         return value if value != self.lines[at].value else None
