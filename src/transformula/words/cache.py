@@ -81,8 +81,9 @@ class Cache:
     ) -> Attended:
         """`attend` of a chunk's queries over all keys so far; k and v are the chunk's own, which are kept."""
         k, v = self.append(k, v, at)
-        if settings.single and extras is None and at.start is not None and self.capacity:
-            if q.shape[2] == 1 and q.shape[1] == k.shape[1] and q.dtype == k.dtype == v.dtype:
+        if q.shape[2] == 1 and extras is None and at.start is not None and self.capacity:
+            alone = settings.plain and not settings.window and not settings.dropout
+            if alone and q.shape[1] == k.shape[1] and q.dtype == k.dtype == v.dtype:
                 # what `attend` comes to, without its cases: it shows at length 1
                 return F.scaled_dot_product_attention(q, k, v, scale=settings.scale), None
         if extras is not None and extras.inputs:

@@ -82,7 +82,7 @@ class LinearAttention(Word):
         if real is not None:
             k, v = (t.masked_fill(~real[:, None, :, None], 0) for t in (k, v))
         if not self.causal:
-            z = k.sum(2, keepdim=True, dtype=_precise(k))
+            z = k.sum(2, keepdim=True, dtype=torch.promote_types(k.dtype, torch.float32))
             sums, weights = q @ (k.transpose(2, 3) @ v), (q * z).sum(-1)
         # exported code must hold for every length, and so may not count chunks
         elif torch.compiler.is_exporting() or length <= self.size + CHUNK:
@@ -105,11 +105,6 @@ class LinearAttention(Word):
         return super().start(batch, capacity, torch.promote_types(dtype, torch.float32), device)
 
 
-def _precise(x: Tensor) -> torch.dtype:
-    """The type in which many numbers are summed."""
-    return torch.promote_types(x.dtype, torch.float32)
-
-
 def feature(x: Tensor) -> Tensor:
     """f(x) = elu(x) + 1, without the loss of digits that 1 + (e^x - 1) has."""
     return F.relu(x) + torch.exp(x.clamp(max=0))
@@ -118,7 +113,7 @@ def feature(x: Tensor) -> Tensor:
 def square(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Every pair: sum over j <= i of (q_i k_j) v_j, (..., length, size), and sum over j <= i of q_i k_j."""
     scores = (q @ k.transpose(-1, -2)).tril()
-    return scores @ v, scores.sum(-1, dtype=_precise(q))
+    return scores @ v, scores.sum(-1, dtype=torch.promote_types(q.dtype, torch.float32))
 
 
 def chunked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,16 +123,14 @@ def chunked(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     shape = (batch, heads, chunks, CHUNK, size)
     q, k, v = (F.pad(t, (0, 0, 0, chunks * CHUNK - length)).reshape(shape) for t in (q, k, v))
     sums, weights = square(q, k, v)
-    # what chunks leave, summed over those before each: (batch, heads, chunks, size, size) and (..., chunks, size)
-    of_chunk = k.transpose(-1, -2) @ v
-    before = _sum_before(of_chunk).to(q.dtype)
-    z = _sum_before(k.sum(-2, dtype=_precise(k)))
-    sums = sums + q @ before
-    weights = weights + (q * z[..., None, :]).sum(-1)
+    precise = torch.promote_types(q.dtype, torch.float32)
+
+    def before(of_chunk: Tensor) -> Tensor:
+        """For each chunk the sum over those before it, not itself."""
+        total = of_chunk.cumsum(2, dtype=precise)
+        return torch.cat((torch.zeros_like(total[:, :, :1]), total[:, :, :-1]), 2)
+
+    # (batch, heads, chunks, size, size) and (batch, heads, chunks, size)
+    sums = sums + q @ before(k.transpose(-1, -2) @ v).to(q.dtype)
+    weights = weights + (q * before(k.sum(-2, dtype=precise))[..., None, :]).sum(-1)
     return sums.flatten(2, 3)[:, :, :length], weights.flatten(2)[:, :, :length]
-
-
-def _sum_before(x: Tensor) -> Tensor:
-    """For each chunk (dimension 2) the sum over those before it, not itself."""
-    sums = x.cumsum(2, dtype=_precise(x))
-    return torch.cat((torch.zeros_like(sums[:, :, :1]), sums[:, :, :-1]), 2)

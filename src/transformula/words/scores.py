@@ -58,17 +58,10 @@ class AttentionSettings:
     score: ScoreFunction | None = None
     mask: ScoreFunction | None = None
 
-    plain: bool = field(init=False)
-    """Whether it is scaled dot-product attention with at most a causal mask, a window and dropout."""
-
-    single: bool = field(init=False)
-    """Whether it is that without window and dropout, so that one position that sees all needs no mask."""
-
-    def __post_init__(self) -> None:
-        plain = self.softmax and not self.cap and self.score is None and self.mask is None
-        # once, and not at each step of decoding
-        object.__setattr__(self, "plain", plain)
-        object.__setattr__(self, "single", plain and not self.window and not self.dropout)
+    @property
+    def plain(self) -> bool:
+        """Whether it is scaled dot-product attention with at most a causal mask, a window and dropout."""
+        return self.softmax and not self.cap and self.score is None and self.mask is None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +12,6 @@ from .cpu import tracing
 Tables = tuple[Tensor, ...]
 Make = Callable[..., Tables]
 """Tables from positions in float64, and further arguments."""
-
-T = TypeVar("T", bound=tuple[Any, ...])
 
 _KEPT: dict[tuple[Hashable, ...], Tables] = {}
 _LOCK = Lock()
@@ -48,7 +46,7 @@ def cached_table(make: Make, given: tuple[Any, ...], length: int, dtype: torch.d
     return tuple(t[:length, :length] if t.dtype == torch.bool else t[:length] for t in tables)
 
 
-def keep(kept: dict[tuple[Hashable, ...], T], most: int, key: tuple[Hashable, ...], made: T) -> None:
+def keep(kept: dict[tuple[Hashable, ...], Any], most: int, key: tuple[Hashable, ...], made: tuple[Any, ...]) -> None:
     """Keep tensors that are none of a mode that follows the code, and let the oldest go where there would be more than
     `most`. Threads do so one by one."""
     if all(t is None or type(t) is Tensor for t in made):
