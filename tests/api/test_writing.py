@@ -12,7 +12,7 @@ import torch
 from tests.api.translator import translator, workplace, write_pictures
 from transformula import Model, evaluate, train
 from transformula.errors import CheckpointError, ConfigError, DataError, InputError
-from transformula.tasks.scores.bleu import bleu
+from transformula.tasks.scores.measured import bleu
 from transformula.tasks.writing import Written
 
 SOURCES = ["hund sieht katze", "eins", "der hund sieht drei katze", "zwei zwei", "katze der hund"]

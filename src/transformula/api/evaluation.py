@@ -11,7 +11,7 @@ from .plan import check_use, read_config
 from .reading import TASK, import_packages, model_folder, set_threads
 
 if TYPE_CHECKING:
-    from ..tasks.evaluation import Report
+    from ..tasks.scores.report import Report
 
 
 def evaluate(
@@ -47,8 +47,7 @@ def evaluate(
     Raises InputError, DataError.
     """
     from ..data.sources import SOURCES, gone
-    from ..tasks.base import tasks
-    from ..tasks.evaluation import Trained
+    from ..tasks.base import Trained, tasks
 
     set_threads(threads)
     import_packages(use)

@@ -36,7 +36,7 @@ from .reading import TASK, import_packages, path_of
 from .run import run_of
 
 if TYPE_CHECKING:
-    from ..tasks.evaluation import Report
+    from ..tasks.scores.report import Report
 
 HOW = ("device", "threads")
 """Changes that go for the recipe that this one begins with, too."""

@@ -10,7 +10,7 @@ trained and, as `beyond`, on some that are longer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from random import Random
 from string import ascii_letters, digits
@@ -34,9 +34,7 @@ from .seq2seq_data import RowSource
 
 SYMBOLS = ascii_letters + digits
 
-FURTHER = 5
-"""The score `beyond` is of lengths up to so much above the longest of training."""
-
+FURTHER = 5  # the score `beyond` is of lengths up to so much above the longest of training
 ROWS_BEYOND = 100
 
 
@@ -110,9 +108,6 @@ class RuleRows(RowSource):
 
     def limits(self, settings: Any) -> tuple[None, None, str]:
         return None, None, "drop"
-
-    def check(self, settings: Any, task: str) -> None:
-        return
 
     def describe(self, settings: Any, training: int, validation: int) -> dict[str, Any]:
         names = [name for name in type(settings).model_fields if name not in (*BatchSettings.model_fields, "tokenizer")]
@@ -221,11 +216,6 @@ class RecallSettings(SymbolSettings):
         return value
 
 
-def last_value(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
-    """The last value of each row."""
-    return [str(row["source"])[-3] for row in records]
-
-
 @task("recall")
 class Recall(Algorithmic):
     """Pairs of a key and a value, a digit, then one of the keys -> its value. The last value of a row is the baseline
@@ -235,7 +225,7 @@ class Recall(Algorithmic):
     """
 
     settings = RecallSettings
-    trivial = {"last value": last_value, "constant": constant}
+    trivial = {"last value": lambda rows, learned: [str(row["source"])[-3] for row in rows], "constant": constant}
     alphabet = staticmethod(lambda settings: ascii_letters[: settings.symbols] + digits + "?")
 
     @classmethod

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -21,27 +22,23 @@ import torch
 from torch import Tensor, nn
 
 from ..data.preview import Preview
-from ..errors import ConfigError, InputError
+from ..errors import ConfigError, DataError, InputError, setting
 from ..language.graph import Architecture
 from ..registry import Registry
 from ..settings import Settings
-from .evaluation import Evaluation, Report, Trained
 from .predictor import Predictor
 from .predictor import Progress as Progress
+from .scores.report import Evaluation, Report
 from .verb import Verb
 
 if TYPE_CHECKING:
     from .language_modeling import CarriedRows
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
-"""Tasks by name."""
 
-LEAST = 16
-"""Rows of a sample of a validation set, at least."""
-IGNORED = -100
-"""Target of a position that does not count."""
-FORWARD = 0.5
-"""What a unit costs in an evaluation, of what it costs in training."""
+LEAST = 16  # rows of a sample of a validation set, at least
+IGNORED = -100  # target of a position that does not count
+FORWARD = 0.5  # what a unit costs in an evaluation, of what it costs in training
 
 
 def task(name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> Callable[[type[Task]], type[Task]]:
@@ -78,7 +75,6 @@ class Scores(dict[str, float]):
 
     @property
     def loss(self) -> float:
-        """Nats a unit."""
         return self["loss"]
 
 
@@ -102,12 +98,61 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same on a device."""
+        inputs, lengths = (
+            {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+            for tensors in (self.inputs, self.lengths)
+        )
+        return replace(self, inputs=inputs, targets=self.targets.to(device, non_blocking=True), lengths=lengths)
 
-        def moved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-            return {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
 
-        targets = self.targets.to(device, non_blocking=True)
-        return replace(self, inputs=moved(self.inputs), targets=targets, lengths=moved(self.lengths))
+@dataclass(frozen=True)
+class Trained:
+    """A trained model that is to be scored.
+
+    name      as a person named it
+    folder    that of the model, with its tokenizer
+    modules   the model, and the other models of its ensemble
+    numbers   what its text says: vocab, context, ...
+    recorded  the configuration of its run; {} where only the model is known
+    lost      the training data of its run, where that is missing
+    """
+
+    name: str
+    folder: Path
+    architecture: Architecture
+    modules: Sequence[nn.Module]
+    numbers: Mapping[str, int]
+    recorded: Mapping[str, Any]
+    lost: Sequence[str] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        note = (
+            f"the training data ({', '.join(self.lost)}) is missing: there are no baselines, and no search for"
+            " evaluation examples that are also in the training set"
+        )
+        return [note] if self.lost else []
+
+    @property
+    def alone(self) -> nn.Module:
+        """The one model. Raises InputError where there are several."""
+        if len(self.modules) > 1:
+            raise InputError(f"{self.name}: models that write no target for a source are scored one by one")
+        return self.modules[0]
+
+    def settings_of(self, kind: type[Settings]) -> dict[str, Any]:
+        return {key: value for key, value in self.recorded.items() if key in kind.model_fields}
+
+    def unknown(self, key: str) -> InputError:
+        """The error for a model of which no data is known."""
+        return InputError(f"{self.name}: a model's folder knows no data; say which: {key}")
+
+    def held_back(self) -> DataError:
+        """The error where what is scored was a part of training data that is lost."""
+        return DataError(
+            f"{self.name}: what is scored by default is a part of its training data, {', '.join(self.lost)}, which is"
+            f" not there; put it back, or say what is scored: {setting('data', 'FILE')}"
+        )
 
 
 class Task(ABC):
@@ -169,9 +214,7 @@ class Task(ABC):
 
         Raises DataError and ConfigError.
         """
-        kind: Any = cls
-        made: Self = kind(settings, numbers, **given)
-        return made
+        return cls(settings, numbers, **given)  # type: ignore[call-arg]
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:

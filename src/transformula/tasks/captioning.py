@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..generation.settings import SearchSettings
 from .base import task
 from .scores.baselines import constant
-from .scores.bleu import bleu
-from .scores.measured import exact_match
+from .scores.measured import bleu, exact_match
 from .seq2seq import SequenceToSequence
 from .seq2seq_data import RowSource
 from .verb import Verb

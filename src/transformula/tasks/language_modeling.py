@@ -1,4 +1,4 @@
-"""Language modeling: predict each token of a text from those before it."""
+"""Language modeling: predict each token of a text from those before it; and what tasks on windows of a text share."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from ..data.cache import ABOUT, cached_entry
+from ..data.prepare import prepare
+from ..data.preview import Preview
 from ..data.settings import DataSettings
 from ..data.windows import ContinuedWindows, Windows
 from ..errors import ConfigError, InputError, setting
@@ -25,26 +27,63 @@ from ..language.graph import Architecture
 from ..model.evaluating import evaluating
 from ..model.segment_memory import Carried
 from ..structured import load_json
-from .base import FORWARD, IGNORED, Batch, Progress, Scores, task
+from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, task
 from .losses import perplexity, smoothed_cross_entropy, target_nats
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
-from .text_task import CONTEXT, TextTask
+from .scores.report import standing
 from .verb import Verb
+from .writing import TextGenerator
 
-SAMPLE = Verb(
-    "sample",
-    help="write text with a trained model",
-    about="""\
-Write text with a trained model. Several prompts are gone on from at once, and shown one after the other; without one,
-a text is begun. Filters act in the order in which they are listed here.""",
-    examples=(
-        'transformula sample runs/demo "The with statement" --temperature 0.8 --max-tokens 100',
-        'transformula sample runs/demo "def" "class" --top-k 20 --seed 7 --json',
-    ),
-    settings=SamplingSettings,
-    takes="PROMPT",
-    live=True,
-)
+CONTEXT = 128  # tokens of a window where the model's file does not say
+EVALUATED_TOKENS = 8192
+EVALUATED_LOGITS = 2**25  # an evaluation's batch holds at most so many tokens, and so many logits (128 MiB in float32)
+
+
+class TextTask(Task):
+    """A task on windows of a text.
+
+    data     text, made ready
+    windows  of the training text, of `context` - `less` tokens; none where there is a validation text alone
+    score_unit  the unit of the main score, of `baselines` and of `verdict`
+    evaluated_at_once  how many windows an evaluation looks at together
+    """
+
+    row_name = "windows"
+    score_unit: str
+
+    def __init__(
+        self,
+        settings: Any,
+        numbers: Mapping[str, Any],
+        given: Mapping[str, Any],
+        extra: int | None = None,
+        cut: type[Windows] = Windows,
+        less: int = 0,
+    ) -> None:
+        """From the arguments of `make`. `extra` are ids above the tokenizer's, see `prepare`."""
+        vocab, context = numbers.get("vocab"), int(numbers.get("context") or CONTEXT)
+        self.data = data = prepare(settings, None if vocab is None else int(vocab), extra)
+        self.numbers = {"vocab": int(vocab or data.tokenizer.vocab + (extra or 0)), "context": context}
+        self.seed = given.get("seed", 1)
+        most = min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"])
+        self.evaluated_at_once = max(1, most // context)
+        if not data.split.alone:
+            batch, accumulate = given.get("batch") or self.sequences or 1, given.get("accumulate", 1)
+            name = f"the training text of {data.corpus.name}"
+            self.windows = cut(data.training.ids, context - less, batch, accumulate, self.seed, name)
+
+    def verdict(self, scores: Mapping[str, float]) -> str:
+        """For instance '1.72 bits per byte: below the 6-gram (1.92) and the 5-gram (2.00)'."""
+        return f"{scores[self.score]:.2f} {self.score_unit}: {standing(scores[self.score], self.baselines())}"
+
+    def steps(self, epochs: float) -> int:
+        return self.windows.steps(epochs)
+
+    def preview(self) -> Preview:
+        return self.data.preview()
+
+    def predictor(self) -> TextGenerator:
+        return TextGenerator(self.data.tokenizer)
 
 
 class ScoredWindow(NamedTuple):
@@ -128,7 +167,20 @@ class LanguageModeling(TextTask):
     unit = "tokens"
     carries = True
     settings = evaluation = DataSettings
-    verb = SAMPLE
+    verb = Verb(
+        "sample",
+        help="write text with a trained model",
+        about="""\
+Write text with a trained model. Several prompts are gone on from at once, and shown one after the other; without one,
+a text is begun. Filters act in the order in which they are listed here.""",
+        examples=(
+            'transformula sample runs/demo "The with statement" --temperature 0.8 --max-tokens 100',
+            'transformula sample runs/demo "def" "class" --top-k 20 --seed 7 --json',
+        ),
+        settings=SamplingSettings,
+        takes="PROMPT",
+        live=True,
+    )
     measures = ("loss", "bits_per_byte", "perplexity", "tokens", "bytes")
 
     def __init__(self, settings: DataSettings, numbers: Mapping[str, Any], **given: Any) -> None:
@@ -226,13 +278,8 @@ class LanguageModeling(TextTask):
 
         nats, _ = target_nats(onward if carry_on else view, batches(), device_of(model))
         loss, size = nats / total, self.predicted_bytes()
-        return Scores(
-            loss=loss,
-            bits_per_byte=nats / math.log(2) / max(size, 1),
-            perplexity=perplexity(loss),
-            tokens=total,
-            bytes=size,
-        )
+        bits = nats / math.log(2) / max(size, 1)
+        return Scores(loss=loss, bits_per_byte=bits, perplexity=perplexity(loss), tokens=total, bytes=size)
 
     def predicted_bytes(self) -> int:
         """UTF-8 bytes of the text of the tokens that an evaluation predicts."""
@@ -292,13 +339,8 @@ class LanguageModeling(TextTask):
         return tokenizer.decode(written[0]).strip("\n")
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "task": self.name,
-            **self.data.describe(),
-            "context": self.context,
-            "windows": self.windows.count,
-            **({"carry": self.carry_length} if self.carry_length else {}),
-        }
+        about = {"task": self.name, **self.data.describe(), "context": self.context, "windows": self.windows.count}
+        return about | ({"carry": self.carry_length} if self.carry_length else {})
 
 
 def segment_of(model: nn.Module, carry: int) -> Callable[..., Any] | None:

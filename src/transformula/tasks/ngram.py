@@ -24,11 +24,8 @@ from ..tokenizers.texts import Texts
 ORDERS = (3, 4, 5, 6)
 LONGEST = 6
 
-MOST_BYTES = 32_000_000
-"""Bytes that are counted at most: the first of the training text. More would take gigabytes."""
-
-PART = 1_000_000
-"""Bytes whose grams are looked at together: of each there are some tens of bytes meanwhile."""
+MOST_BYTES = 32_000_000  # bytes that are counted at most: the first of the training text. More would take gigabytes
+PART = 1_000_000  # bytes whose grams are looked at together: of each there are some tens of bytes meanwhile
 
 
 class Level:

@@ -22,7 +22,6 @@ from ..tokenizers.base import Tokenizer, load
 FILE = "predictor.json"
 
 predictors: Registry[type[Predictor]] = Registry("predictor", "transformula.tasks")
-"""Predictors by name."""
 
 Progress = Callable[[int, int], None]
 """Called with (inputs done, inputs in all)."""

@@ -31,18 +31,15 @@ from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, Batch, Progress, Scores, check_causal, task
-from .evaluation import Evaluation, Report, Trained
+from .base import FORWARD, Batch, Progress, Scores, Trained, check_causal, task
+from .language_modeling import CONTEXT, TextTask
 from .losses import smoothed_cross_entropy, target_scores
+from .scores.report import Evaluation, Report
 from .seq2seq_data import padded_batch
-from .text_task import CONTEXT, TextTask
 from .writing import end_of
 
-COUNTED = 2000
-"""Windows of the training text whose targets the baseline counts."""
-
-SHOWN = 3
-"""Windows that are repaired to be looked at."""
+COUNTED = 2000  # windows of the training text whose targets the baseline counts
+SHOWN = 3  # windows that are repaired to be looked at
 
 
 class Damaged(NamedTuple):
@@ -110,8 +107,6 @@ class Repairing(TextTask):
             )
         check_causal(cls.name, architecture)
 
-    # Batches.
-
     def damaged(self, ids: np.ndarray, *key: int) -> Damaged:
         """A window, damaged by the source of chance of a key, with ends."""
         source, target = self.damage.apply(ids.astype(np.int64), default_rng(key))
@@ -123,8 +118,6 @@ class Repairing(TextTask):
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
-
-    # Evaluation.
 
     @cached_property
     def measured(self) -> list[Damaged]:
@@ -190,8 +183,6 @@ class Repairing(TextTask):
             texts = (("input", source), ("output", best[0][0].tokens), ("reference", target))
             lines += [*(f"{name:<11}{shown(self.damage, ids)}" for name, ids in texts), ""]
         return "\n".join(lines).strip()
-
-    # What people and folders are told.
 
     def describe(self) -> dict[str, Any]:
         own = self.chosen.model_dump(mode="json", exclude=set(TextSettings.model_fields))

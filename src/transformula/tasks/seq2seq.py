@@ -17,55 +17,29 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
+from ..data.built_in import built_in_names
 from ..data.preview import Preview
 from ..data.records import Record
 from ..data.settings import Named, Seq2SeqSettings
 from ..data.source_target import SourceTargetRows, read_rows, references_of
 from ..data.sources import need_sources
 from ..data.splits import find_overlap
-from ..errors import ConfigError, DataError, InputError
+from ..errors import ConfigError, DataError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
-from .base import Batch, Progress, Scores, Task, check_causal, tasks
-from .evaluation import Trained, above
+from .base import Batch, Progress, Scores, Task, Trained, check_causal, tasks
 from .losses import smoothed_cross_entropy, target_scores
 from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
-from .scores.report import Measure, ScoreReport, scored
+from .scores.report import Measure, ScoreReport, above, scored
 from .seq2seq_data import RowSource, Seq2SeqData
 from .verb import Verb
 from .writing import Writing
 
-GREEDY = SearchSettings(beam=1, alpha=0.0)
-"""How targets of validation rows are generated while training."""
-
-MOST_SHOWN = 80
-"""Characters of a source that stands in a command as an example, at most."""
-
-SHOWN = 5
-"""Rows for which targets are generated to be looked at."""
-
-COLUMNS = ("source", "target", "references", "join")
-"""Settings of an evaluation that are columns of --data."""
-
-TRANSLATE = Verb(
-    "translate",
-    help="write a text for a text, with a model that was trained on pairs",
-    about="""\
-Translate with a trained model: arguments, the lines of a file, or those of standard input as they come. A line in, a
-line out, in order; an empty line stays one. So it is for every model that writes a text for a text.""",
-    examples=(
-        'transformula translate runs/translator "Zwei Hunde spielen im Schnee."',
-        "transformula translate runs/translator --input test.de --output test.en --beam 5",
-        "cat test.de | transformula translate runs/translator --scores",
-        "transformula translate runs/translator --input rows.jsonl --column de --format jsonl --n-best 3",
-        'transformula translate runs/translator "Zwei Hunde." --prefix "Two" --with runs/second',
-    ),
-    settings=SearchSettings,
-    answers="written",
-    prefix=True,
-    ensemble=True,
-)
+GREEDY = SearchSettings(beam=1, alpha=0.0)  # how targets of validation rows are generated while training
+MOST_SHOWN = 80  # characters of a source that stands in a command as an example, at most
+SHOWN = 5  # rows for which targets are generated to be looked at
+COLUMNS = ("source", "target", "references", "join")  # settings of an evaluation that are columns of --data
 
 
 class Seq2SeqEvaluation(SearchSettings):
@@ -94,7 +68,24 @@ class SequenceToSequence(Task):
     unit = "target tokens"
     settings = Seq2SeqSettings
     evaluation = Seq2SeqEvaluation
-    verb = TRANSLATE
+    verb = Verb(
+        "translate",
+        help="write a text for a text, with a model that was trained on pairs",
+        about="""\
+Translate with a trained model: arguments, the lines of a file, or those of standard input as they come. A line in, a
+line out, in order; an empty line stays one. So it is for every model that writes a text for a text.""",
+        examples=(
+            'transformula translate runs/translator "Zwei Hunde spielen im Schnee."',
+            "transformula translate runs/translator --input test.de --output test.en --beam 5",
+            "cat test.de | transformula translate runs/translator --scores",
+            "transformula translate runs/translator --input rows.jsonl --column de --format jsonl --n-best 3",
+            'transformula translate runs/translator "Zwei Hunde." --prefix "Two" --with runs/second',
+        ),
+        settings=SearchSettings,
+        answers="written",
+        prefix=True,
+        ensemble=True,
+    )
     sequences = None
     source: ClassVar[RowSource]
     measure: ClassVar[Measure]
@@ -149,7 +140,13 @@ class SequenceToSequence(Task):
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
-        cls.source.check(settings, cls.name)
+        if "data" in type(settings).model_fields and settings.data is None:  # a rule makes its own rows
+            files, sets = "files, as in 'train.{de,en}' or rows.tsv", built_in_names("pairs")
+            if cls.source.pictures:
+                files, sets = "a folder of pictures with captions", built_in_names("pictures")
+            raise InputError(
+                f"no {setting('data')}: {cls.name} learns from rows; name {files}, or a built-in set: {', '.join(sets)}"
+            )
 
     @classmethod
     def need(cls, settings: Any) -> None:
@@ -159,8 +156,6 @@ class SequenceToSequence(Task):
         if cls.source.pictures:
             for sources in settings.sources:
                 need_sources(sources, pictures=True)
-
-    # What the trainer asks for.
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         return self.data.training.batch(self.data.buckets.rows(step, micro))
@@ -214,8 +209,6 @@ class SequenceToSequence(Task):
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.data = self.data.part(rows)
-
-    # What people read.
 
     def baselines(self) -> dict[str, float]:
         if self.score == "loss":

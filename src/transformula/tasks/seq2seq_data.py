@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from ..data.buckets import BOTH, LONGEST, Buckets
-from ..data.built_in import built_in_names
 from ..data.encoded import Encoded, padded
 from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.records import Record
@@ -28,7 +27,7 @@ from ..data.source_target import SourceTargetRows, fitting, read_source_target
 from ..data.spelling import Spelling
 from ..data.splits import short_row
 from ..data.tokenizing import choose_tokenizers
-from ..errors import ConfigError, InputError, setting
+from ..errors import ConfigError
 from ..generation.settings import SearchSettings
 from ..tokenizers.base import Tokenizer
 from .base import FORWARD, IGNORED, Batch, Progress, sample_of
@@ -84,16 +83,6 @@ class RowSource:
         """What of the settings, and of the numbers of rows, a run's manifest holds."""
         limits = {key: getattr(settings, key) for key in ("max_source", "max_target", "too_long", "overlap")}
         return {"training_rows": training, "validation_rows": validation, **limits, "held_out": settings.split}
-
-    def check(self, settings: Any, task: str) -> None:
-        """Raise InputError where a run that begins names no data."""
-        if settings.data is None:
-            files, sets = "files, as in 'train.{de,en}' or rows.tsv", built_in_names("pairs")
-            if self.pictures:
-                files, sets = "a folder of pictures with captions", built_in_names("pictures")
-            raise InputError(
-                f"no {setting('data')}: {task} learns from rows; name {files}, or a built-in set: {', '.join(sets)}"
-            )
 
 
 @dataclass(frozen=True)
@@ -261,8 +250,6 @@ class Seq2SeqData:
         most = self.source.limits(self.settings)[0]
         return replace(self.writing, most=most, longest=int(rows.targets.lengths.max()))
 
-    # Evaluation.
-
     @property
     def generated_rows(self) -> list[int]:
         """Validation rows for which targets are generated: evenly over all."""
@@ -298,8 +285,6 @@ class Seq2SeqData:
             part.beyond = self.beyond.part(sample_of(len(self.beyond), self._beyond_count(len(rows)), self.seed))
         return part
 
-    # What people and a run's manifest are told.
-
     @property
     def identity(self) -> str:
         """A hash of both splits' tokens."""
@@ -313,23 +298,16 @@ class Seq2SeqData:
         examples = [short_row(record) for record in self.rows.training[:5]]
         lengths = {side: lengths_of(each - 1) for side, each in self.lengths.items()}  # without their ends
         fill = self.buckets.fill()
-        data = {
-            "data": self.rows.name,
-            "training_rows": training,
-            "validation_rows": validation,
-            "tokenizer": self.about,
-            "batches": str(fill),
-            "examples": examples,
-            "lengths": lengths,
-            "notes": list(self.notes),
-        }
+        name, about, notes = self.rows.name, self.about, self.notes
+        data = {"data": name, "training_rows": training, "validation_rows": validation, "tokenizer": about}
+        data |= {"batches": str(fill), "examples": examples, "lengths": lengths, "notes": list(notes)}
         rows = [
-            ("data", f"{self.rows.name}: {training:,} rows to train, {validation:,} to validate"),
-            ("tokenizer", self.about),
+            ("data", f"{name}: {training:,} rows to train, {validation:,} to validate"),
+            ("tokenizer", about),
             ("batches", f"{settings.batch_tokens:,} {settings.batch_counted} tokens ({settings.batch_side}): {fill}"),
             *under("examples", examples),
             *((side, lengths_shown(found)) for side, found in lengths.items()),
-            *(("note", note) for note in self.notes),
+            *(("note", note) for note in notes),
         ]
         return Preview(data, rows)
 

@@ -10,7 +10,7 @@ from ..data.settings import Seq2SeqSettings
 from ..generation.settings import SearchSettings
 from .base import task
 from .scores.baselines import constant, first_sentence, function_name
-from .scores.rouge import rouge
+from .scores.measured import rouge
 from .seq2seq import Seq2SeqEvaluation, SequenceToSequence
 from .seq2seq_data import RowSource
 from .verb import Verb

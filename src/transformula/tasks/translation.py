@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .base import task
 from .scores.baselines import copied, word_by_word
-from .scores.bleu import bleu, chrf
+from .scores.measured import bleu, chrf
 from .seq2seq import SequenceToSequence
 from .seq2seq_data import RowSource
 

@@ -35,11 +35,8 @@ from .base import tasks
 from .predictor import FILE, Answer, Predictor, Progress, predictor, predictors
 
 PAIRS = "pairs.json"
-SOURCE = "source"
-"""The folder of the source's own tokenizer, where it has one."""
-
-AT_ONCE = 512
-"""Sources that are looked up together: the search puts these into batches by length."""
+SOURCE = "source"  # the folder of the source's own tokenizer, where it has one
+AT_ONCE = 512  # sources that are looked up together: the search puts these into batches by length
 
 
 @dataclass(frozen=True)

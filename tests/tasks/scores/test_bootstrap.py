@@ -10,8 +10,7 @@ from sacrebleu.metrics import BLEU
 
 from tests.tasks.scores.fixture import texts
 from transformula.tasks.scores import report as reports
-from transformula.tasks.scores.bleu import bleu
-from transformula.tasks.scores.measured import mean_of
+from transformula.tasks.scores.measured import bleu, mean_of
 from transformula.tasks.scores.report import resampled
 
 

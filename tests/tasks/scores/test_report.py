@@ -14,10 +14,8 @@ from transformula.data.records import Record
 from transformula.errors import InputError
 from transformula.tasks.base import tasks
 from transformula.tasks.scores.baselines import constant, copied, first_sentence, function_name, texts_by, word_by_word
-from transformula.tasks.scores.bleu import bleu, chrf
-from transformula.tasks.scores.measured import exact_match
+from transformula.tasks.scores.measured import bleu, chrf, exact_match, rouge
 from transformula.tasks.scores.report import ScoreReport, scored
-from transformula.tasks.scores.rouge import rouge
 
 ALL = [bleu, chrf, exact_match, lambda p, r: rouge(p, r)[2]]
 
@@ -149,7 +147,7 @@ def test_each_kind_of_task_has_its_scores() -> None:
 
 def test_scores_load_no_torch() -> None:
     program = (
-        "import sys, transformula.tasks.scores.report as r, transformula.tasks.scores.bleu as b;"
+        "import sys, transformula.tasks.scores.report as r, transformula.tasks.scores.measured as b;"
         "r.scored(lambda *texts: [b.bleu(*texts)], ['a b'], ['a b'], {}, ['s']); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

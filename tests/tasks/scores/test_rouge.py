@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests.tasks.scores.fixture import PREDICTIONS, REFERENCES, SECOND, texts
-from transformula.tasks.scores.measured import Measured
+from transformula.tasks.scores.measured import Measured, common_subsequence, words
+from transformula.tasks.scores.measured import rouge as measured_rouge
 from transformula.tasks.scores.porter import stem
-from transformula.tasks.scores.rouge import common_subsequence, words
-from transformula.tasks.scores.rouge import rouge as measured_rouge
 
 KEYS = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeL"}
 

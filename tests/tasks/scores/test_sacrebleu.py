@@ -12,7 +12,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from tests.tasks.scores.fixture import PREDICTIONS, REFERENCES, SECOND, texts
 from transformula.errors import MissingExtra
-from transformula.tasks.scores.bleu import bleu, chrf
+from transformula.tasks.scores.measured import bleu, chrf
 
 RANDOM = texts(60)
 

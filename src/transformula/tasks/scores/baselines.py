@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from ...data.records import Record
 from ...data.source_target import texts_of
 from ...data.spelling import words_of
-from .rouge import f1, shared, words
+from .measured import f1, shared, words
 
 Baseline = Callable[[Sequence[Record], Sequence[Record]], list[str] | None]
 """Rows, and those of training (none where they are not known) -> what it writes for the former; None where it has
 nothing to go by."""
 
-LOOKED_AT = 200
-"""Among so many texts the most typical one is looked for."""
+LOOKED_AT = 200  # among so many texts the most typical one is looked for
 
 
 def texts_by(

@@ -29,8 +29,7 @@ STEP_2 = table(
 STEP_3 = table("icate:ic ative: alize:al iciti:ic ical:ic ful: ness:")
 STEP_4 = table("al: ance: ence: er: ic: able: ible: ant: ement: ment: ent: ion: ou: ism: ate: iti: ous: ive: ize:")
 
-ONLY_AFTER = {"ogi": ("l",), "ion": ("s", "t")}
-"""Endings that change after some letters alone."""
+ONLY_AFTER = {"ogi": ("l",), "ion": ("s", "t")}  # endings that change after some letters alone
 
 
 def kinds(word: str) -> str:

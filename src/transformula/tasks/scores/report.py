@@ -7,27 +7,23 @@ draws as many examples as there are, with replacement. Its score needs only how 
 
 from __future__ import annotations
 
+import math
 import textwrap
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from ..evaluation import Report
 from .measured import Measured, Numbers, References, checked
 
 Measure = Callable[..., Iterable[Measured]]
 """Predictions and references (and options by name) -> scores, the main one first."""
 
-LEVEL = 0.95
-"""In an interval lies the score of so large a part of the resamples, the middle ones."""
-
-AT_ONCE = 1 << 22
-"""Counts of a bootstrap held at one time: 32 MiB."""
-
-SHOWN = 10
-"""The best examples, and the worst, of which so many are shown; each line has at most WIDTH columns."""
+LEVEL = 0.95  # in an interval lies the score of so large a part of the resamples, the middle ones
+AT_ONCE = 1 << 22  # counts of a bootstrap held at one time: 32 MiB
+SHOWN = 10  # the best examples, and the worst, of which so many are shown; each line has at most WIDTH columns
 WIDTH = 100
 
 
@@ -41,6 +37,41 @@ def resampled(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbe
         counts = np.stack([np.bincount(row, minlength=examples) for row in drawn])
         sums.append(counts.astype(np.float64) @ measured.statistics)
     return measured.value(np.concatenate(sums))
+
+
+class Report(ABC):
+    """What an evaluation found: its `repr` is for people, `.data` for programs, `.written` what the model wrote."""
+
+    written: Sequence[str] | None = None
+
+    @property
+    @abstractmethod
+    def data(self) -> dict[str, Any]:
+        """As plain data."""
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation(Report):
+    """Scores of a whole validation split, beside the baselines."""
+
+    scores: Mapping[str, float]
+    baselines: Mapping[str, float]
+    verdict: str
+    validation: str
+    notes: Sequence[str] = ()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        rows = [("validation", self.validation)] if self.validation else []
+        for name, value in self.scores.items():
+            rows.append((name, f"{value:,.0f}" if value == int(value) and value >= 1000 else f"{value:.4f}"))
+        rows += [(f"baseline: {name}", f"{value:.4f}") for name, value in self.baselines.items()]
+        rows += [("note", note) for note in self.notes]
+        width = max(20, *(len(name) + 2 for name, _ in rows))
+        return "\n".join([*(f"{name:<{width}}{value}" for name, value in rows), self.verdict])
 
 
 @dataclass(frozen=True)
@@ -166,3 +197,27 @@ def scored(
         [Example(i, float(alone[i]), predictions[i], lists[i], sources[i]) for i in places] for places in (best, worst)
     )
     return ScoreReport(rows, highest, lowest, search, notes, predictions)
+
+
+def standing(score: float, baselines: Mapping[str, float]) -> str:
+    """Where a score (lower is better) stands among baselines, in words: the two nearest are named."""
+    if not math.isfinite(score):
+        return "not a finite number"
+    ranked = [(value, f"the {name} ({value:.2f})") for value, name in sorted((v, n) for n, v in baselines.items())]
+    worse = [text for value, text in ranked if value > score]
+    better = [text for value, text in reversed(ranked) if value <= score]
+    if not baselines:
+        return "no baseline"
+    if worse and better:
+        return f"below {worse[0]}, above {better[0]}"
+    return f"{'below' if worse else 'above'} {' and '.join((worse or better)[:2])}"
+
+
+def above(score: float, baselines: Mapping[str, float]) -> str:
+    """Where a score (higher is better) stands among baselines, in words."""
+    ranked = sorted(baselines.items(), key=lambda baseline: -baseline[1])
+    beaten = [f"{name} ({value:.1f})" for name, value in ranked if value < score]
+    others = [f"{name} ({value:.1f})" for name, value in ranked if value >= score]
+    parts = [f"above {' and '.join(beaten[:2])}"] if beaten else []
+    parts += [f"not above {' and '.join(others)}"] if others else []
+    return "; ".join(parts) or "no baseline"
