@@ -13,9 +13,6 @@ import transformula
 from transformula import errors
 from transformula.cli import door, main
 
-HELPERS = {"__init__", "door", "options", "output", "verbs"}
-"""Files of the command line that are no verbs."""
-
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command, as typed, in a process of its own."""
@@ -52,11 +49,6 @@ def test_help_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["help"]) == 0
     assert main(["help", "tarin"]) == 2
     assert "did you mean train" in capsys.readouterr().err
-
-
-def test_a_verb_is_a_file() -> None:
-    files = {path.stem for path in Path(door.__file__).parent.glob("*.py")} - HELPERS
-    assert files == set(door.VERBS)
 
 
 @pytest.mark.parametrize("verb", door.all_verbs())

@@ -6,51 +6,43 @@ import argparse
 import os
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 from ..errors import InputError
-from .options import Given, Parser
-
-WHAT = """\
-Print a script by which a shell completes verbs, options, their choices and the names of the gallery. Put the line that
-fits into your shell's start-up file. It needs the extra `completion`."""
-
-EXAMPLES = [
-    'transformula completion bash   # in ~/.bashrc: eval "$(transformula completion bash)"',
-    'transformula completion zsh    # in ~/.zshrc: eval "$(transformula completion zsh)"',
-    "transformula completion fish   # in ~/.config/fish/config.fish: transformula completion fish | source",
-]
+from ..extras import need
+from .options import Command, Given, option, verb
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-def make_parser(*_: str) -> Parser:
-    parser = Parser("completion", WHAT, EXAMPLES, "SHELL")
-    parser.add("shell", "SHELL", ", ".join(SHELLS), choices=SHELLS)
-    return parser
-
-
-def run(given: Given) -> int:
-    from ..extras import need
-
+@verb(
+    "print a shell-completion script",
+    "SHELL",
+    option("shell", "SHELL", ", ".join(SHELLS), choices=SHELLS),
+    examples=[
+        'transformula completion bash   # in ~/.bashrc: eval "$(transformula completion bash)"',
+        'transformula completion zsh    # in ~/.zshrc: eval "$(transformula completion zsh)"',
+        "transformula completion fish   # in ~/.config/fish/config.fish: transformula completion fish | source",
+    ],
+)
+def completion(given: Given) -> int:
+    """Print a script by which a shell completes verbs, options, their choices and the names of the gallery. Put the
+    line that fits into your shell's start-up file. It needs the extra `completion`."""
     script = need("argcomplete", "shell completion").shellcode(["transformula"], shell=given["shell"])
     return given.show(script, {"shell": given["shell"], "script": script})
 
 
-def complete(verbs: Iterable[str], module_of: Callable[[str], Any]) -> int:
+def complete(verbs: Iterable[str], command_of: Callable[[str], Command]) -> int:
     """Answer a shell that asks how the line that is typed may continue (COMP_LINE, as the script passes it)."""
-    from ..extras import need
-
     argcomplete = need("argcomplete", "shell completion")
     lexers = need("argcomplete.lexers", "shell completion")
     words = lexers.split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))[3]
     if len(words) > 1 and words[1] in verbs:
         os.environ["_ARGCOMPLETE"] = "2"  # the verb stands where argcomplete expects the program
-        module = module_of(words[1])
+        command = command_of(words[1])
         try:
-            parser: argparse.ArgumentParser = module.make_parser(*words[2:])
+            parser: argparse.ArgumentParser = command.parser(words[2:])
         except InputError:  # of a line that is half typed
-            parser = module.make_parser()
+            parser = command.parser()
         for action in parser._actions:
             choices = str(action.metavar)
             if choices == "MODEL":

@@ -7,30 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError, UnknownName
+from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
-if TYPE_CHECKING:
-    from .verbs import TaskVerb
-
-VERBS = {
-    "train": "train a model on your data",
-    "evaluate": "score a trained model on held-out data or on other data",
-    "reproduce": "train and score as a recipe says, and compare with the score it claims",
-    "explain": "explain a formula: what each line reads, skips, initial scale, warnings",
-    "summary": "shapes, parameters, FLOPs and memory of each line",
-    "words": "the words of the language, or one word with its options",
-    "gallery": "named architectures: list, search, show, draw, compare, find the nearest to yours",
-    "export": "a trained model in the format of another program",
-    "import": "a model in the format of another program as a model's folder",
-    "curves": "plot the loss curves of several runs",
-    "cache": "list or clear prepared data",
-    "completion": "print a shell-completion script",
-}
-"""Verb -> what it is for. Each is the file of its name in this folder. Tasks bring further ones: see `verbs.py`."""
+for _verbs in ("runs", "formulas", "files", "completion"):  # each file registers its verbs, in this order
+    import_module(f".{_verbs}", __package__)
 
 ELSEWHERE = {
     **dict.fromkeys(("fit", "finetune", "fine-tune", "pretrain", "resume"), ["train"]),
@@ -111,7 +94,7 @@ def dispatch(arguments: list[str]) -> int:
     if "_ARGCOMPLETE" in os.environ:
         from .completion import complete
 
-        return complete(all_verbs(), module_of)
+        return complete(all_verbs(), command_of)
     if not arguments:
         print(usage(), file=sys.stderr)
         return InputError.exit_status
@@ -128,37 +111,35 @@ def dispatch(arguments: list[str]) -> int:
             raise InputError(f"--version takes nothing beside it but {OPTION} (got {' '.join(rest)})")
         print(as_json({"version": __version__}) if rest else f"transformula {__version__}")
         return 0
-    module = module_of(verb, rest)
-    return int(module.run(module.make_parser(*rest).parse(rest)))
+    command = command_of(verb, rest)
+    return command.run(command.parser(rest).parse(rest))
 
 
 def all_verbs() -> dict[str, str]:
     """Verb -> what it is for: those of the tasks after `train`."""
     from ..tasks.verb import built_in_verbs
 
-    (first, *others), brought = VERBS.items(), {verb.name: verb.help for verb in built_in_verbs().values()}
-    return {first[0]: first[1], **brought, **dict(others)}
+    ours = {verb.name: verb.help for verb in VERBS.values()}
+    return {"train": ours["train"], **{verb.name: verb.help for verb in built_in_verbs().values()}, **ours}
 
 
 def usage() -> str:
     return HELP.format(verbs="\n".join(f"  {verb:<11} {what}" for verb, what in all_verbs().items()), codes=EXIT_CODES)
 
 
-def module_of(verb: str, arguments: Sequence[str] = ()) -> ModuleType | TaskVerb:
-    """What makes the options of a verb and runs it: the file of its name, or the verb of a task, which may be of a
-    package that the arguments name by --use.
+def command_of(verb: str, arguments: Sequence[str] = ()) -> Command:
+    """The verb of that name, which may be that of a task, also of a package that the arguments name by --use.
 
     Raises InputError for what is none, with the verb that was meant.
     """
     if verb in VERBS:
-        return import_module(f".{verb}", __package__)
+        return VERBS[verb]
     if verb.startswith("-"):
         raise InputError(f"{verb}: options stand after the verb, as in: transformula VERB {verb}; see: transformula -h")
     if "=" in verb:
         raise InputError("a formula stands where a verb is expected; did you mean: transformula explain FORMULA?")
     from .verbs import task_verb
 
-    found = task_verb(verb, arguments)
-    if found is None:
+    if (command := task_verb(verb, arguments)) is None:
         raise UnknownName("verb", verb, all_verbs(), meant=ELSEWHERE.get(verb.lower(), ()))
-    return found
+    return command

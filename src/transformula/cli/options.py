@@ -1,13 +1,17 @@
-"""Options: made from the fields of Settings classes and from the keys of a model, so that none is written twice."""
+"""Verbs and their options. Options are made from the fields of Settings classes and from the keys of a model, so that
+none is written twice."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
+import re
 import sys
 import textwrap
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -45,13 +49,14 @@ MODEL_OPTIONS = {
 
 MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's folder, or a name of the gallery"
 RUN = "a run's folder (its best model) or a model's"
-USE = "import this package of words, tasks, data formats or optimizers, or this Python file; may be repeated"
 
 
 class Parser(argparse.ArgumentParser):
     """argparse, whose mistakes are ours: no abbreviations, the nearest option named, exit status 2."""
 
-    def __init__(self, verb: str, what: str, examples: Sequence[str], takes: str = "") -> None:
+    def __init__(
+        self, verb: str, what: str, examples: Sequence[str], takes: str = "", arguments: Sequence[str] = ()
+    ) -> None:
         super().__init__(
             prog=f"transformula {verb}",
             usage=f"transformula {verb} {takes} [option ...]".replace("  ", " "),
@@ -60,6 +65,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=Formatter,
             allow_abbrev=False,
         )
+        self.arguments = arguments  # those typed, which may say what further options there are
         self.model_options = False
         self.begun: argparse.Namespace | None = None
         self.rest: list[str] = []
@@ -71,9 +77,10 @@ class Parser(argparse.ArgumentParser):
             message += " (a shell takes braces apart: quote them, as in --data 'train.{de,en}')"
         raise InputError(f"{message}; see: {self.prog} --help")
 
-    def add(self, option: str, metavar: str, what: str, **more: Any) -> None:
-        """An argument or an option with a value."""
-        self.add_argument(option, metavar=metavar, help=what, **more)
+    def add(self, option: str, metavar: str | None, what: str, **more: Any) -> None:
+        """An argument or an option, with a value of this name; without one, a switch, unless `more` says what it is."""
+        how = {"action": "store_true"} if metavar is None and option.startswith("--") else {"metavar": metavar}
+        self.add_argument(option, help=what, **{**how, **more})
 
     def add_model_options(self) -> None:
         """Let every key of a model file be an option."""
@@ -84,26 +91,6 @@ class Parser(argparse.ArgumentParser):
         for key, what in MODEL_OPTIONS.items():
             metavar = "FORMULA" if key in ("before", "layer", "after", "output") else "VALUE"
             group.add_argument(option_of(key), metavar=metavar, default=argparse.SUPPRESS, help=what)
-
-    def add_use(self) -> None:
-        """The option that names packages."""
-        self.add_argument("--use", action="append", type=package, metavar="PACKAGE", default=[], help=USE)
-
-    def add_no_verify(self) -> None:
-        what = "do not check the weights against the hash in their file, nor that they are finite"
-        self.add_argument("--no-verify", action="store_false", dest="verify", help=what)
-
-    def add_with(self) -> None:
-        """The option that names the other models of an ensemble."""
-        what = "a further model of the ensemble; may be repeated"
-        self.add("--with", "RUN", what, action="append", default=[], dest="others")
-
-    def add_machine(self, device: str = "auto") -> None:
-        """Options of a verb that runs a trained model."""
-        self.add("--device", "TEXT", f"cpu, cuda, cuda:1, ... (default: {device})", default=device)
-        self.add("--threads", "N", "CPU threads (default: torch's choice)", type=int)
-        self.add_use()
-        self.add_no_verify()
 
     def add_settings(self, title: str, settings: type[Settings], without: Sequence[str] = ()) -> None:
         """An option for each field: its name, its type, its description, its default."""
@@ -118,11 +105,11 @@ class Parser(argparse.ArgumentParser):
             if name in settings.model_fields:
                 self.add_argument(f"--{former}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
-    def begin(self, arguments: Sequence[str]) -> argparse.Namespace:
+    def begin(self) -> argparse.Namespace:
         """Read the options that were added so far, which say what others there are; `parse` reads the rest."""
-        asked = [argument for argument in arguments if argument in ("-h", "--help")]
-        self.begun, rest = self.parse_known_args([argument for argument in arguments if argument not in asked])
-        self.rest = [*asked, *rest]
+        help = [argument for argument in self.arguments if argument in ("-h", "--help")]
+        self.begun, rest = self.parse_known_args([argument for argument in self.arguments if argument not in help])
+        self.rest = [*help, *rest]
         return self.begun
 
     def parse(self, arguments: Sequence[str]) -> Given:
@@ -206,6 +193,54 @@ class Given:
         return bool(self["ascii"])
 
 
+@dataclass(frozen=True)
+class Command:
+    """A verb: `help` is its line among the others, `about` what its own --help says first, `takes` its arguments.
+
+    options  each adds to a parser; it may begin to read what was typed, to learn which others there are
+    """
+
+    name: str
+    help: str
+    about: str
+    takes: str
+    options: Sequence[Callable[[Parser], None]]
+    examples: Sequence[str]
+    run: Callable[[Given], int]
+
+    def parser(self, arguments: Sequence[str] = ()) -> Parser:
+        """What reads its arguments. `arguments` are those typed, on which options may depend."""
+        parser = Parser(self.name, self.about, self.examples, self.takes, arguments)
+        for add in self.options:
+            add(parser)
+        return parser
+
+
+VERBS: dict[str, Command] = {}
+"""The verbs of this folder's files, in the order of `transformula --help`. Tasks bring further ones: see `verbs.py`."""
+
+
+def verb(
+    help: str, takes: str, *options: Callable[[Parser], None], examples: Sequence[str]
+) -> Callable[[Callable[[Given], int]], Callable[[Given], int]]:
+    """Make a verb of the function that runs it, of its name; its docstring is what --help says first."""
+
+    def register(run: Callable[[Given], int]) -> Callable[[Given], int]:
+        name = run.__name__.rstrip("_")
+        # A line is joined with the next, unless it ends a sentence or the next is blank or indented.
+        lines = re.sub(r"(?<![.\n])\n(?![\n ])", " ", inspect.cleandoc(run.__doc__ or "")).split("\n")
+        about = "\n".join(textwrap.fill(line, 120, break_on_hyphens=False) for line in lines)
+        VERBS[name] = Command(name, help, about, takes, options, examples, run)
+        return run
+
+    return register
+
+
+def option(name: str, metavar: str | None, what: str, **more: Any) -> Callable[[Parser], None]:
+    """What adds this option, or argument, to a parser: see `Parser.add`."""
+    return lambda parser: parser.add(name, metavar, what, **more)
+
+
 class Formatter(argparse.RawDescriptionHelpFormatter):
     """Wide enough for a line of help beside each option, whatever the terminal says of itself."""
 
@@ -249,3 +284,26 @@ def described(field: Any) -> dict[str, Any]:
     if typing.get_origin(kind) is typing.Literal:
         return {"metavar": "{" + ",".join(map(str, typing.get_args(kind))) + "}", "help": what}
     return {"metavar": {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "VALUE"), "help": what}
+
+
+USE_HELP = "import this package of words, tasks, data formats or optimizers, or this Python file; may be repeated"
+USE = option("--use", "PACKAGE", USE_HELP, action="append", type=package, default=[])
+WITH = option(
+    "--with", "RUN", "a further model of the ensemble; may be repeated", action="append", default=[], dest="others"
+)
+NO_VERIFY = option(
+    "--no-verify",
+    None,
+    "do not check the weights against the hash in their file, nor that they are finite",
+    action="store_false",
+    dest="verify",
+)
+QUIET = option("--quiet", None, "print only the result")
+
+
+def machine(parser: Parser, device: str = "auto") -> None:
+    """Add the options of a verb that runs a trained model."""
+    parser.add("--device", "TEXT", f"cpu, cuda, cuda:1, ... (default: {device})", default=device)
+    parser.add("--threads", "N", "CPU threads (default: torch's choice)", type=int)
+    USE(parser)
+    NO_VERIFY(parser)

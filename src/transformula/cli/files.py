@@ -1,0 +1,107 @@
+"""Verbs about what lies on the disk: export, import, curves, cache."""
+
+from __future__ import annotations
+
+import time
+
+from .options import NO_VERIFY, RUN, USE, Given, option, verb
+
+
+@verb(
+    "a trained model in the format of another program",
+    "RUN",
+    option("run", "RUN", RUN),
+    option("--to", "FORMAT", "the format that is written, such as pytorch", required=True),
+    option("--out", "FOLDER", "the folder that is written", required=True),
+    USE,
+    NO_VERIFY,
+    examples=["transformula export runs/first --to pytorch --out exported"],
+)
+def export(given: Given) -> int:
+    """Write a trained model in another format: its text, its weights and what else its folder holds, such as a
+    tokenizer. pytorch is a plain state dict, which torch.load(FILE, weights_only=True) reads in any program."""
+    from ..api.reading import import_packages, model_folder
+
+    import_packages(given["use"])
+    from ..interop.folder import convert
+
+    folder = convert(model_folder(given["run"]), given["out"], write=given["to"], verify=given["verify"])
+    return given.show(f"wrote {folder}", {"folder": folder, "format": given["to"]})
+
+
+@verb(
+    "a model in the format of another program as a model's folder",
+    "FOLDER",
+    option("folder", "FOLDER", "the folder that is read"),
+    option("--format", "FORMAT", "its format, such as pytorch", required=True),
+    option("--out", "FOLDER", "the model's folder that is written", required=True),
+    USE,
+    examples=["transformula import exported --format pytorch --out models/first"],
+)
+def import_(given: Given) -> int:
+    """Make a model's folder of a folder in another format, so that every verb that takes a RUN takes it. Nothing that
+    is read is executed. pytorch is model.yaml and weights.pt, as torch.save(module.state_dict(), "weights.pt") writes
+    it."""
+    from ..api.reading import import_packages
+
+    import_packages(given["use"])
+    from ..interop.folder import convert
+
+    folder = convert(given["folder"], given["out"], read=given["format"])
+    return given.show(f"wrote {folder}", {"folder": folder, "format": "transformula"})
+
+
+@verb(
+    "plot the loss curves of several runs",
+    "RUN ...",
+    option("runs", "RUN", "a run's folder", nargs="+"),
+    option("--x", "AXIS", "steps, tokens or minutes (default: steps)", default="steps"),
+    option("--score", "NAME", "loss, or a score of the evaluations (default: loss)", default="loss"),
+    option("--out", "FILE", "the picture, .svg or .png (default: curves.svg)", default="curves.svg"),
+    examples=[
+        "transformula curves runs/first runs/second",
+        "transformula curves runs/first runs/second --x minutes --score bits_per_byte --out curves.png",
+    ],
+)
+def curves(given: Given) -> int:
+    """Draw the loss curves of several runs in one picture, SVG or PNG, and print where each was best. Runs that still
+    train can be drawn, too."""
+    from ..inspection.curves import curves
+
+    drawn = curves(given["runs"], x=given["x"], score=given["score"])
+    path = drawn.save(given["out"])
+    return given.show(f"{drawn}\nwrote {path}", {**drawn.data, "picture": path})
+
+
+@verb(
+    "list or clear prepared data",
+    "[ACTION]",
+    option("action", None, "(default: list)", nargs="?", choices=("list", "clear"), default="list"),
+    examples=["transformula cache", "transformula cache clear"],
+)
+def cache(given: Given) -> int:
+    """Tokens, tokenizers and baselines are made from data once and kept; everything in the cache can be made again.
+    It lies in ~/.cache/transformula, or where TRANSFORMULA_CACHE says."""
+    from ..data.cache import cache_folder, cached, clear_cache
+
+    folder = str(cache_folder())
+    if given["action"] == "clear":
+        freed = clear_cache()
+        return given.show(f"{folder}: {size(freed)} freed", {"folder": folder, "freed": freed})
+    entries, rows = cached(), []
+    for entry in entries:
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))
+        about = ", ".join(f"{key}: {value}" for key, value in entry.about.items() if isinstance(value, (str, int)))
+        rows.append(f"{size(entry.bytes):>10}  {made}  {entry.kind:<10} {about}")
+    rows.append(f"{size(sum(e.bytes for e in entries)):>10}  in {folder}; empty it by: transformula cache clear")
+    keys = ("kind", "key", "bytes", "made", "about", "path")
+    data = [{key: getattr(entry, key) for key in keys} for entry in entries]
+    return given.show("\n".join(rows), {"folder": folder, "entries": data})
+
+
+def size(count: int) -> str:
+    """Bytes as a person reads them: '3.2 MB'."""
+    for unit, worth in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= worth:
+            return f"{count / worth:.1f} {unit}"
+    return f"{count} B"

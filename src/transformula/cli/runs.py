@@ -1,0 +1,164 @@
+"""Verbs that make and judge runs: train, evaluate, reproduce."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from ..errors import InputError
+from .options import MODEL, QUIET, RUN, USE, WITH, Given, Parser, machine, option, verb
+from .output import check_output, line_of, write_output
+
+
+def train_options(parser: Parser) -> None:
+    """Its options; those of the task come once the task is known, which `--use`, a file or a run may say."""
+    from ..api.plan import task_named
+    from ..api.reading import TASK, of_task
+    from ..training.settings import TrainingSettings
+
+    what = "what the model learns: translation, summarization, captioning, ...; each task has its own data options: add"
+    parser.add("--task", "NAME", f"{what} --help (default: {TASK})", default=argparse.SUPPRESS)
+    parser.add("--config", "FILE", "a run's configuration; options typed beside it take precedence")
+    parser.add("--resume", "RUN", "continue this run exactly where it stopped")
+    what = "start from this run's weights and tokenizer; with another MODEL, the stacks that match are loaded"
+    parser.add("--init-from", "RUN", what)
+    parser.add("--init-stack", "NAME", "the stack of MODEL that loads the layers of --init-from, a run with one stack")
+    what = "train a trained MODEL's text from randomly initialized weights"
+    parser.add("--from-scratch", None, what, action="store_true", default=argparse.SUPPRESS)
+    QUIET(parser)
+    USE(parser)
+    begun = parser.begin()
+    task = task_named(getattr(begun, "task", None), begun.config, begun.resume, begun.use)
+    parser.add("model", "MODEL", MODEL, nargs="?")
+    parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"))
+    parser.add_settings("training", TrainingSettings)
+    parser.add_model_options()
+
+
+@verb(
+    "train a model on your data",
+    "[MODEL]",
+    train_options,
+    examples=[
+        'transformula train "x = x + attention(norm(x)); x = x + mlp(norm(x))" --after "x = norm(x)" --minutes 4',
+        "transformula train model.yaml --data shakespeare.txt --depth 4 --width 128 --heads 4 --context 64 --batch 12",
+        "transformula train translator --task translation --data 'train.{de,en}' --validation 'val.{de,en}'"
+        " --epochs 10",
+        "transformula train --task translation --help",
+        "transformula train --resume runs/first --steps 4000",
+        "transformula train --init-from runs/first --data other.txt",
+        "transformula train translator --task translation --data 'train.{de,en}' --init-from runs/span",
+    ],
+)
+def train(given: Given) -> int:
+    """Train a model on your data. The run's folder holds everything: the model, checkpoints, a log, the loss curve, a
+    summary, and the complete configuration. Ctrl-C finishes the step, saves a checkpoint, and prints the command that
+    resumes."""
+    if all(given[key] is None for key in ("model", "config", "resume", "init_from")):
+        raise InputError(f"no model: give {MODEL}; see: {given.parser.prog} --help")
+
+    from ..api.run import train
+
+    settings: dict[str, Any] = {key: given.arguments[key] for key in ("from_scratch", "task") if key in given.arguments}
+    settings |= {key: given[key] for key in ("config", "resume", "init_from", "init_stack", "use", "quiet")}
+    ended = train(given["model"], **settings, **given.of(*given.parser.settings), **given.model)
+    result = ended.result
+    rows = [*(f"  | {row}" for row in result.sample.splitlines()), ""] if result.sample else []
+    rows += [repr(ended), *([f"use: {result.usage}"] if result.usage else []), f"go on: {result.resume}"]
+    given.show("\n".join(rows), ended.data)
+    return result.exit_status
+
+
+def evaluate_options(parser: Parser) -> None:
+    """Its options; those of the task come once the run is known, which says the task."""
+    from ..api.evaluation import task_of
+    from ..api.reading import import_packages, of_task
+
+    parser.add("--data", "VALUE", "score this data instead; may be repeated", action="append")
+    WITH(parser)
+    parser.add("--output", "FILE", "write the model's outputs there, one per line")
+    machine(parser)
+    import_packages(parser.begin().use)
+    named = [argument for argument in parser.rest if not argument.startswith("-")]  # RUN, and values of further options
+    run = next(iter([*filter(os.path.isdir, named), *named]), None)
+    parser.add("run", "RUN", RUN)
+    settings = of_task(task_of(run), "evaluation")
+    parser.add_settings("scoring", settings, without=("data", "validation", "tokenizer", "n_best"))
+
+
+@verb(
+    "score a trained model on held-out data or on other data",
+    "RUN",
+    evaluate_options,
+    examples=[
+        "transformula evaluate runs/demo",
+        "transformula evaluate runs/demo --data other.txt --json",
+        "transformula evaluate runs/translator --data 'test.{de,en}' --beam 5 --output written.en",
+        "transformula evaluate runs/translator --help",
+    ],
+)
+def evaluate(given: Given) -> int:
+    """Score a trained model on the data that its run held out. A language model is scored on the whole validation set,
+    in nats per token, perplexity and bits per byte, beside n-gram baselines. A model that writes targets is scored on
+    the test set (default: the validation set), with confidence intervals, signatures, trivial baselines, and the best
+    and the worst examples. --data scores other data; the baselines still learn from the run's training set. The options
+    depend on the run's task: transformula evaluate RUN --help lists them."""
+    from ..api.evaluation import evaluate
+    from ..data.working import counting
+    from ..generation.settings import SearchSettings
+
+    (settings,) = given.parser.settings
+    check_output(given["output"])
+    if given["output"] is not None and not issubclass(settings, SearchSettings):
+        raise InputError("--output: this task's evaluation writes no texts; leave it out")
+    typed = {key: value for key, value in given.of(settings).items() if key != "data"}
+    typed |= {key: given[key] for key in ("data", "device", "threads", "use", "verify")}
+    with counting("scoring") as progress:
+        report = evaluate(given["run"], models=given["others"], progress=progress, **typed)
+    if given["output"] is not None and report.written is not None:
+        write_output(given["output"], [line_of(text) for text in report.written])
+    return given.show(report)
+
+
+@verb(
+    "train and score as a recipe says, and compare with the score it claims",
+    "[RECIPE]",
+    option("recipe", "RECIPE", "a recipe's name or file", nargs="?"),
+    option("--root", "FOLDER", "folder of its data: file names in the recipe are relative to it"),
+    option("--out", "FOLDER", "the run's folder (default: runs/ and the recipe's name)"),
+    option("--seed", "N", "random seed (default: the recipe's)", type=int),
+    option("--device", "TEXT", "cpu, cuda, cuda:1, ... (default: the recipe's)"),
+    option("--threads", "N", "CPU threads (default: the recipe's)", type=int),
+    USE,
+    QUIET,
+    examples=[
+        "transformula reproduce",
+        "transformula reproduce built-in/cldr-dates",
+        "transformula reproduce multi30k-de-en --root ../shared/data --seed 2",
+    ],
+)
+def reproduce(given: Given) -> int:
+    """Train and score as a recipe says. A recipe is a run's configuration with the score that it should reach. Without
+    RECIPE, list those that come with the program. A run that was interrupted is resumed. The exit status is 1 if the
+    score is not reached."""
+    typed = {key: given[key] for key in ("root", "out", "seed", "device", "threads") if given[key] is not None}
+    typed |= {key: given[key] for key in ("quiet", "use") if given[key]}
+    if given["recipe"] is not None:
+        from ..api.recipe import reproduce
+
+        reproduced = reproduce(given["recipe"], **typed)
+        given.show(reproduced)
+        return 0 if reproduced.holds else 1
+    if typed:
+        raise InputError(f"--{next(iter(typed))}: which recipe? transformula reproduce lists them")
+
+    from ..api.recipe import read_recipe
+    from ..recipes import recipe_names, recipe_path
+
+    recipes = {name: read_recipe(recipe_path(name))[0] for name in recipe_names()}
+    width, rows = max(map(len, recipes)), []
+    for name, recipe in recipes.items():
+        minutes = "" if recipe.minutes is None else f"; {recipe.minutes:g} minutes"
+        rows.append(f"{name:<{width}}  {recipe.about}: {recipe.claim}{minutes}")
+    return given.show("\n".join(rows), {"recipes": [{"name": name, **r.plain()} for name, r in recipes.items()]})
