@@ -9,7 +9,7 @@ import pytest
 
 from transformula import Model, nearest
 from transformula.errors import InputError
-from transformula.inspection.neighbours import differs
+from transformula.inspection.explanation import differs
 
 
 def test_of_equal_distance_the_one_that_differs_least_comes_first() -> None:

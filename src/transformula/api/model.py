@@ -55,7 +55,7 @@ def nearest(model: str | Path | Model, *, count: int = 5, use: Sequence[str] = (
 
     The result's `repr` is the page that a person reads, `.data` what a program reads. Needs no torch.
     """
-    from ..inspection.neighbours import nearest as find
+    from ..inspection.explanation import nearest as find
 
     if count < 1:
         raise InputError(f"count must be at least 1; given: {count}")

@@ -1,20 +1,28 @@
-"""What a formula says, on one page: diagram, text, analysis, size, relatives in the gallery. From its text alone."""
+"""What a formula says, on one page: diagram, text, analysis, size, relatives in the gallery. From its text alone.
+
+The gallery's entries are compared by edits of their layers' graphs.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+from .. import gallery
 from ..analysis.accounting import parameters_in_words, summary
-from ..analysis.analysis import Analysis, analyze, wrapped
+from ..analysis.analysis import WIDTH, Analysis, analyze, wrapped
 from ..analysis.budget import Budget
 from ..analysis.canonical import first_of_kind, formula_hash
-from ..analysis.graph_distance import shape_of
+from ..analysis.graph_distance import distance, pairs_of_nodes, shape_of, unseen
 from ..analysis.lines import text_of
-from ..diagram import draw_svg, draw_text
+from ..diagram import difference, draw_svg, draw_text
+from ..diagram.differences import ModelDifference
 from ..errors import InputError
+from ..language.check import check
 from ..language.graph import Architecture, Section
 from ..language.model_file import FREE_NUMBERS
 from ..language.model_writing import write_text
@@ -23,7 +31,130 @@ from ..language.source import Source
 from ..language.syntax import CallNode, walk
 from ..language.vocabulary import Vocabulary
 from ..notebook import page
-from .neighbours import Neighbour, comparable, named, neighbours, one_of_each
+from ..plain import plain
+
+YOURS = "yours"
+"""What a wiring without a name is called."""
+
+LAST = ("teaching", "whole model")
+"""Kinds of entries that come after others of the same wiring."""
+
+LEFT_OUT = "neighbours in the gallery: its layers are too large, or too many of them differ, to compare them with all"
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """One entry. `distance` in edits a layer, 0 for the same wiring; `differs`: what the wiring key does not count."""
+
+    name: str
+    title: str
+    distance: float
+    differs: tuple[str, ...] = ()
+    wiring: str = ""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """What `nearest` returns: `neighbours`, nearest first, and the `difference` from the first.
+
+    Its `repr` is the page for a person; `.data` is for programs.
+    """
+
+    architecture: Architecture
+    neighbours: Sequence[Neighbour]
+    first: Architecture
+
+    @cached_property
+    def difference(self) -> ModelDifference:
+        """What differs between the wiring and the nearest entry: equations, parts, edges."""
+        name = self.architecture.name
+        yours = YOURS if not name or name == self.first.name else name
+        return difference(self.first, replace(self.architecture, name=yours))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        keys = ("name", "title", "distance", "differs")
+        rows = [{key: plain(getattr(neighbour, key)) for key in keys} for neighbour in self.neighbours]
+        return {"neighbours": rows, "difference": self.difference.data}
+
+    def table(self) -> list[str]:
+        """The entries, a line each."""
+        rows = ["nearest in the gallery, by edits a layer (0: the same wiring)"]
+        width = max(len(n.name) for n in self.neighbours)
+        for n in self.neighbours:
+            said = f"{n.title} ({', '.join(n.differs)})" if n.differs else n.title
+            first = f"  {n.distance:<5.3g} {n.name:<{width}}  "
+            rows += textwrap.wrap(said, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
+        return rows
+
+    def text(self, ascii: bool = False) -> str:
+        """The page; `ascii` draws without other characters."""
+        return "\n".join([*self.table(), "", self.difference.text(ascii)])
+
+    def _repr_html_(self) -> str:
+        return page("\n".join(self.table())) + self.difference._repr_html_()
+
+    def __repr__(self) -> str:
+        return self.text()
+
+
+def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What an entry of the same wiring has that mine has not, or the other way, in words; see `distance.unseen`."""
+    more = {what: [name for name in theirs[what] if name not in mine[what]] for what in mine}
+    less = {what: [name for name in mine[what] if name not in theirs[what]] for what in mine}
+    own = [name for name in more["shared"] if name != "layers"]
+    norms = theirs["norms"] if theirs["norms"] != mine["norms"] else ()
+    said = {
+        f"its norm is {' and '.join(norms)}": norms,
+        f"with {' and '.join(more['chance'])}": more["chance"],
+        f"without {' and '.join(less['chance'])}": less["chance"],
+        f"with the formula {' and '.join(more['scores'])}": more["scores"],
+        f"without the formula {' and '.join(less['scores'])}": less["scores"],
+        "its layers share weights": "layers" in more["shared"],
+        f"one {' and one '.join(own)} for several calls": own,
+        "each layer has weights of its own": "layers" in less["shared"],
+        "each call has weights of its own": {*less["shared"]} - {"layers"},
+    }
+    return tuple(text for text, holds in said.items() if holds)
+
+
+def neighbours(
+    architecture: Architecture, vocabulary: Vocabulary, hash: str, budget: Budget
+) -> tuple[list[Neighbour], float]:
+    """All entries but the model itself, nearest first; among equals those first that differ least otherwise. And the
+    size of the model's wiring, in edits a layer. Without entries where the budget is too small for all, and of size 0
+    where it is too small for the model. `hash` is that of the model."""
+    size = max((len(section.values) for stack in architecture.stacks for section in stack.layers), default=0)
+    if not budget.allows("a graph", size, LEFT_OUT):
+        return [], 0.0
+    shape, own = shape_of(architecture.text, vocabulary), unseen(architecture)
+    if not budget.spend("compared", sum(pairs_of_nodes(shape, entry.shape) for entry in gallery.indexed()), LEFT_OUT):
+        return [], shape.size
+    ranked: list[tuple[tuple[object, ...], Neighbour]] = []
+    for entry in gallery.indexed():
+        apart = distance(shape, entry.shape)
+        if entry.name != architecture.name or apart:
+            different = differs(own, entry.unseen)
+            order = (apart, entry.hash != hash, len(different), entry.about["kind"] in LAST, entry.name)
+            ranked.append((order, Neighbour(entry.name, entry.title, apart, () if apart else different, entry.wiring)))
+    return [neighbour for _, neighbour in sorted(ranked, key=lambda pair: pair[0])], shape.size
+
+
+def nearest(architecture: Architecture, vocabulary: Vocabulary, count: int = 5) -> Nearest:
+    """The `count` nearest entries of the gallery. `vocabulary` is what the model was checked with."""
+    budget = Budget()
+    near, _ = neighbours(architecture, vocabulary, formula_hash(architecture), budget)
+    if budget.left_out:
+        raise InputError(f"no neighbours are looked for: {LEFT_OUT}; write smaller layers")
+    return Nearest(architecture, near[:count], check(gallery.load(near[0].name), vocabulary))
+
+
+def named(wiring: str, but: str) -> tuple[str, ...]:
+    """The entry of this wiring that is most about the wiring, unless it is `but`."""
+    kinds = [*(kind for kind in gallery.KINDS if kind not in LAST), *LAST]
+    entries = [entry for entry in gallery.indexed() if entry.wiring == wiring]
+    first = min(entries, key=lambda entry: (kinds.index(entry.about["kind"]), entry.name), default=None)
+    return () if first is None or first.name == but else (first.name,)
 
 
 @dataclass(frozen=True)
@@ -134,16 +265,13 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
     budget = Budget()
     analysis = analyze(architecture, vocabulary, budget)
     for n, warning in enumerate(analysis.warnings):  # the gallery's names of the remedies that they offer
-        names = (tuple(name for name in named(r.wiring) if name != architecture.name) for r in warning.remedies)
-        offered = tuple(replace(r, names=known) for r, known in zip(warning.remedies, names, strict=True))
+        offered = tuple(replace(r, names=named(r.wiring, architecture.name)) for r in warning.remedies)
         analysis.warnings[n] = replace(warning, remedies=offered)
     diagram = draw_text(architecture, ascii=ascii) if drawable(architecture, budget) else ""
-    near: list[Neighbour] = []
-    edits, hash = 0.0, formula_hash(architecture)
-    if comparable(architecture, budget):
-        shape = shape_of(architecture.text, vocabulary)
-        near, edits = neighbours(architecture, shape, hash, budget), shape.size
+    hash = formula_hash(architecture)
+    near, edits = neighbours(architecture, vocabulary, hash, budget)
     relatives = [neighbour for neighbour in near if not neighbour.distance]
+    firsts = {neighbour.wiring: neighbour for neighbour in reversed(near)}  # of each wiring
     return Explanation(
         analysis,
         diagram,
@@ -151,7 +279,7 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
         write_text(architecture.text),
         summary(architecture).data["totals"],
         relatives,
-        [] if relatives else one_of_each(near, 3),
+        [] if relatives else [neighbour for neighbour in near if firsts[neighbour.wiring] is neighbour][:3],
         edits,
         hash,
         architecture,
