@@ -42,7 +42,7 @@ def test_every_field_is_an_option_and_help_states_its_default() -> None:
 
 def test_values_take_the_types_of_the_fields() -> None:
     given = parser().parse(["--steps", "3", "--learning_rate=1e-3", "--quick", "--stop", "a", "--stop", "b", "m"])
-    read = given.read(Sample)
+    read = Sample.read(given.of(Sample))
     assert (read.steps, read.learning_rate, read.quick, read.stop) == (3, 1e-3, True, ["a", "b"])
     assert given["model"] == "m" and given.model == {}
 
@@ -75,7 +75,7 @@ def test_no_abbreviations() -> None:
 
 def test_all_mistakes_in_one_report() -> None:
     with pytest.raises(ConfigError) as caught:
-        parser().parse(["--steps", "0", "--learning-rate", "fast", "--mode", "three"]).read(Sample)
+        Sample.read(parser().parse(["--steps", "0", "--learning-rate", "fast", "--mode", "three"]).of(Sample))
     assert len(caught.value.mistakes) == 3
 
 

@@ -174,10 +174,6 @@ class Given:
                 typed[name] = value[0] if alone else value
         return typed
 
-    def read(self, settings: type[Any]) -> Any:
-        """The settings of one class, checked."""
-        return settings.read(self.of(settings))
-
     def show(self, result: object, data: Mapping[str, Any] | None = None) -> int:
         """Print a result; with --json its data, by default `result.data`. Returns the exit status of what is done."""
         print(as_json(result.data if data is None else data) if self["json"] else result)  # type: ignore[attr-defined]

@@ -60,24 +60,19 @@ class OutputLost(OSError):
     """Standard output takes nothing more."""
 
 
-class _Result(io.FileIO):
-    """Standard output; a failure is told apart from that of any other file."""
+class _Stream(io.FileIO):
+    """Standard output, whose failure is told apart from that of any other file, or standard error, which drops what it
+    cannot take."""
+
+    drops = False
 
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
         except OSError as error:
+            if self.drops:
+                return len(memoryview(data).cast("B"))
             raise OutputLost(error.errno, error.strerror) from None
-
-
-class _Messages(io.FileIO):
-    """Standard error; what it cannot take is dropped."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError:
-            return len(memoryview(data).cast("B"))
 
 
 def open_streams() -> None:
@@ -86,15 +81,18 @@ def open_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
-    for name, mode, kind in (("stdin", "r", None), ("stdout", "w", _Result), ("stderr", "w", _Messages)):
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
-        elif kind is not None and stream is getattr(sys, f"__{name}__"):
+        elif mode == "w" and stream is getattr(sys, f"__{name}__"):
             stream.flush()
-            writer = io.BufferedWriter(kind(stream.fileno(), "w", closefd=False))
+            raw = _Stream(stream.fileno(), "w", closefd=False)
+            raw.drops = name == "stderr"
             alike: dict[str, Any] = {key: getattr(stream, key, False) for key in ("line_buffering", "write_through")}
-            setattr(sys, name, io.TextIOWrapper(writer, encoding=stream.encoding, errors=ESCAPES, **alike))
+            setattr(
+                sys, name, io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=ESCAPES, **alike)
+            )
 
 
 def discard_output() -> None:

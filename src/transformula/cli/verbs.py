@@ -72,7 +72,7 @@ def add_options(verb: Verb, parser: Parser) -> None:
 
 def use_model(verb: Verb, given: Given) -> int:
     """Run a task's verb: read the model, and answer the inputs."""
-    settings = given.read(verb.options)
+    settings = verb.options.read(given.of(verb.options))
     if not verb.live:
         check(verb, given)
 
@@ -95,13 +95,14 @@ def use_model(verb: Verb, given: Given) -> int:
 
 def check(verb: Verb, given: Given) -> None:
     """Raise InputError for arguments that contradict each other."""
+    from ..data.format import has_columns
+    from ..data.sources import need_sources
+
     if given["sources"] and given["input"] is not None:
         raise InputError(f"{verb.takes} and --input are both given: leave one out")
-    if given["column"] is not None and (given["input"] is None or is_lines(Path(given["input"]))):
+    if given["column"] is not None and (given["input"] is None or not has_columns(Path(given["input"]))):
         raise InputError("--column: names a column of --input FILE with rows (.jsonl, .tsv, .csv, .parquet)")
     if given["input"] is not None:
-        from ..data.sources import need_sources
-
         need_sources(given["input"])
     if "ensemble" in given.arguments and not given["others"]:
         raise InputError("--ensemble: says how models are averaged; name a second model: --with RUN")
@@ -163,6 +164,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
 def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[str]], int | None]:
     """The inputs in pieces, as they come; and how many they are, where that is known. A file is read whole, its lines
     or one column of its rows: a mistake is seen at once."""
+    from ..data.format import has_columns
     from ..data.lines import arriving_lines, opened
     from ..data.records import columns_of, read_records
 
@@ -173,7 +175,7 @@ def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[str]], int | None]
             print("one input per line; Ctrl-D ends", file=sys.stderr)
         return arriving_lines(sys.stdin.buffer, Path("standard input")), None
     path, column = Path(given["input"]).expanduser(), given["column"]
-    if is_lines(path):
+    if not has_columns(path):
         with opened(path, once=True) as file:
             inputs = [line for piece in arriving_lines(file, path) for line in piece]
         return [inputs], len(inputs)
@@ -186,13 +188,6 @@ def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[str]], int | None]
     if verb.takes == "PICTURE":  # named as the file that names them sees them
         inputs = [str(path.parent / name) if name.strip() else "" for name in inputs]
     return [inputs], len(inputs)
-
-
-def is_lines(path: Path) -> bool:
-    """Whether a file is read line by line: its name says no format with columns."""
-    from ..data.format import has_columns
-
-    return not has_columns(path)
 
 
 def go_on(model: Model, given: Given, settings: Settings) -> int:

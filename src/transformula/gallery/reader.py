@@ -58,10 +58,8 @@ KNOWN = ("gpt2", "llama", "bert", "t5", "vit", "vaswani", "mixtral", "gemma2", "
 """Models that most people know: the pages begin with them."""
 
 
-@cache
-def _topics() -> list[tuple[list[str], set[str]]]:
-    """Names by which entries are searched, as a person types them ("sliding window", "gqa"), and the tags of each."""
-    return [(list(names), set(tags)) for names, tags in topics()]
+TOPICS = [(names, set(tags)) for names, tags in topics()]
+"""Names by which entries are searched, as a person types them ("sliding window", "gqa"), and the tags of each."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class Entry:
     @property
     def field_names(self) -> list[str]:
         """The field's names of what it has, by which it is found too: "sliding window", "gqa"."""
-        return [name for names, tags in _topics() if tags <= {*self.tags} for name in names]
+        return [name for names, tags in TOPICS if tags <= {*self.tags} for name in names]
 
     @property
     def title(self) -> str:
@@ -201,7 +199,7 @@ def near_words(words: str) -> str:
     for entry in entries():
         text = f"{entry.name} {entry.about.get('authors', '')} {entry.title} {' '.join(entry.field_names)}"
         known += [entry.name, *re.findall(r"[a-z0-9]{3,}", text.lower())]
-    known = list(dict.fromkeys([*known, *(name for names, _ in _topics() for name in names)]))
+    known = list(dict.fromkeys([*known, *(name for names, _ in TOPICS for name in names)]))
     tries = [nearest(words.lower(), known, 1), [near for word in words.split() for near in nearest(word, known, 1)]]
     tries += [[near] for near in tries[1]]
     return next((" ".join(found) for found in tries if found and search(" ".join(found))), "")

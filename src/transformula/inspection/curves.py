@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -171,20 +172,13 @@ def curve(name: str, run: RunFolder, log: Sequence[Mapping[str, Any]], x: str, s
     task = task if isinstance(task, Mapping) else {}
     validation, sampled = points_of(log, "evaluation", score, *AXES[x])
     training, _ = points_of(log, "step", "loss", *AXES[x]) if score == "loss" else ([], [])
-    falls = not is_higher_better(task.get("name"), score)
+    falls = score in FALLING
+    if not falls:
+        from ..tasks.base import tasks  # imports torch
+
+        with suppress(UnknownName):  # of a task that is not known here, more is better
+            falls = score not in tasks.get(str(task.get("name"))).higher
     return Curve(name, run.path, training, validation, sampled, falls, str(task.get("identity", "")))
-
-
-def is_higher_better(task: object, score: str) -> bool:
-    """Whether more of a score is better, as its task says. A task that is not known here: the loss alone falls."""
-    if score in FALLING:
-        return False  # without an import of torch
-    from ..tasks.base import tasks
-
-    try:
-        return score in tasks.get(str(task)).higher
-    except UnknownName:
-        return True
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:

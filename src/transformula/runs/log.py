@@ -58,18 +58,14 @@ class Log:
         if self.path.exists():
             if not self.path.is_file():
                 raise CheckpointError(f"{self.path}: is no plain file; expected the log that `train` writes")
-            kept = [e for e in islice(_events(self.path), lines) if e is not None and _step_of(e) <= step]
+            steps = ((event, event.get("step", 0)) for event in islice(_events(self.path), lines) if event is not None)
+            kept = [event for event, at in steps if (max(at, 0) if type(at) is int else 0) <= step]
             write_whole(self.path, "".join(json.dumps(e) + "\n" for e in kept).encode())
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
     """The events of a log; lines that are not whole are passed over."""
     return (event for event in _events(path) if event is not None)
-
-
-def _step_of(event: Mapping[str, Any]) -> int:
-    step = event.get("step", 0)
-    return step if type(step) is int and step >= 0 else 0
 
 
 def points_of(
