@@ -19,7 +19,7 @@ from tests.fuzz import harness
 from transformula.analysis.accounting import summary
 from transformula.gallery.reader import FOLDER
 from transformula.inspection.explanation import explained
-from transformula.language import stacks
+from transformula.language import check as checker
 from transformula.language.check import check
 from transformula.model import build
 from transformula.words import vocabulary
@@ -45,8 +45,8 @@ PIECES = [*WORDS.split(), "'", "\n", "\t", " ", "\0", "\x1b", "\ud800", "\ufeff"
 @pytest.fixture(autouse=True)
 def of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work is in proportion to a model's calls and sums, of which 200,000 are taken: a second is for those of 6,000."""
-    limits = [(what, sums, 3_000 * (1 + sums), most, code) for what, sums, _, most, code in stacks.LIMITS]
-    monkeypatch.setattr(stacks, "LIMITS", limits)
+    limits = [(what, sums, 3_000 * (1 + sums), most, code) for what, sums, _, most, code in checker.LIMITS]
+    monkeypatch.setattr(checker, "LIMITS", limits)
 
 
 @cache

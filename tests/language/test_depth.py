@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from transformula.analysis.canonical import canonical, formula_hash, wiring_key
+from transformula.analysis.canonical import Steps, canonical, deep, formula_hash, wiring_key
 from transformula.inspection.explanation import explained
 from transformula.language.check import check
-from transformula.language.depth import Steps, deep
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import read_text

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from ..language.check import check
-from ..language.depth import Steps, deep
 from ..language.graph import OPERATIONS, Architecture, Call, Section, Stack, Value
 from ..language.messages import FormulaError
 from ..language.model_file import ModelText
@@ -30,6 +29,32 @@ MOST_KINDS = 8
 
 Pieces = Sequence[Value | str]
 """A text in pieces, with values where their texts stand."""
+
+Steps = Generator[Any, Any, Any]
+"""A function that yields the calls it makes, and returns its result; see `deep`."""
+
+
+def deep(first: Steps) -> Any:
+    """The result of a recursive function, however deep it calls itself: 10,000 values one inside the other are no stack
+    of calls. It is written as a generator that yields the calls it would make:
+
+        def size(value):
+            total = 1
+            for argument in value.args:
+                total += yield size(argument)
+            return total
+
+        deep(size(value))
+    """
+    waiting, result = [first], None
+    while waiting:
+        try:
+            waiting.append(waiting[-1].send(result))
+            result = None
+        except StopIteration as done:
+            waiting.pop()
+            result = done.value
+    return result
 
 
 def option_text(value: Any) -> str:

@@ -25,12 +25,11 @@ from functools import lru_cache
 from itertools import accumulate, groupby, product
 from typing import Any
 
-from ..language.depth import Steps, deep
 from ..language.graph import Architecture, Section, Value
 from ..language.model_file import ModelText
 from ..language.score_formula import ScoreFormula
 from ..language.vocabulary import Vocabulary
-from .canonical import Wiring, check_for_wiring, wiring_key
+from .canonical import Steps, Wiring, check_for_wiring, deep, wiring_key
 
 LEAST = 0.25
 """The distance of wirings whose keys differ where no edit is found (layers in another proportion, say)."""

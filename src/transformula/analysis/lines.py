@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
 
-from ..language.depth import Steps, deep
 from ..language.graph import OPERATIONS, Section, Value
 from ..language.messages import FormulaError
 from ..language.parser import parse
 from ..language.rewriting import rewritten, spell
 from ..language.source import Place, Source
 from ..language.syntax import CallNode, Name, Node
+from .canonical import Steps, deep
 from .initial_scale import Scales
 from .plain_data import by_keys
 from .residual_path import is_sublayer, line_of, own_place, past_sublayers, walk

@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..errors import InputError, UnknownName
-from ..language.check import check
+from ..language.check import check, default_before
 from ..language.graph import Architecture, Section
 from ..language.messages import FormulaError
 from ..language.model_file import INPUTS, ModelText, StackText
@@ -37,7 +37,6 @@ from ..language.options import sizes_of
 from ..language.parser import parse
 from ..language.rewriting import rewritten, spell
 from ..language.source import Source
-from ..language.stacks import default_before
 from ..language.syntax import Binary, CallNode, Index, Line, Name, Negative, Node, Number, walk
 from ..language.vocabulary import Vocabulary
 from .cross_attention import BY_HAND, Book, Unfit

@@ -8,7 +8,7 @@ kind, width and sequence instead of tensors. The files of this folder, in the or
     numbers    numbers; messages (every error, with its example)
     words      vocabulary (records of words), definitions (words made of words), score_formula, score_binding
     graph      graph (what is made), context (what all below share: names on their way, what has been read)
-    check      names; options -> word_calls -> expressions -> stacks -> this file
+    check      names; options -> word_calls -> expressions -> this file
     afterward  reading (what may be, and what must be), roles (names of parameters)
 
 One object of each kind works on one `Context`; those below are handed those above:
@@ -23,24 +23,36 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .context import Context
-from .definitions import Definition, check_second, read_definition
-from .graph import Architecture
+from .context import Context, Scope, Setting
+from .definitions import Definition, check_second, read_definition, tells_positions
+from .expressions import Expressions
+from .graph import Architecture, Section, Stack
 from .messages import FormulaError
-from .model_file import MOST_CARRIED, ModelText
+from .model_file import MOST_CARRIED, ModelText, StackText
+from .names import MOST_ENTRIES
 from .numbers import as_number, is_whole, resolve
-from .parser import parse_expression
+from .parser import parse, parse_expression
 from .reading import check_causal, check_outside, check_unread, outside_words, trim
 from .roles import name_modules
-from .source import Source
-from .stacks import DEFAULT_NUMBERS, Stacks
+from .source import Place, Source
+from .syntax import Binary, CallNode, Choice, Index, Line, Name, Node, Number, children, walk
 from .vocabulary import Vocabulary
 
 DEFAULT_OUTPUT = "logits = unembed.words(x)"
 WORD = re.compile(r"[A-Za-z_]\w*")
+# What a model takes where neither its file nor the run says it.
+DEFAULT_NUMBERS = {"depth": 4, "width": 256, "heads": 4, "vocab": 256, "context": 64}
+MOST_LAYERS = 10_000
+LARGEST_SHARE = 10 * MOST_LAYERS  # the largest number that `share` may give a layer
+
+# What is counted, whether with sums and products; the most of a whole model, and of one layer, `before` or `after`.
+LIMITS = (
+    ("calls", False, 100_000, 5_000, "too-many-calls"),
+    ("calls, sums and products", True, 200_000, 10_000, "too-many-operations"),
+)
 
 
 def check(
@@ -134,3 +146,207 @@ def carried_positions(context: Context, stacks: Stacks) -> int:
         remedy = "say how many positions of the segments before are seen, or take the key out"
         raise FormulaError("key-value", node.place, name="carry", detail=detail, remedy=remedy)
     return value
+
+
+class Stacks:
+    """Checks the stacks of a model and its output, in the order in which they run. Its methods raise FormulaError."""
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.flow, self.expressions = context, context.flow, Expressions(context)
+        self.labels: dict[Any, Any] = {}  # those of `before`, `after` and `output`, which belong to the whole model
+
+    def check(self, text: StackText) -> Stack:
+        context, flow, name = self.context, self.flow, text.name
+        own = {key: parse_expression(source) for key, source in text.numbers.items()}
+        numbers = {**context.numbers, **resolve(own, context.numbers, context.reads.numbers)}
+        depth = numbers.get("depth", DEFAULT_NUMBERS["depth"])
+        if not isinstance(depth, int) or not 1 <= depth <= MOST_LAYERS:
+            source = text.numbers.get("depth") or context.text.numbers.get("depth") or Source("depth", str(depth))
+            raise FormulaError("needs-depth", source.start, name="depth", given=f"{depth:g}")
+        if not text.layers:
+            raise FormulaError("no-layer", text.place, title=f"the stack {name!r}" if name else "the model")
+        formulas = {key: parse(source) for key, source in text.layers.items()}
+        if name and text.before is None:
+            title = f"the stack {name!r} (among several, each says its `before`)"
+            raise FormulaError("no-layer", text.place, title=title)
+        definitions, layers = context.definitions, formulas.values()
+        before = parse(text.before or default_before(layers, definitions, context.vocabulary, context.inputs))
+        after = parse(text.after) if text.after else []
+        check_size(depth, [before, after, *layers], definitions)
+        order = self.order(text, formulas, numbers, depth)
+        first, last = (Section(where, 0, where, name) for where in ("before", "after"))
+        stack = Stack(name, text.causal, depth, numbers, first, [], last)
+        history = flow.history[name] = []
+        flow.assigned = {line.name for part in (before, after, *layers) for line in part}
+        flow.now, flow.carried = {}, {}
+        self.section(first, stack, before, numbers)
+        history.append((first, dict(flow.now)))
+        for number, formula in enumerate(order, 1):
+            layer = Section("layer", number, formula, name)
+            self.section(layer, stack, formulas[formula], {**numbers, "layer": number})
+            stack.layers.append(layer)
+            history.append((layer, dict(flow.now)))
+        for line in (line for formula, lines in formulas.items() if formula not in order for line in lines):
+            context.reads.line(line.place)
+            self.expressions.names.unbuilt(line.value)
+        self.section(last, stack, after, numbers)
+        stack.share = self.share(text, order, numbers)
+        if name and "x" in flow.now:
+            flow.results[name] = flow.now["x"]
+        return stack
+
+    def output(self, source: Source) -> Section:
+        section = Section("output", 0, "output", "")
+        scope = self.section(section, self.context.stacks[-1], parse(source), self.context.numbers)
+        read = self.context.reads.has
+        section.leaves = {name: value for name, value in scope.names.items() if not read(scope.places[name])}
+        return section
+
+    def section(self, section: Section, stack: Stack, lines: Sequence[Line], numbers: Mapping[str, float]) -> Scope:
+        labels = {} if section.where == "layer" else self.labels
+        scope = Scope(section, stack, numbers, len(self.context.definitions), labels)
+        self.flow.entered[id(section)] = dict(self.flow.now)
+        context, words = self.context, self.context.vocabulary
+        for line in lines:  # its name stands for nothing else
+            name = line.name
+            for other, taken in (
+                ("a number", name in ("layer", "pi")),
+                ("a number of the file", name in scope.numbers),
+                ("a word", name in words),
+                ("a definition", context.definition(name) is not None),
+                ("an input of the task", name in context.inputs),
+                ("a stack", name == "memory" or name in context.stack_names()),
+            ):
+                if taken:
+                    raise FormulaError("two-things", line.target, name=name, other=other)
+            section.lines.append((line.place, line.name, self.expressions.assign(line, scope)))
+        for name, value in scope.names.items():
+            self.flow.now[name] = Setting(value, section, scope.places[name])
+        return scope
+
+    def order(
+        self, text: StackText, formulas: Mapping[str, Any], numbers: Mapping[str, float], depth: int
+    ) -> list[str]:
+        """The name of each layer's formula."""
+
+        def wrong(place: Place | None, detail: str) -> FormulaError:
+            return FormulaError("order", place, detail=detail, known=", ".join(formulas))
+
+        if text.order is None:
+            if len(formulas) > 1:
+                raise wrong(text.place, "several formulas need an order")
+            return [*formulas] * depth
+        if isinstance(text.order, tuple):
+            names = [source.text.strip() for source in text.order]
+            for source, name in zip(text.order, names, strict=True):
+                if name not in formulas:
+                    raise wrong(source.start, f"{name!r} is not a formula of `layers`")
+            if not names:
+                raise wrong(text.place, "the list is empty")
+            return [names[i % len(names)] for i in range(depth)]
+        tree = parse_expression(text.order)
+        for node in ends(tree):
+            if not isinstance(node, Name) or node.name not in formulas:
+                raise wrong(node.place, f"`{node.place.text}` is not a formula of `layers`")
+        names = []
+        for layer in range(1, depth + 1):
+            node = tree
+            while isinstance(node, Choice):
+                test = self.expressions.names.evaluate(node.test, {**numbers, "layer": layer})
+                node = node.then if test else node.other
+            names.append(node.place.text)
+        return names
+
+    def share(self, text: StackText, order: Sequence[str], numbers: Mapping[str, float]) -> list[int] | None:
+        """For each layer the number under `share`; layers of one number have one formula."""
+        if text.share is None:
+            return None
+        node, formulas, shares = parse_expression(text.share), dict[int, str](), list[int]()
+        for layer, name in enumerate(order, 1):
+            value = as_number(node, self.expressions.names.evaluate(node, {**numbers, "layer": layer}))
+            if not is_whole(value) or not 0 <= value <= LARGEST_SHARE:
+                what = f"{value:g} (a whole number from 0 to {LARGEST_SHARE} is expected here; it)"
+                raise FormulaError("not-a-number", node.place, what=what)
+            shares.append(value)
+            if formulas.setdefault(value, name) != name:
+                detail = f"layers that share number {value} have different formulas"
+                raise FormulaError("order", node.place, detail=detail, known=", ".join(text.layers))
+        return shares
+
+
+def ends(node: Node) -> list[Node]:
+    """The expressions that a condition, or a chain of them, can come to."""
+    return [*ends(node.then), *ends(node.other)] if isinstance(node, Choice) else [node]
+
+
+def default_before(
+    formulas: Iterable[Sequence[Line]], definitions: Sequence[Definition], vocabulary: Vocabulary, inputs: set[str]
+) -> Source:
+    """Embedding, with learned positions unless a word of the layers tells positions apart itself."""
+    rotary = {record.rotary for record in vocabulary.values() if record.rotary and record.sublayer}
+
+    def tells(call: CallNode) -> bool:
+        record, written = vocabulary.get(call.word), {option.name: option.value for option in call.options}
+        bases, score = [value for name, value in written.items() if name in rotary], written.get("score")
+        if (record and record.ordered) or any(not (isinstance(b, Number) and b.value == 0) for b in bases):
+            return True
+        # a score formula that is not known here may tell positions apart
+        named = [d for d in definitions if isinstance(score, Name) and d.name == score.name]
+        return score is not None and (not named or tells_positions(named[-1], inputs))
+
+    lines = [line for formula in [*formulas, *(d.lines for d in definitions)] for line in formula]
+    calls = (node for line in lines for node in walk(line.value) if isinstance(node, CallNode))
+    positions = "" if any(map(tells, calls)) else " + positions(tokens)"
+    return Source("before", f"x = embed.words(tokens){positions}")
+
+
+# How large a model may be: counted in its text, with its definitions opened, before any of it is made.
+
+
+class Count:
+    """Counts the calls of formulas, with `arithmetic` their sums and products, too; of a choice the larger side."""
+
+    def __init__(self, definitions: Sequence[Definition], arithmetic: bool, most: int, code: str) -> None:
+        self.definitions, self.arithmetic = definitions, arithmetic
+        self.known: dict[str, int] = {}
+        for definition in definitions:
+            size = self.known[definition.name] = self.lines(definition.lines, definition.index)
+            if size > most:
+                raise FormulaError(code, definition.place)
+
+    def lines(self, lines: Sequence[Line], visible: int) -> int:
+        return sum(self.node(line.value, visible) for line in lines)
+
+    def node(self, node: Node, visible: int) -> int:
+        total = 0
+        while isinstance(node, Binary):  # a chain of operators nests as deep as it is long
+            total += self.arithmetic + self.node(node.right, visible)
+            node = node.left
+        if isinstance(node, Choice):
+            sides = self.node(node.then, visible), self.node(node.other, visible)
+            return total + self.node(node.test, visible) + max(sides)
+        if isinstance(node, CallNode):
+            above = (d for d in reversed(self.definitions[:visible]) if d.name == node.word)
+            total += 1 + next((self.known[definition.name] for definition in above), 0)
+        return total + sum(self.node(child, visible) for child in children(node))
+
+
+def check_size(depth: int, parts: Sequence[Sequence[Line]], definitions: Sequence[Definition]) -> None:
+    """Raise FormulaError for a stack that is too large. `parts`: its `before`, its `after`, its layers' formulas."""
+    for what, arithmetic, most, in_a_layer, code in LIMITS:
+        count = Count(definitions, arithmetic, most, code)
+        sizes = [count.lines(part, len(definitions)) for part in parts]
+        for size, part in zip(sizes, parts, strict=True):
+            if size > in_a_layer:
+                raise FormulaError("too-large-a-layer", part[0].place, most=f"{in_a_layer:,}", what=what)
+        if sum(sizes[:2]) + depth * max(sizes[2:], default=0) > most:
+            raise FormulaError(code, None)
+    _, _, layer, *others = parts
+    lists, waiting = [], [line.value for line in layer]
+    while waiting:  # of those that every layer makes: what depends on a test is left out
+        node = waiting.pop()
+        if isinstance(node, Index) and node.index is None:
+            lists.append(node)
+        waiting += [] if isinstance(node, Choice) else children(node)
+    if not others and depth * depth * len(lists) > 2 * MOST_ENTRIES:
+        raise FormulaError("too-many-entries", lists[0].place, name=lists[0].name)

@@ -22,7 +22,7 @@ from .word_calls import WordCall, WordCalls
 
 BY_OPERATOR = {operator: op for op, operator in OPERATIONS.items() if op != "neg"}
 MOST_FRAMES = 50  # definitions that may be called one inside the other
-Options = dict[str, tuple[Any, Place]]  # the options that a call writes, evaluated, and where they stand
+Options = dict[str, tuple[Any, Place]]  # a call's: numbers, strings, flags, definitions, streams for ports
 
 
 class Expressions:
@@ -103,9 +103,8 @@ class Expressions:
             raise FormulaError("not-an-input", node.place, word="an expression", what=f"{value.name!r}")
         return value
 
-    def options(self, node: CallNode, scope: Scope) -> dict[str, tuple[Any, Place]]:
-        """The options that a call writes, evaluated: numbers, strings, flags, definitions, streams for ports."""
-        options: dict[str, tuple[Any, Place]] = {}
+    def options(self, node: CallNode, scope: Scope) -> Options:
+        options: Options = {}
         value: Any
         for option in node.options:
             if option.name in options:
@@ -171,15 +170,11 @@ class Expressions:
 
     def default(self, node: Node, body: Scope) -> Any:
         """What a parameter stands for that is not given: a string, a flag, a definition above, a number."""
-        match node:
-            case Literal(value=value):
-                return value
-            case Name(name=name):
-                definition = self.context.definition(name, body.visible)
-                if definition is not None:
-                    self.names.reads.definitions.add(name)
-                    return definition
-        return self.names.evaluate(node, body.numbers, body)
+        definition = self.context.definition(node.name, body.visible) if isinstance(node, Name) else None
+        if definition is None:  # also what a string and a flag are
+            return self.names.evaluate(node, body.numbers, body)
+        self.names.reads.definitions.add(definition.name)
+        return definition
 
     def opened(self, definition: Definition, node: CallNode, share: int | None, body: Scope, scope: Scope) -> Value:
         """The result of the definition's lines, evaluated here under labels of their own."""

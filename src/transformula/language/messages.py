@@ -227,10 +227,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "depth: 0\nlayer: x = x + mlp(x)",
     ),
 }
-MESSAGES = {
-    code: Message(lines.partition("\n")[0], lines.partition("\n")[2], example)
-    for code, (lines, example) in ROWS.items()
-}
+MESSAGES = {code: Message(*row.partition("\n")[::2], example) for code, (row, example) in ROWS.items()}
 
 
 class FormulaError(InputError):

@@ -129,7 +129,6 @@ class ModelText:
 
 
 def checked_name(text: str, place: Place | None) -> str:
-    """A model's name. Raises FormulaError for one that is too long."""
     if len(text) > MOST_OF_A_NAME:
         detail = f"has {len(text):,} characters"
         remedy = f"write at most {MOST_OF_A_NAME}; what is longer goes under `about`"
@@ -138,7 +137,6 @@ def checked_name(text: str, place: Place | None) -> str:
 
 
 def checked_flag(text: str, place: Place) -> bool:
-    """`causal` as written. Raises FormulaError for what is neither true nor false."""
     if text.lower() not in FLAGS:
         raise FormulaError("key-value", place, name="causal", detail=f"is {text[:40]!r}", remedy="write true or false")
     return FLAGS[text.lower()]
@@ -182,7 +180,6 @@ def read_file(path: str | Path) -> ModelText:
 
 
 def read_text(text: str, file: str = "") -> ModelText:
-    """Read the text of a model file."""
     for model in read_documents(text, file):
         return model
     raise FormulaError("not-yaml", None, detail=f"{file or 'the text'} is empty")
@@ -291,6 +288,7 @@ class ModelReader:
             raise self.wrong(own[0][1], own[0][0], "stands beside named stacks", "put it into one of them")
         return ModelText(stacks=tuple(stacks) or (self.stack("", own, node),), **here)
 
+    # Keys of a file that are fields of a ModelText.
     KEYS: ClassVar[dict[str, Callable[[ModelReader, yaml.Node], Any]]] = {
         "name": lambda self, node: checked_name(self.text(node, "name").text, self.place(node)),
         "about": lambda self, node: self.texts(node, "about"),
@@ -299,7 +297,6 @@ class ModelReader:
         "output": lambda self, node: self.text(node, "output"),
         "extra": lambda self, node: {k: self.outside(v, k) for k, _, v in self.mapping(node, "extra")},
     }
-    """Keys of a file that are fields of a ModelText."""
 
     def check_language(self, node: yaml.Node) -> None:
         written = self.text(node, "language").text

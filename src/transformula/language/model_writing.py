@@ -117,7 +117,6 @@ def events(content: Content, formulas: Sequence[str] = (), block: bool = False) 
 
 
 def in_utf8(content: Content) -> Content:
-    """The content with what has no UTF-8 replaced."""
     if isinstance(content, dict):
         return {str(in_utf8(key)): in_utf8(value) for key, value in content.items()}
     if isinstance(content, list):

@@ -17,10 +17,9 @@ LARGEST = 1e9
 Functions = Mapping[str, Callable[..., float]]
 FUNCTIONS: Functions = {"sqrt": math.sqrt, "log": math.log, "exp": math.exp, "abs": abs, "min": min, "max": max}
 OF_RECORDS = {**FUNCTIONS, "tanh": math.tanh, "erf": math.erf}  # what expressions of words' records may call
-OPERATORS: dict[str, Callable[[Any, Any], Any]]
-OPERATORS = {"+": add, "-": sub, "*": mul, "/": truediv, "//": floordiv, "%": mod}
-COMPARISONS: dict[str, Callable[[Any, Any], bool]]
-COMPARISONS = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
+Operations = dict[str, Callable[[Any, Any], Any]]
+OPERATORS: Operations = {"+": add, "-": sub, "*": mul, "/": truediv, "//": floordiv, "%": mod}
+COMPARISONS: Operations = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -156,10 +155,8 @@ def resolve(given: Mapping[str, Node], outer: Mapping[str, int | float], used: s
     waiting: list[str] = []
 
     def value_of(name: str, place: Place | None) -> int | float:
-        if name in values:
-            return values[name]
-        if name == "pi":
-            return math.pi
+        if name in values or name == "pi":
+            return values.get(name, math.pi)
         if name not in given:
             if name in outer:
                 return outer[name]

@@ -9,8 +9,6 @@ from .source import Place
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of a formula and where it stands."""
-
     place: Place
 
 
@@ -110,7 +108,6 @@ class Line:
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes directly inside, in the order of the text."""
     match node:
         case Index(index=Node() as index):
             return (index,)
@@ -128,7 +125,6 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> list[Node]:
-    """The node and all inside it."""
     found, waiting = [], [node]
     while waiting:
         node = waiting.pop()

@@ -282,9 +282,5 @@ class Vocabulary(dict[str, WordRecord]):
 @lru_cache(maxsize=8)
 def read_folder(folder: Path, package: str) -> Vocabulary:
     """The vocabulary stated by the Python files of a folder, none of which is imported."""
-    records: list[WordRecord] = []
-    for path in sorted(folder.glob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        if "@word(" in text:
-            records.extend(records_in(text, f"{package}.{path.stem}"))
-    return Vocabulary(records)
+    texts = {f"{package}.{path.stem}": path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
+    return Vocabulary(record for file, text in texts.items() if "@word(" in text for record in records_in(text, file))

@@ -65,7 +65,6 @@ class WordCall:
         return expression(self.record, text, self.names, self.place)
 
     def value(self, items: Sequence[Any]) -> Value:
-        """The value of the call with the positional arguments `items`."""
         record, node, scope = self.record, self.node, self.scope
         self.arrange(items)
         self.check_causal_use()
@@ -92,7 +91,6 @@ class WordCall:
         return value
 
     def arrange(self, items: Sequence[Any]) -> None:
-        """Sort the positional arguments and the options."""
         record = self.record
         for item, node in zip(items, self.node.items, strict=False):
             if not isinstance(item, Value):
@@ -144,10 +142,9 @@ class WordCall:
         groups = [[v for n, v in self.streams if n == name] for name in lists]
         if self.record.equal:
             groups.append([value for _, value in self.streams])
-        for group in groups:
-            for value in group:
-                if value.width != group[0].width:
-                    raise FormulaError("widths", self.place, left=group[0].width, right=value.width)
+        for first, value in ((group[0], value) for group in groups for value in group):
+            if value.width != first.width:
+                raise FormulaError("widths", self.place, left=first.width, right=value.width)
 
     def check_kind(self, name: str, value: Value, many: bool) -> None:
         """The word takes such a value as its stream `name`; `many`: it takes a list."""
