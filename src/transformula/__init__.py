@@ -10,8 +10,9 @@ Names are loaded when they are first used: importing the package costs no torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .registry import lazy
 
 if TYPE_CHECKING:
     from . import gallery as gallery
@@ -29,28 +30,22 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 HOMES = {
-    "Model": ".api.model",
-    "Run": ".api.run",
-    "TransformulaError": ".errors",
-    "curves": ".inspection.curves",
-    "evaluate": ".api.evaluation",
-    "explain": ".api.model",
-    "gallery": ".gallery",
-    "nearest": ".api.model",
-    "reproduce": ".api.recipe",
-    "summary": ".api.model",
-    "train": ".api.run",
+    "Model": "api.model",
+    "Run": "api.run",
+    "TransformulaError": "errors",
+    "curves": "inspection.curves",
+    "evaluate": "api.evaluation",
+    "explain": "api.model",
+    "gallery": "gallery",
+    "nearest": "api.model",
+    "reproduce": "api.recipe",
+    "summary": "api.model",
+    "train": "api.run",
 }
 """Public name -> the module that has it, or is it."""
 
 __all__ = list(HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = import_module(HOMES[name], __name__)
-    return home if name == "gallery" else getattr(home, name)
+__getattr__ = lazy(__name__, HOMES)
 
 
 def __dir__() -> list[str]:

@@ -83,12 +83,13 @@ class Registry(Generic[T]):
 
 
 def lazy(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's `__getattr__`, which imports a public name from its module (`homes`) when it is first asked for: so
-    the package itself loads nothing, and `--help` does not pay for torch."""
+    """A package's `__getattr__`, which imports a public name from its module (`homes`), or the module of that name,
+    when it is first asked for: so the package itself loads nothing, and `--help` does not pay for torch."""
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f".{homes[name]}", package), name)
+        home = importlib.import_module(f".{homes[name]}", package)
+        return home if name == homes[name] else getattr(home, name)
 
     return find

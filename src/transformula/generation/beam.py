@@ -25,8 +25,7 @@ from .candidates import best_continuations, log_probabilities, repeated, to_host
 from .decoding import USUAL_LENGTH, Decoder, device_of, not_finite, padded
 from .settings import SearchSettings
 
-MOST_ROWS = 1024
-"""Rows of a batch (sentences times beam) at most, however short their inputs: what is written makes them longer."""
+MOST_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
 
 
 class Hypothesis(NamedTuple):
@@ -194,7 +193,6 @@ def is_ids(given: Any) -> bool:
 
 
 def batches(sentences: Sequence[Sentence], settings: SearchSettings) -> Iterator[list[Sentence]]:
-    """Sentences of like size together, the longest first; a batch has at least one."""
     batch: list[Sentence] = []
     for sentence in sorted(sentences, key=lambda s: (-s.size, -len(s.prompt), s.number)):
         rows = (len(batch) + 1) * settings.beam
@@ -228,7 +226,7 @@ def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettin
     while True:
         found = continuations(now, live, settings, stops, written)
         if any(math.isnan(total) for of_one in found for total, _, _ in of_one):
-            raise not_finite(list(models), max(sentence.length for sentence in live))
+            raise not_finite(models, max(sentence.length for sentence in live))
         rows: list[int] = []
         first = 0
         for sentence, of_one in zip(live, found, strict=True):
@@ -263,10 +261,8 @@ def continuations(
         late = [row for row, s in enumerate(s for s in live for _ in s.beam) if s.length == s.most]
         if any(early):
             without = ranking.index_fill(1, stops, ruled_out)
-            # no row is copied again where none can stop
-            ranking = (
-                without if all(early) else torch.where(torch.tensor(early, device=device)[:, None], without, ranking)
-            )
+            rows = torch.tensor(early, device=device)[:, None]
+            ranking = without if all(early) else torch.where(rows, without, ranking)  # no copy where none can stop
         if late:
             rows = torch.tensor(late, device=device)
             only = ranking.new_full((len(rows), ranking.shape[1]), ruled_out)
@@ -311,12 +307,12 @@ def given_at_start(batch: list[Sentence], device: torch.device) -> dict[str, Any
     lengths: dict[str, Tensor] = {}
     for name in batch[0].inputs:
         values = [s.inputs[name] for s in batch]
-        if is_ids(values[0]):
-            tensors[name], sizes = padded(values, device)
-            if sizes is not None:
-                lengths[name] = sizes
-        else:
+        if not is_ids(values[0]):
             tensors[name] = torch.stack(values).to(device)
+            continue
+        tensors[name], sizes = padded(values, device)
+        if sizes is not None:
+            lengths[name] = sizes
     return {**tensors, "lengths": lengths} if lengths else tensors
 
 

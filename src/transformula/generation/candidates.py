@@ -12,11 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-BLOCK = 64
-"""Tokens whose maximum is looked at first: the k best of a row lie in the k blocks with the highest maxima."""
-
-SMALL = 1024
-"""Below this many tokens a row is sorted through as it is."""
+BLOCK = 64  # tokens whose maximum is looked at first: the k best of a row lie in the k blocks of the highest maxima
+SMALL = 1024  # below this many tokens a row is sorted through as it is
 
 
 def log_probabilities(logits: Sequence[Tensor], mean: str = "probabilities") -> tuple[Tensor, Tensor]:
@@ -127,8 +124,7 @@ def best_continuations(
         totals = empty.index_copy(0, places, totals).view(sentences, beam * width)
         filler = tokens.new_zeros(sentences * beam, width)
         tokens = filler.index_copy(0, places, tokens).view(sentences, beam * width)
-    best, order = totals.sort(dim=-1, descending=True, stable=True)
-    best, order = best[:, :beam], order[:, :beam]
+    best, order = (part[:, :beam] for part in totals.sort(dim=-1, descending=True, stable=True))
     return best, order // width, tokens.gather(1, order), equals.any()
 
 

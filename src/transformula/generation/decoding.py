@@ -81,24 +81,20 @@ def generate(
         numbers = getattr(getattr(model, "architecture", None), "numbers", {})
         window = limit or int(numbers.get("context", 0)) or None
     elif limit is not None:
-        most = room(max((row.prompt for row in rows), default=0), settings.max_tokens, limit)
+        prompt = max((row.prompt for row in rows), default=0)
+        left, required = limit - prompt + 1, settings.max_tokens  # the last one written is not read
+        if left < (required or 1):
+            wanted = "" if required is None else f" and {required} new ones"
+            fewer = f"write at most {left} (--max-tokens {left}), or " if left >= 1 else "shorten the prompt, or "
+            raise InputError(
+                f"a prompt of {prompt} tokens{wanted} do not fit in the {limit} positions that this model has learned; "
+                f"{fewer}let it go on from the latter half of its context (--window)"
+            )
+        most = min(most, left)
     if rows:
         with torch.inference_mode():
             run(evaluating(model), rows, settings, most, window, finished, on_token)
     return [row.written for row in rows]
-
-
-def room(prompt: int, required: int | None, limit: int) -> int:
-    """How many tokens may be written after a prompt where `limit` positions were learned. The last one is not read."""
-    left = limit - prompt + 1
-    if left < (required or 1):
-        wanted = "" if required is None else f" and {required} new ones"
-        fewer = f"write at most {left} (--max-tokens {left}), or " if left >= 1 else "shorten the prompt, or "
-        raise InputError(
-            f"a prompt of {prompt} tokens{wanted} do not fit in the {limit} positions that this model has learned; "
-            f"{fewer}let it go on from the latter half of its context (--window)"
-        )
-    return min(required or USUAL_LENGTH, left)
 
 
 def run(

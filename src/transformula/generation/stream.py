@@ -44,9 +44,7 @@ class StoppingStream:
 
     def close(self) -> str:
         """End the text; return the rest of it, which could have been the beginning of a stop string."""
-        shown = ""
-        if not self.finished:
-            shown = self._add(self._pieces.finish())
+        shown = "" if self.finished else self._add(self._pieces.finish())
         self.finished = True
         rest, self._shown = self.text[self._shown :], len(self.text)
         return shown + rest
@@ -58,11 +56,8 @@ class StoppingStream:
             if met:
                 self.text, self.finished = self.text[:-met], True
                 break
-        held = 0 if self.finished else self._held()
-        shown = self.text[self._shown : len(self.text) - held]
+        # how many of the last characters could begin a stop string
+        held = max((n for s in self._stop for n in range(1, len(s)) if self.text.endswith(s[:n])), default=0)
+        shown = self.text[self._shown : len(self.text) - (0 if self.finished else held)]
         self._shown += len(shown)
         return shown
-
-    def _held(self) -> int:
-        """How many of the last characters could begin a stop string."""
-        return max((n for s in self._stop for n in range(1, len(s)) if self.text.endswith(s[:n])), default=0)

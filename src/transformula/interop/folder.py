@@ -94,7 +94,6 @@ def convert(source: Path | str, out: Path | str, *, read: str = OURS, write: str
 
 
 def read_files(folder: Path | str, verify: bool, format: str) -> ModelFiles:
-    """What an importer finds in a folder."""
     folder, read = Path(folder), IMPORTERS.need(format)
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "there is no such folder"

@@ -135,10 +135,8 @@ def difference(
 
 
 def titles(parts: Iterable[str]) -> str:
-    """Parts, as people call them."""
     return ", ".join(part or "the stack" for part in parts)
 
 
 def reasons(random: Mapping[str, str]) -> str:
-    """Parts that keep their random initialization, with the reasons."""
     return "; ".join(titles([part]) + (f" ({why})" if why else "") for part, why in random.items())

@@ -107,11 +107,9 @@ class Spot:
         return faces
 
     def setting(self, call: Call) -> tuple[Any, ...]:
-        """What a face is made with."""
         return call.word.name, tuple(call.options.items()), call.word.reach != "past" or self.causal[call]
 
     def face(self, call: Call) -> int:
-        """Which face a call is: 0 the module itself."""
         return 0 if call.word is not self.call.word else [*self.faces].index(self.setting(call))
 
 
@@ -146,7 +144,6 @@ def is_function(call: Call) -> bool:
 
 
 def parameters_of(call: Call) -> int:
-    """How many parameters a call has of its own."""
     return sum(map(bool, sizes_of(call).values()))
 
 
@@ -220,7 +217,6 @@ class Blueprint:
         return self.make(("model",), Transformer, **methods), layers
 
     def section_code(self, section: Section, step: bool = False) -> SectionCode:
-        """What generates the function of a section."""
         architecture = self.architecture
         where = layer_path(architecture, section) if section.where == "layer" else ()
         lead = ".".join([*where, ""])
@@ -244,7 +240,6 @@ class Blueprint:
         return SectionCode(section, PseudoFile(title, sources), entering, locate, causal, growing)
 
     def place_all(self, model: Transformer, layers: dict[Path, Layer]) -> None:
-        """Make every module and put it at its path, in order of evaluation."""
         layers, spots = dict(layers), dict(self.spots)
         for section in self.architecture.sections():
             above = stack_path(stack_of(self.architecture, section), "layers")

@@ -71,7 +71,6 @@ class FunctionCode:
         self.fresh = map("v{}".format, itertools.count())
 
     def enter(self, keys: Iterable[Hashable], name: str = "") -> None:
-        """One more parameter of the function, which is these values."""
         register = name or next(self.fresh)
         self.parameters.append(register)
         self.registers.update(dict.fromkeys(keys, register))
@@ -107,7 +106,6 @@ class FunctionCode:
             self.add(ast.Delete([ast.Name(register, ast.Del()) for register in dead]), span)
 
     def function(self, name: str) -> FunctionType:
-        """Compile."""
         parameters = [ast.arg(parameter) for parameter in self.parameters]
         arguments = ast.arguments([], parameters, None, [], [], None, [ast.Constant(None)] * self.defaults)
         definition = ast.FunctionDef(name, arguments, self.statements or [ast.Pass()], [])
@@ -239,14 +237,12 @@ class SectionCode(FunctionCode):
         return [self.pieces.pop(value) if value in self.pieces else self.read(value) for value in values]
 
     def read(self, value: Value) -> Piece:
-        """A number, or the register that a value is in."""
         span = self.file.span(value.place)
         if value.op == "number":
             return Piece(located(ast.Constant(value.number), span))
         return Piece(located(load(self.registers[value]), span), [self.registers[value]])
 
     def flush(self) -> None:
-        """Give a register to everything that waits."""
         for value, piece in self.pieces.items():
             self.assign([value], piece, self.file.span(value.place))
         self.pieces.clear()

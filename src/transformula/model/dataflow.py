@@ -72,7 +72,6 @@ class Dataflow:
         self.fixed = sorted(read & once)
 
     def chosen(self, mode: str) -> list[SectionRun]:
-        """The sections that a function runs: "forward", "fixed" or "step"."""
         return [run for run in self.runs if mode == "forward" or run.grows == (mode == "step")]
 
     def _run(self, index: int, section: Section, decoding: bool) -> None:
@@ -109,7 +108,6 @@ class Dataflow:
         return self._now[key]
 
     def _input(self, name: str, sequence: str) -> None:
-        """One more input of the model."""
         value = self._now["input", name] = self.inputs[name] = next(self._fresh)
         if sequence in made_of(self.architecture):
             self.growing.add(name)
@@ -126,7 +124,8 @@ def given_to(architecture: Architecture, section: Section, decoding: bool) -> di
     entering |= {key: [past[key]] for key in sorted(past)}
     causal, growing = stack_of(architecture, section).causal, made_of(architecture) if decoding else set()
     for sequence in dict.fromkeys(sequence_read(value, causal) for value in section.calls()):
-        if sequence and sequence not in growing and padded(description(sequence, architecture)):
+        parts = parts_of(description(sequence, architecture)) if sequence and sequence not in growing else ()
+        if any(part[0] == "input" for part in parts):  # else it cannot have padding
             entering["real", sequence] = []
     return entering
 
@@ -141,7 +140,6 @@ def key_of(value: Value, section: Section) -> Key:
 
 
 def leaving(section: Section) -> list[str]:
-    """The names that a section's function returns, in order."""
     return [name for name, value in {**section.leaves, **section.asked}.items() if value.op != "number"]
 
 
@@ -242,11 +240,6 @@ def parts_of(described: Any) -> Iterator[tuple[Any, ...]]:
         yield described
         for part in described[1:]:
             yield from parts_of(part)
-
-
-def padded(described: Any) -> bool:
-    """Whether a sequence can have padding at all."""
-    return any(part[0] == "input" for part in parts_of(described))
 
 
 def inputs_of(described: Any) -> list[str]:

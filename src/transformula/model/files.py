@@ -50,7 +50,6 @@ class PseudoFile:
             linecache.cache.pop(_kept.popitem(last=False)[0], None)
 
     def span(self, place: Place | None) -> dict[str, int]:
-        """The attributes of a syntax node that stands at a place."""
         if place is None or place.source not in self.first:
             return {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
         first = self.first[place.source]

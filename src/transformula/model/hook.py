@@ -120,11 +120,12 @@ def asked(architecture: Architecture | None, key: str) -> partial[Any] | None:
             f"{here(source)}: {error.message}. Hooks from outside are known once their package is named: --use PACKAGE",
             near=error.near,
         ) from None
-    known = [p for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
-    given = bound(f"{here(source)}: {name}", [p.name for p in known], items, options)
-    for parameter in known:
-        if parameter.default is parameter.empty and parameter.name not in given:
-            raise InputError(f"{here(source)}: {name} needs {parameter.name}: write {name}({parameter.name}=...)")
+    parameters = inspect.signature(function).parameters.values()
+    defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    given = bound(f"{here(source)}: {name}", list(defaults), items, options)
+    for option, default in defaults.items():
+        if default is inspect.Parameter.empty and option not in given:
+            raise InputError(f"{here(source)}: {name} needs {option}: write {name}({option}=...)")
     return partial(function, **given)
 
 

@@ -42,7 +42,6 @@ def generator_of(seed: int, *name: str) -> torch.Generator:
 
 
 def fill_model(model: Transformer, seed: int) -> None:
-    """Give every parameter its initial value."""
     rules = read_rules(model)
     for path, module in model.named_modules():
         generator_for = partial(generator_of, seed, path)
@@ -89,7 +88,6 @@ def fans(model: nn.Module, name: str) -> tuple[int, int]:
 
 
 def nothing_matched(pattern: str, matrices: list[str], names: list[str]) -> InputError:
-    """The error of a pattern that is no matrix's name, with the nearest parts of names."""
     others = fnmatch.filter(names, pattern)
     if others:
         return InputError(

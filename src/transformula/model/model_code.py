@@ -10,7 +10,7 @@ Names and history are local registers between calls of the sections; a value is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -69,11 +69,9 @@ class ModelCode(FunctionCode):
         return self.function(self.mode)
 
     def span(self, index: int) -> dict[str, int]:
-        """Where a section's title stands."""
         return self.file.span(Place(self.source, index + 1, 0, index + 1, len(self.rows[index])))
 
     def applied(self, function: Callable[..., Any], *arguments: Any) -> ast.expr:
-        """A call; arguments that are no trees are constants."""
         trees = [argument if isinstance(argument, ast.expr) else constant(argument) for argument in arguments]
         return ast.Call(self.object(function), trees, [])
 
@@ -86,7 +84,10 @@ class ModelCode(FunctionCode):
         for name in inputs:
             self.uses[flow.inputs[name]] += ALWAYS  # its checks read it, too
             self.enter([flow.inputs[name]], name if name in INPUTS else "")
-        register = {name: self.registers[flow.inputs[name]] for name in inputs}
+
+        def read(names: Iterable[str]) -> list[ast.expr]:
+            return [load(self.registers[flow.inputs[name]]) for name in names]
+
         if self.mode == "step":
             self.parameters += ["fixed", "states", "at"]
             for place, value in enumerate(flow.fixed):
@@ -96,22 +97,19 @@ class ModelCode(FunctionCode):
             self.defaults = 1
         for name in inputs:
             if name in IDS:
-                self.add(ast.Expr(self.applied(check_ids, load(register[name]), name)), start)
+                self.add(ast.Expr(self.applied(check_ids, *read([name]), name)), start)
         if self.mode == "step":
             return
         measured = tuple(name for name in inputs if name in input_sequences(architecture).values())
         if measured:
-            tensors = [load(register[name]) for name in measured]
-            self.add(ast.Expr(self.applied(check_lengths, load("lengths"), measured, *tensors)), start)
+            self.add(ast.Expr(self.applied(check_lengths, load("lengths"), measured, *read(measured))), start)
         for sequence, value in flow.reals.items():
             described = description(sequence, architecture)
-            read = tuple(name for name in dict.fromkeys(inputs_of(described)) if name in inputs)
-            tensors = [load(register[name]) for name in read]
-            tree = self.applied(real_positions, load("lengths"), described, read, *tensors)
+            names = tuple(name for name in dict.fromkeys(inputs_of(described)) if name in inputs)
+            tree = self.applied(real_positions, load("lengths"), described, names, *read(names))
             self.assign([value], Piece(tree), start)
 
     def run(self, run: SectionRun) -> None:
-        """The statement that runs a section."""
         section, stepping = self.architecture.sections()[run.section], self.mode == "step"
         registers = [self.registers[value] for value in run.reads]
         arguments = [load(register) for register in registers]
@@ -141,7 +139,6 @@ def constant(thing: Any) -> ast.expr:
 
 
 def stack_path(stack: Stack, *path: str) -> tuple[str, ...]:
-    """Where something of a stack stands in the model."""
     return (stack.name, *path) if stack.name else path
 
 

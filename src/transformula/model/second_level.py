@@ -63,7 +63,6 @@ class SecondLevel(nn.Module):
             self.register_parameter(table.name, nn.Parameter(torch.empty(table.rows, table.columns)))
 
     def initial_values(self) -> None:
-        """Tables are 0."""
         with torch.no_grad():
             for parameter in self.parameters():
                 parameter.zero_()
@@ -98,7 +97,6 @@ class SecondLevel(nn.Module):
         return result if result.dim() else result.view(1, 1, 1, 1)  # one number for all: a test of numbers alone
 
     def _read(self, number: int, a: Tensor, b: Tensor) -> Tensor:
-        """The numbers of a table at (a, b)."""
         table = self.formula.tables[number]
         rows, columns = (
             # what is hidden may be anything: infinite, not a number

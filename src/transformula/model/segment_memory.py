@@ -41,7 +41,6 @@ class Carried:
     tensors: Mapping[str, Tensor]
 
     def flat(self) -> dict[str, Tensor]:
-        """All as tensors, for a file."""
         return {POSITIONS: torch.tensor([self.rows, self.length, self.first]), **self.tensors}
 
     @classmethod

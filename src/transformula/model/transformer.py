@@ -71,8 +71,7 @@ class Transformer(FormulaModule):
     @property
     def text(self) -> ModelText:
         """The text that the model was made from, with what was changed in it."""
-        text: ModelText = self.architecture.text
-        return text
+        return self.architecture.text  # type: ignore[no-any-return]
 
     @property
     def formula_hash(self) -> str:
@@ -125,10 +124,9 @@ class Transformer(FormulaModule):
         if batch < 1 or capacity < 1:
             raise InputError(f"decoding needs at least one row and one position; given: {batch} rows, {capacity}")
         names = self.given_at_start
-        if set(inputs) != set(names):
-            raise InputError(
-                f"decoding starts with {', '.join(names) or 'no inputs'}; given: {', '.join(inputs) or 'none'}"
-            )
+        if set(inputs) != {*names}:
+            wanted, given = ", ".join(names) or "no inputs", ", ".join(inputs) or "none"
+            raise InputError(f"decoding starts with {wanted}; given: {given}")
         for name, tensor in inputs.items():
             if tensor.shape[0] != batch:
                 raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
@@ -178,10 +176,7 @@ class Transformer(FormulaModule):
         if inputs and set(inputs) != names:
             raise InputError(f"a step is given tokens and {', '.join(sorted(names)) or 'nothing else'}")
         at = decoding.at(tokens, new)
-        if inputs:
-            result = self._step(tokens=tokens, **inputs, fixed=decoding.fixed, states=decoding.states, at=at)
-        else:
-            result = self._step(tokens, decoding.fixed, decoding.states, at)
+        result = self._step(tokens=tokens, **inputs, fixed=decoding.fixed, states=decoding.states, at=at)
         decoding.advance(tokens.shape[1], new)
         return result
 
@@ -225,7 +220,7 @@ class Transformer(FormulaModule):
         by_name: dict[str, Tensor] = {}
         for path, module in self.named_modules():
             losses: Any = getattr(module, "losses", None) if isinstance(module, (Word, Policy)) else None
-            by_name |= {f"{path}.{name}": loss for name, loss in losses().items()} if losses is not None else {}
+            by_name |= {f"{path}.{name}": loss for name, loss in (losses() if losses else {}).items()}
         return by_name
 
     def calibrate(self, *inputs: Tensor, **named_inputs: Any) -> str:
