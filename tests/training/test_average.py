@@ -13,7 +13,7 @@ from tests.training.toy import ToyModel, ToyTask
 from transformula.errors import CheckpointError, ConfigError
 from transformula.runs.checkpoint import load_checkpoint
 from transformula.runs.log import read_log
-from transformula.training.weights import RunningAverage
+from transformula.training.weights import RunningAverage, Weights
 
 
 def test_the_average_is_that_of_its_equation() -> None:
@@ -32,14 +32,15 @@ def test_the_average_is_that_of_its_equation() -> None:
         torch.testing.assert_close(tensor, expected[name])
 
 
-def test_in_place_the_model_is_the_average_and_comes_back() -> None:
+def test_in_place_the_model_is_the_average_and_comes_back(tmp_path: Path) -> None:
     model = ToyModel()
     average = RunningAverage(model, 0.9)
     with torch.no_grad():
         for p in model.parameters():
             p.add_(1)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    with average.in_place():
+    weights = Weights(model, "float32")
+    with weights.holding({**weights.numbers(), **average.average}, tmp_path):
         for name, p in model.named_parameters():
             torch.testing.assert_close(p.detach(), before[name] - 1)
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())

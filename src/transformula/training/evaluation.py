@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
 
 from ..errors import NotFinite
 from ..interop.folder import WEIGHTS
-from ..interop.weights import load_tensors, model_tensors, put_tensors
+from ..interop.weights import load_tensors
 from ..runs import random_state
 from ..runs.checkpoint import load_checkpoint
 from ..tasks.base import Task
@@ -32,12 +30,9 @@ from .report import main_scores
 if TYPE_CHECKING:
     from .loop import Trainer
 
-SHARE = 0.05
-"""Of a run, for its evaluations on the way; as much is left to the last one."""
-APART = 3
-"""Steps between two of them, at least."""
-LARGER = 4
-"""The sample grows once so many times more may be spent: when a run was resumed to become far longer."""
+SHARE = 0.05  # of a run, for its evaluations on the way; as much is left to the last one
+APART = 3  # steps between two of them, at least
+LARGER = 4  # the sample grows once so many times more may be spent: when a run was resumed to become far longer
 
 
 class Evaluations:
@@ -69,8 +64,6 @@ class Evaluations:
         p = self.trainer.position
         return int(SHARE * (p.units - p.evaluated_units))
 
-    # When.
-
     def due(self) -> bool:
         """Whether the validation set is to be looked at now, on the way."""
         trainer, p, every = self.trainer, self.trainer.position, self.trainer.settings.evaluate_every
@@ -92,18 +85,15 @@ class Evaluations:
         p = self.trainer.position
         return p.evaluated != p.step or bool(p.sample and p.whole != p.step)
 
-    # On what.
-
     def _settle_sample(self, interrupts: Interrupts) -> None:
         """Choose the rows for evaluations on the way, at the first one, and score the best model on those that are
         compared from now on. Raises Asked, with nothing changed."""
         trainer, p = self.trainer, self.trainer.position
-        if trainer.settings.evaluate_every:
-            cost = 0
-        elif p.sample is None or (p.sample and self.allowed >= LARGER * p.sample):
+        cost = 0
+        if not trainer.settings.evaluate_every:
+            if p.sample is not None and not (p.sample and self.allowed >= LARGER * p.sample):
+                return
             cost = 0 if trainer.task.on_sample(self.allowed) is trainer.task else self.allowed
-        else:
-            return
         before, p.sample = p.sample, cost
         if p.best is None or cost == (before or 0):
             return
@@ -116,8 +106,6 @@ class Evaluations:
         except BaseException:
             p.sample = before
             raise
-
-    # The evaluations.
 
     def evaluate(self, interrupts: Interrupts, settle: bool = True) -> None:
         """Score the model on what evaluations on the way see; keep it if it is the best so far.
@@ -173,14 +161,15 @@ class Evaluations:
         folders = sorted(trainer.run.checkpoints.glob("step-*"))[-trainer.settings.average_checkpoints :]
         if len(folders) < 2 or p.averaged == p.step:
             return False
-        own = self._numbers()
+        own = trainer.weights.numbers()
         sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in own.items()}
         for folder in folders:
             checkpoint = load_checkpoint(folder, trainer.run.identity)
             kept = {**checkpoint.weights, **checkpoint.average}
             for name, total in sums.items():
                 total += kept[name].to(total.device)
-        with self._holding({name: (total / len(folders)).to(own[name].dtype) for name, total in sums.items()}):
+        means = {name: (total / len(folders)).to(own[name].dtype) for name, total in sums.items()}
+        with trainer.weights.holding(means, trainer.run.path):
             scores = self._scores(trainer.task, interrupts)
             better = not p.best_scores or self._value(scores) < self._value(p.best_scores)
             if better:
@@ -209,12 +198,9 @@ class Evaluations:
         p.evaluating_last = time.monotonic() - begin
         p.evaluating += p.evaluating_last
         if not math.isfinite(scores["loss"]):
-            raise NotFinite(
-                f"step {p.step}: the loss on the validation set is not a finite number, though training's was;"
-                " a lower learning rate (--lr) or --precision float32 may help",
-                step=p.step,
-                place="evaluation",
-            )
+            what = "the loss on the validation set is not a finite number, though training's was"
+            remedy = "a lower learning rate (--lr) or --precision float32 may help"
+            raise NotFinite(f"step {p.step}: {what}; {remedy}", step=p.step, place="evaluation")
         return scores
 
     def _reserve(self) -> None:
@@ -236,13 +222,11 @@ class Evaluations:
     ) -> None:
         """Log an evaluation, and say of what and on which rows it was, and which model is the best."""
         trainer, p = self.trainer, self.trainer.position
-        more = {key: value for key, value in more.items() if value}
-        trainer.run.log.write(event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **more, **scores)
+        scores = {**{key: value for key, value in more.items() if value}, **scores}
+        trainer.run.log.write(event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **scores)
         on, best = f" ({rows})" if rows else "", "" if better else f" (best: step {p.best_step:,})"
         what = what or f"step {p.step:,}"
         trainer.shown.say(f"{what}: validation{on} {main_scores(scores, self.selected)}{best}")
-
-    # The best model.
 
     def _value(self, scores: Mapping[str, float]) -> float:
         """The selected score, so that less is better."""
@@ -253,7 +237,7 @@ class Evaluations:
         """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
         trainer, p = self.trainer, self.trainer.position
         trainer.run.check_there()
-        trainer.keep_model(trainer.run.best, trainer.weights.master)
+        trainer.keep_model(trainer.run.best)
         p.best, p.best_step, p.best_scores, p.best_on = value, p.step, scores, seen
 
     def _scores_of_best(self, task: Task, interrupts: Interrupts) -> dict[str, float] | None:
@@ -261,21 +245,5 @@ class Evaluations:
         path = self.trainer.run.best / WEIGHTS
         if not path.is_file():
             return None
-        with self._holding(load_tensors(path)):
+        with self.trainer.weights.holding(load_tensors(path), self.trainer.run.best):
             return self._scores(task, interrupts)
-
-    def _numbers(self) -> dict[str, Tensor]:
-        return {n: t for n, t in model_tensors(self.trainer.weights.master).items() if t.is_floating_point()}
-
-    @contextmanager
-    def _holding(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """Within it the model has other weights."""
-        own, weights = self._numbers(), self.trainer.weights
-        before = {name: tensor.clone() for name, tensor in own.items()}
-        try:
-            put_tensors(own, {name: tensors[name] for name in own if name in tensors}, self.trainer.run.best)
-            weights.publish()
-            yield
-        finally:
-            put_tensors(own, before, self.trainer.run.path)
-            weights.publish()

@@ -21,8 +21,7 @@ from ..tasks.base import Task
 if TYPE_CHECKING:
     from .loop import Trainer
 
-LACKING = re.compile(r"allocat|out of memory|storage size", re.IGNORECASE)
-"""What torch says where an allocation fails, on a CPU and on a GPU."""
+LACKING = re.compile(r"allocat|out of memory|storage size", re.IGNORECASE)  # as torch says on a CPU and on a GPU
 
 
 class Asked(Exception):
@@ -41,19 +40,19 @@ class Interrupts:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
+        def hear(*_: object) -> None:
+            if self.asked:
+                raise KeyboardInterrupt
+            self.asked = True
+            self._tell("finishing this step and saving; once more stops at once")
+
         if threading.current_thread() is threading.main_thread():
-            self._before = {n: signal.signal(n, self._hear) for n in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {n: signal.signal(n, hear) for n in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-
-    def _hear(self, *_: object) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-        self._tell("finishing this step and saving; once more stops at once")
 
     def check(self) -> None:
         """Raise Asked if the run was asked to end."""
@@ -73,15 +72,14 @@ def failed(trainer: Trainer, error: Exception) -> TransformulaError:
     if isinstance(error, TransformulaError):
         error.message += kept
         return error
-    where = f"step {trainer.position.step:,}: "
-    if (lacking := lacks_memory(error, trainer.task)) is not None:
-        return RunError(where + lacking + kept)
     if isinstance(error, OSError) and error.strerror:
         name = "" if error.filename is None else f" ({Path(str(error.filename)).name})"
-        return RunError(f"{where}{trainer.run.path}: {error.strerror.lower()}{name}{kept}")
-    if isinstance(error, (OSError, SafetensorError)):
-        return RunError(f"{where}{trainer.run.path}: {str(error).strip() or type(error).__name__}{kept}")
-    return RunError(f"{where}failed with {type(error).__name__}: {error}{kept}")
+        what = f"{trainer.run.path}: {error.strerror.lower()}{name}"
+    elif isinstance(error, (OSError, SafetensorError)):
+        what = f"{trainer.run.path}: {str(error).strip() or type(error).__name__}"
+    else:
+        what = lacks_memory(error, trainer.task) or f"failed with {type(error).__name__}: {error}"
+    return RunError(f"step {trainer.position.step:,}: {what}{kept}")
 
 
 def kept_of(trainer: Trainer) -> str:

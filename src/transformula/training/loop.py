@@ -14,8 +14,8 @@ import hashlib
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -43,8 +43,7 @@ from .schedules import Phases, factor
 from .settings import TrainingSettings
 from .weights import RunningAverage, Weights
 
-SAVED_EVERY = 600.0
-"""Seconds between checkpoints where no number of steps is given."""
+SAVED_EVERY = 600.0  # seconds between checkpoints where no number of steps is given
 
 
 def flops_per_unit(model: nn.Module) -> float:
@@ -99,10 +98,7 @@ class Trainer:
         self.saved, self.saved_at = -1, time.monotonic()
         self.after_step = asked(getattr(model, "architecture", None), "after_step")
         self._begin = time.monotonic()
-        self._step_seconds = 0.0
-        self._step_units = 0
-
-    # How far the run is.
+        self._step_seconds, self._step_units = 0.0, 0
 
     @property
     def seconds(self) -> float:
@@ -112,11 +108,8 @@ class Trainer:
     def progress(self, units: int = 0) -> float:
         """The share of the run that is done; with `units`, in the middle of a step that sees so many."""
         p, half = self.position, 0.5 if units else 0.0
-        return self.limits.progress(
-            p.step + half, p.units + half * units, self.seconds + half * self._step_seconds, p.reserve
-        )
-
-    # The loop.
+        seconds = self.seconds + half * self._step_seconds
+        return self.limits.progress(p.step + half, p.units + half * units, seconds, p.reserve)
 
     def run_until_end(self, interrupts: Interrupts) -> str:
         """Make steps until a limit is reached; returns why it ended."""
@@ -218,13 +211,11 @@ class Trainer:
         return whole_loss(*self._losses(batch, share))
 
     def _stop_not_finite(self, shared: list[tuple[Batch, float]], loss: float) -> None:
-        """Make the step again, find the place, and stop."""
         self.weights.clear()
         place = ""
         for micro, part in enumerate(shared):
             self.seed_generators(micro)
-            place = first_not_finite(self.weights.model, partial(self._whole_loss, *part))
-            if place:
+            if place := first_not_finite(self.weights.model, partial(self._whole_loss, *part)):
                 break
             self.weights.collect()
         place = place or "the norm of all gradients together, while each is finite"
@@ -232,13 +223,10 @@ class Trainer:
         self.run.log.write("not finite", step=self.position.step, place=place)
         self.weights.clear()
         what = "gradient" if math.isfinite(loss) else "loss"
-        raise NotFinite(
-            f"step {step}: the {what} is not a finite number; it first appears in {place}."
-            + (f" The last good checkpoint is {kept[-1]}." if kept else "")
-            + " Begin a new run; a lower learning rate (--lr), a longer --warmup or --precision float32 may help",
-            step=step,
-            place=place,
-        )
+        message = f"step {step}: the {what} is not a finite number; it first appears in {place}."
+        message += f" The last good checkpoint is {kept[-1]}." if kept else ""
+        message += " Begin a new run; a lower learning rate (--lr), a longer --warmup or --precision float32 may help"
+        raise NotFinite(message, step=step, place=place)
 
     def _tell(self, loss: float, named: dict[str, float], norm: float, lr: float) -> None:
         p = self.position
@@ -260,25 +248,16 @@ class Trainer:
             )  # fmt: skip
             p.loss_sum, p.loss_count, p.named_sums = 0.0, 0, {}
 
-    # Saving, going on.
-
-    @contextmanager
-    def evaluated(self) -> Iterator[nn.Module]:
+    def evaluated(self) -> AbstractContextManager[None]:
         """Within it the master holds the weights that are evaluated and kept: the running average, if there is one."""
         if self.average is None:
-            yield self.weights.master
-            return
-        try:
-            with self.average.in_place():
-                self.weights.publish()
-                yield self.weights.master
-        finally:
-            self.weights.publish()
+            return nullcontext()
+        return self.weights.holding({**self.weights.numbers(), **self.average.average}, self.run.path)
 
-    def keep_model(self, folder: Path, model: nn.Module) -> None:
-        """Write the folder of a model that can be used."""
+    def keep_model(self, folder: Path) -> None:
+        """Write the folder of the model that the master holds."""
         predictor = self.task.predictor()
-        save_model(folder, model, predictor.save if predictor else None)
+        save_model(folder, self.weights.master, predictor.save if predictor else None)
 
     def save(self) -> None:
         """Write a checkpoint, and the model of `last/`."""
@@ -293,8 +272,8 @@ class Trainer:
             carried=self.task.memory.tensors() if self.task.memory else {}, run=self.run.identity,
         )  # fmt: skip
         save_checkpoint(self.run.checkpoints, checkpoint)
-        with self.evaluated() as model:
-            self.keep_model(self.run.last, model)
+        with self.evaluated():
+            self.keep_model(self.run.last)
         prune(self.run.checkpoints, max(self.settings.keep, self.settings.average_checkpoints), p.best_step or None)
         self.saved, self.saved_at = p.step, time.monotonic()
 
@@ -312,10 +291,8 @@ class Trainer:
         former = state.pop("optimiser", self.settings.optimizer)  # as earlier versions spelled it
         used = state.pop("optimizer", former)
         if used != self.settings.optimizer:
-            raise CheckpointError(
-                f"{self.run.path}: this run used the optimizer {used}; a resume cannot change it to"
-                f" {self.settings.optimizer}. Begin a new run"
-            )
+            what = f"this run used the optimizer {used}; a resume cannot change it to {self.settings.optimizer}"
+            raise CheckpointError(f"{self.run.path}: {what}. Begin a new run")
         self.position = Position.read({**state, "step": checkpoint.step}, path / STATE)
         put_tensors(self.weights.master, checkpoint.weights, path / WEIGHTS)
         check_finite(self.weights.master.named_parameters(), path / WEIGHTS)

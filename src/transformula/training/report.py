@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,7 @@ from .progress import duration
 if TYPE_CHECKING:
     from .loop import Trainer
 
-FINE = frozenset(("loss", "bits_per_byte", "perplexity"))
-"""Scores of which the fourth decimal says something; others are of 100."""
+FINE = frozenset(("loss", "bits_per_byte", "perplexity"))  # their fourth decimal says something; others are of 100
 
 
 def main_scores(scores: Mapping[str, float], score: str) -> str:
@@ -109,13 +109,6 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
         with random_state.kept(), torch.no_grad():
             return str(task.sample(model, trainer.settings.seed) or "")
 
-    def log_end() -> None:
-        run.log.write(
-            "end", step=p.step, units=p.units, seconds=round(seconds, 3), evaluating=round(p.evaluating, 3),
-            stopped=stopped, best_step=p.best_step,
-        )  # fmt: skip
-        run.log.close()
-
     trainer.use_best()
     baselines: dict[str, float] = {}
     sample = verdict = ""
@@ -141,7 +134,11 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
         interrupted=interrupted, settings=settings, score=task.score, scored_on=p.best_on, usage=usage, resume=resume,
     )  # fmt: skip
     commands = [line for line in (usage, command("evaluate", run.path, use=use), resume) if line]
-    made("log", log_end)
+    times = {"seconds": round(seconds, 3), "evaluating": round(p.evaluating, 3)}
+    made(
+        "log", lambda: run.log.write("end", step=p.step, units=p.units, **times, stopped=stopped, best_step=p.best_step)
+    )
+    made("log", run.log.close)
     made("picture", lambda: draw(trainer, baselines, f"{name}: {verdict}" if verdict else name))
     made("summary", lambda: write_page(result, name, text, task.name, about, commands))
     if failed:
@@ -181,14 +178,8 @@ def draw(trainer: Trainer, baselines: Mapping[str, float], title: str) -> None:
 def write_page(
     result: RunResult, title: str, text: str, task: str, about: Mapping[str, Any], commands: Sequence[str]
 ) -> None:
-    """Write summary.md: one page on a run, for whoever finds its folder.
-
-    title, text  of the model
-    about        the run's manifest
-    commands     those by which one goes on
-    """
+    """Write summary.md, for whoever finds the folder. title, text: of the model; about: the run's manifest."""
     rate = result.units / result.seconds if result.seconds else 0.0
-    machine = about["machine"]
     rows = [
         *[f"# {title}", "", f"**{result.verdict}**" if result.verdict else "", "", "![loss](loss.svg)", ""],
         *["## Result", "", "| | |", "| --- | --- |"],
@@ -198,8 +189,7 @@ def write_page(
         f"| steps; {result.unit} | {result.steps:,}; {result.units:,} |",
         f"| time | {duration(result.seconds)} ({rate:,.0f} {result.unit} a second) |",
         f"| ended | {result.stopped} |",
-        f"| machine | {machine['processor']}, {machine['threads']} threads, {machine['device']}, torch"
-        f" {machine['torch']} |",
+        "| machine | {processor}, {threads} threads, {device}, torch {torch} |".format(**about["machine"]),
         *["", f"## Model: {about['parameters']:,} parameters", "", fence(text.rstrip(), "yaml"), ""],
         *[f"## Data: {task}", "", *[f"- {key}: {value}" for key, value in about["task"].items()], ""],
         *["## Training", "", *[f"- {key}: {value}" for key, value in result.settings.items() if value is not None], ""],
@@ -219,7 +209,5 @@ def number(value: float) -> str:
 
 def fence(text: str, kind: str = "") -> str:
     """A block of code in Markdown, whatever the text holds."""
-    marks = "```"
-    while marks in text:
-        marks += "`"
+    marks = next(marks for length in count(3) if (marks := "`" * length) not in text)
     return f"{marks}{kind}\n{text}\n{marks}"

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ..interop.weights import put_tensors
+from ..interop.weights import model_tensors, put_tensors
 from .machine import FLOAT32
 
 
@@ -38,12 +38,12 @@ class Weights:
         for m, w in self._pairs:
             if w.grad is None:
                 continue
+            gradient, w.grad = w.grad.to(m.dtype), None
             if m.grad is None:
-                m.grad = w.grad.to(m.dtype)
+                m.grad = gradient
             else:
                 sums.append(m.grad)
-                added.append(w.grad.to(m.dtype))
-            w.grad = None
+                added.append(gradient)
         if sums:
             torch._foreach_add_(sums, added)
 
@@ -58,6 +58,23 @@ class Weights:
         """Drop all gradients."""
         for m, w in self._pairs:
             m.grad = w.grad = None
+
+    def numbers(self) -> dict[str, Tensor]:
+        """The masters and the buffers of floating-point numbers."""
+        return {n: t for n, t in model_tensors(self.master).items() if t.is_floating_point()}
+
+    @contextmanager
+    def holding(self, tensors: Mapping[str, Tensor], path: Path) -> Iterator[None]:
+        """Within it they are the tensors, read from `path`. Raises CheckpointError where those are of another model."""
+        own = self.numbers()
+        before = {name: tensor.clone() for name, tensor in own.items()}
+        try:
+            put_tensors(own, {name: tensors[name] for name in own if name in tensors}, path)
+            self.publish()
+            yield
+        finally:
+            put_tensors(own, before, path)
+            self.publish()
 
 
 def working_copy(master: nn.Module) -> nn.Module:
@@ -100,19 +117,6 @@ class RunningAverage:
         """Take in the weights after step `step`, counted from 1."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.average.values()), [p.detach() for p in self.weights.values()], 1 - decay)
-
-    @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Within it the model's parameters are the average."""
-        self._swap()
-        try:
-            yield
-        finally:
-            self._swap()
-
-    def _swap(self) -> None:
-        for name, parameter in self.weights.items():
-            parameter.data, self.average[name] = self.average[name], parameter.data
 
     def load(self, tensors: Mapping[str, Tensor], path: Path) -> None:
         """Go on from what a checkpoint holds. Raises CheckpointError where it is of another model."""
