@@ -15,17 +15,10 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: str | Path,
-    *,
-    data: str | Sequence[str] | None = None,
-    models: Sequence[str | Path | Model] = (),
-    device: str = "cpu",
-    threads: int | None = None,
-    use: Sequence[str] = (),
-    verify: bool = True,
-    progress: Callable[[int, int], None] | None = None,
-    **settings: Any,
-) -> Report:
+    run: str | Path, *, data: str | Sequence[str] | None = None, models: Sequence[str | Path | Model] = (),
+    device: str = "cpu", threads: int | None = None, use: Sequence[str] = (), verify: bool = True,
+    progress: Callable[[int, int], None] | None = None, **settings: Any,
+) -> Report:  # fmt: skip
     """Score a trained model on the data that its run held out, beside the baselines.
 
         evaluate("runs/first")                                             # a language model: its validation set

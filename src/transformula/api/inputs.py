@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from ..tasks.predictor import Answer, Predictor
     from ..tokenizers.base import Tokenizer
 
+# Inputs of a stream that are answered together: few at first, so that something is seen early, then more, since those
+# of like length share a batch.
 FIRST, MOST = 16, 512
-"""Inputs of a stream that are answered together: few at first, so that something is seen early, then more, since those
-of like length share a batch."""
 
 
 def texts_of(prompt: Any) -> tuple[list[str], bool]:
@@ -100,15 +100,9 @@ def check_fits(tokenizer: Tokenizer, architecture: Architecture) -> Tokenizer:
 
 
 def predict(
-    predictor: Predictor,
-    modules: Sequence[nn.Module],
-    source: Any,
-    settings: Settings,
-    *,
-    prefix: str | Sequence[str] | None = None,
-    scores: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> Any:
+    predictor: Predictor, modules: Sequence[nn.Module], source: Any, settings: Settings, *,
+    prefix: str | Sequence[str] | None = None, scores: bool = False, progress: Callable[[int, int], None] | None = None,
+) -> Any:  # fmt: skip
     """What `Model.predict` does, with the modules that answer together."""
     from torch import Tensor
 
@@ -137,18 +131,11 @@ def prefixes_of(prefix: Any, count: int) -> list[str]:
 
 
 def stream(
-    predictor: Predictor,
-    modules: Sequence[nn.Module],
-    arriving: Iterable[Sequence[str]],
-    settings: Settings,
-    *,
+    predictor: Predictor, modules: Sequence[nn.Module], arriving: Iterable[Sequence[str]], settings: Settings, *,
     prefix: str | None = None,
-) -> Iterator[list[tuple[str, Sequence[Answer]]]]:
-    """Inputs that come in pieces, each with its answers, in order, a few at a time: later ones are not waited for.
-
-    modules   that answer together
-    arriving  texts, or the names of pictures
-    """
+) -> Iterator[list[tuple[str, Sequence[Answer]]]]:  # fmt: skip
+    """Inputs that come in pieces (texts, or the names of pictures), each with its answers, in order, a few at a time:
+    later ones are not waited for."""
     size = FIRST
     for piece in arriving:
         first = 0

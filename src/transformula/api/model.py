@@ -90,14 +90,9 @@ class Model:
     """
 
     def __init__(
-        self,
-        text: str | Path | Architecture,
-        *,
-        seed: int = 0,
-        use: Sequence[str] = (),
-        tokenizer: Tokenizer | str | Path | None = None,
-        **changes: Any,
-    ) -> None:
+        self, text: str | Path | Architecture, *, seed: int = 0, use: Sequence[str] = (),
+        tokenizer: Tokenizer | str | Path | None = None, **changes: Any,
+    ) -> None:  # fmt: skip
         own = None if tokenizer is None else tokenizer_of(tokenizer)
         if own is not None:
             changes.setdefault("vocab", own.vocab)
@@ -275,15 +270,9 @@ class Model:
         return self.module
 
     def write(
-        self,
-        source: Any,
-        *,
-        prefix: str | Sequence[str] | None = None,
-        scores: bool = False,
-        models: Sequence[str | Path | Model] = (),
-        progress: Callable[[int, int], None] | None = None,
-        **search: Any,
-    ) -> Any:
+        self, source: Any, *, prefix: str | Sequence[str] | None = None, scores: bool = False,
+        models: Sequence[str | Path | Model] = (), progress: Callable[[int, int], None] | None = None, **search: Any,
+    ) -> Any:  # fmt: skip
         """Write the target for a source: translate, summarize, caption, whatever the model was trained for.
 
             model.write("Zwei Hunde.")                            # a text
@@ -307,14 +296,9 @@ class Model:
         return predict(predictor, modules, source, settings, prefix=prefix, scores=scores, progress=progress)
 
     def predict(
-        self,
-        source: Any,
-        *,
-        scores: bool = False,
-        models: Sequence[str | Path | Model] = (),
-        progress: Callable[[int, int], None] | None = None,
-        **settings: Any,
-    ) -> Any:
+        self, source: Any, *, scores: bool = False, models: Sequence[str | Path | Model] = (),
+        progress: Callable[[int, int], None] | None = None, **settings: Any,
+    ) -> Any:  # fmt: skip
         """Answer an input, or a list of inputs, as the task says on which the model was trained: a text is gone on
         with, translated, told its class.
 

@@ -22,12 +22,8 @@ if TYPE_CHECKING:
     from ..language.vocabulary import Vocabulary
 
 MODEL_FILE = "model.yaml"
-TASK = "language-modeling"
-"""The task where none is named."""
-
-MOST_THREADS = 1024
-"""More threads than any machine has cores for; far above, the system refuses them in the middle of a run."""
-
+TASK = "language-modeling"  # where none is named
+MOST_THREADS = 1024  # more than any machine has cores for; far above, the system refuses them in the middle of a run
 PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
 
 
@@ -60,7 +56,7 @@ def read_model(
     if not isinstance(given, (str, Path, ModelText)) or not str(given).strip():
         kinds = "a formula (a text with =), a model file (.yaml), a folder or a name of the gallery"
         raise InputError(f"a model is {kinds}; this is {given!r:.40}")
-    name = "" if isinstance(given, ModelText) else str(given)
+    name = str(given)
     if isinstance(given, ModelText):
         text = given
     elif re.search(r"[=();]|\n", name):  # without `=` too it was meant as a formula: the error underlines what lacks

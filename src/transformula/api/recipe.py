@@ -38,11 +38,8 @@ from .run import run_of
 if TYPE_CHECKING:
     from ..tasks.scores.report import Report
 
-HOW = ("device", "threads")
-"""Changes that go for the recipe that this one begins with, too."""
-
-MAY_CHANGE = ("steps", "tokens", "minutes", "epochs", *HOW)
-"""Changes that a run which was begun takes."""
+HOW = ("device", "threads")  # changes that go for the recipe that this one begins with, too
+MAY_CHANGE = ("steps", "tokens", "minutes", "epochs", *HOW)  # changes that a run which was begun takes
 
 
 class Recipe(Settings):
@@ -99,21 +96,14 @@ class Reproduced:
     def __repr__(self) -> str:
         before = f" (found before: {', '.join(f'{n:g}' for n in self.recipe.found)})" if self.recipe.found else ""
         verdict = "as claimed" if self.holds else "NOT as claimed"
-        return (
-            f"{self.report}\n\n{self.recipe.about}\n"
-            f"{self.recipe.score} {self.value:.4g}: {verdict}, {self.recipe.claim}{before}\nrun: {self.folder}"
-        )
+        score = f"{self.recipe.score} {self.value:.4g}: {verdict}, {self.recipe.claim}{before}"
+        return f"{self.report}\n\n{self.recipe.about}\n{score}\nrun: {self.folder}"
 
 
 def reproduce(
-    recipe: str | Path,
-    *,
-    root: str | Path | None = None,
-    out: str | Path | None = None,
-    use: Sequence[str] = (),
-    quiet: bool = False,
-    **changes: Any,
-) -> Reproduced:
+    recipe: str | Path, *, root: str | Path | None = None, out: str | Path | None = None, use: Sequence[str] = (),
+    quiet: bool = False, **changes: Any,
+) -> Reproduced:  # fmt: skip
     """Train and score as a recipe says. A run that was begun in `out` goes on; one that has ended is scored.
 
         reproduce("multi30k-de-en", root="../shared/data")
@@ -137,14 +127,9 @@ def reproduce(
 
 
 def _made(
-    path: Path,
-    out: Path | None,
-    changes: Mapping[str, Any],
-    above: tuple[Path, ...],
-    root: Path | None,
-    use: tuple[str, ...],
-    quiet: bool,
-) -> Reproduced:
+    path: Path, out: Path | None, changes: Mapping[str, Any], above: tuple[Path, ...], root: Path | None,
+    use: tuple[str, ...], quiet: bool,
+) -> Reproduced:  # fmt: skip
     """Make a recipe; `above` are the files of those that begin with it."""
     claimed, stated = read_recipe(path)
     check_use(stated.get("use"), use)
@@ -158,11 +143,12 @@ def _made(
             f" {claimed.data_hash}; put them back, or copy the recipe and take its data_hash out"
         )
     seed = config.get("seed", 1)
-    folder = out or Path("runs") / (path.stem + suffix_of(seed))
+    suffix = f"-seed-{seed}" if str(seed) != "1" else ""
+    folder = out or Path("runs") / (path.stem + suffix)
     if out is None and (own := config.get("out")) is not None:
         if not isinstance(own, str):
             raise ConfigError(f"out: expected a folder's name (got {shortened(repr(own))})", source=str(path))
-        folder = path_of(own + suffix_of(seed), "out")
+        folder = path_of(own + suffix, "out")
     if (folder / "config.yaml").is_file():
         plan = plan_resume(folder, {key: value for key, value in changes.items() if key in MAY_CHANGE}, use)
     else:
@@ -175,7 +161,7 @@ def _made(
             if before.resolve() in above:
                 raise ConfigError(f"init_from: {first} begins with this recipe, and this one with it", source=str(path))
             too = {"seed": seed} | {key: changes[key] for key in HOW if key in changes}
-            beside = folder.parent / (before.stem + suffix_of(seed))
+            beside = folder.parent / (before.stem + suffix)
             config["init_from"] = str(_made(before, beside, too, above, root, use, quiet).folder)
         config["out"] = str(folder)
         plan = plan_run(config, use, source=str(path), beside=changes)
@@ -185,11 +171,6 @@ def _made(
     data = placed(settings.pop("data", None), root)
     report = evaluate(folder, data=data, use=use, **settings)
     return Reproduced(claimed, score_of(report, claimed.score), folder, report)
-
-
-def suffix_of(seed: Any) -> str:
-    """What the folder's name of a run ends in."""
-    return f"-seed-{seed}" if str(seed) != "1" else ""
 
 
 def read_recipe(path: Path) -> tuple[Recipe, dict[str, Any]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import RunError, setting
 from ..settings import with_current_keys
-from .first import allocating, check_room
 from .model import Model
-from .plan import Plan, plan_resume, plan_run, read_config
+from .plan import Plan, check_room, plan_resume, plan_run, read_config
 from .reading import check_model
 
 if TYPE_CHECKING:
@@ -50,17 +51,10 @@ class Run:
 
 
 def train(
-    model: str | Path | Model | None = None,
-    *,
-    config: str | Path | None = None,
-    resume: str | Path | None = None,
-    init_from: str | Path | None = None,
-    init_stack: str | None = None,
-    from_scratch: bool = False,
-    use: Sequence[str] = (),
-    quiet: bool = False,
-    **given: Any,
-) -> Run:
+    model: str | Path | Model | None = None, *, config: str | Path | None = None, resume: str | Path | None = None,
+    init_from: str | Path | None = None, init_stack: str | None = None, from_scratch: bool = False,
+    use: Sequence[str] = (), quiet: bool = False, **given: Any,
+) -> Run:  # fmt: skip
     """Train a model; everything is left in the run's folder.
 
         train("pre-norm", data="shakespeare.txt", depth=4, width=128, heads=4, context=64, steps=2000)
@@ -88,6 +82,22 @@ def train(
     recorded = {} if config is None else read_config(config)
     source = "" if config is None else str(config)
     return run_of(plan_run({**recorded, **typed}, use, source=source, beside=typed), quiet)
+
+
+@contextmanager
+def allocating() -> Iterator[None]:
+    """Turn an allocation that fails into a RunError that says how much was asked for, and what to lower."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        from ..training.failure import unallocated
+
+        if (amount := unallocated(error)) is None:
+            raise
+        raise RunError(
+            f"memory: {amount or 'more than there is'} could not be allocated; lower {setting('batch')} (or"
+            f" {setting('batch_tokens')}), {setting('context')}, {setting('width')} or {setting('depth')}"
+        ) from error
 
 
 def run_of(plan: Plan, quiet: bool) -> Run:

@@ -25,15 +25,10 @@ from .weights import working_copy
 
 Work = Callable[[], Any]
 
-WORTH = 1.2
-"""bf16 is taken where it is at least so many times faster."""
-LONGEST = 0.5
-"""Seconds that a float32 step may take for a whole step to be measured; above, its matrix products are."""
-
-TURNS, BUDGET = 7, 1.0
-"""Turns of each number of threads, and the seconds after which no further one begins, two apart."""
-NEAR = 1.1
-"""The fewest threads are taken with which a step takes at most so many times as long as with the best number."""
+WORTH = 1.2  # bf16 is taken where it is at least so many times faster
+LONGEST = 0.5  # seconds that a float32 step may take for a whole step to be measured; above, its matrix products are
+TURNS, BUDGET = 7, 1.0  # turns of each number of threads, and the seconds after which no further one begins, two apart
+NEAR = 1.1  # the fewest threads are taken with which a step takes at most so many times as long as with the best number
 
 
 def choose_precision(
@@ -73,7 +68,6 @@ def is_short(flops: float, device: torch.device, shapes: Sequence[tuple[int, ...
 
 
 def matrices_of(model: nn.Module) -> list[tuple[int, ...]]:
-    """The shapes of a model's matrices."""
     return sorted({tuple(p.tensor.shape) for p in parameters_of(model) if p.role == MATRIX})
 
 

@@ -59,8 +59,7 @@ def first_not_finite(model: nn.Module, forward: Callable[[], Tensor]) -> str:
 def _line(model: nn.Module, name: str) -> str:
     """' in layer, line 2: x = ...' where the model knows the line of its formula that a module stands in."""
     line_of = getattr(model, "line_of", None)
-    line = line_of(name) if callable(line_of) else None
-    return f" in {line}" if line else ""
+    return f" in {line}" if callable(line_of) and (line := line_of(name)) else ""
 
 
 def _hooked(module: nn.Module, name: str, line: str, inside: list[str]) -> list[Any]:

@@ -136,8 +136,7 @@ def peak(device: torch.device, precision: str) -> float:
     return float(measured(device, f"peak {precision}", measure, largest=True))
 
 
-PLENTY = 8 << 30
-"""Bytes of memory from which on it is kept rather than given back."""
+PLENTY = 8 << 30  # bytes of memory from which on it is kept rather than given back
 
 
 def machine_memory() -> int | None:

@@ -21,8 +21,6 @@ from ..registry import Registry
 from .settings import TrainingSettings
 
 optimizers: Registry[type[Optimizer]] = Registry("optimizer", "transformula.training.optimizers")
-"""Optimizers by name."""
-
 MATRIX, TABLE, VECTOR = "matrix", "table", "vector"
 
 

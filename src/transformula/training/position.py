@@ -11,8 +11,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from ..errors import CheckpointError
 
-TENTHS = 10
-"""Evaluations in a run where no number of steps between them is given."""
+TENTHS = 10  # evaluations in a run where no number of steps between them is given
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

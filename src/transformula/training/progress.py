@@ -11,8 +11,7 @@ from typing import Any, TextIO
 
 from ..notebook import ProgressLine, in_notebook
 
-EVERY = 20.0
-"""Seconds between plain lines."""
+EVERY = 20.0  # seconds between plain lines
 
 
 def duration(seconds: float) -> str:

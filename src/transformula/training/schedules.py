@@ -39,7 +39,6 @@ class Phases:
 
 Schedule = Callable[[float, Phases], float]
 schedules: Registry[Schedule] = Registry("learning-rate schedule")
-"""Schedules by name."""
 
 
 def factor(name: str, progress: float, shape: Phases) -> float:

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from ..settings import Settings
 
-STEPS = 2000
-"""The length of a run without a limit."""
+STEPS = 2000  # the length of a run without a limit
 
 
 class TrainingSettings(Settings):

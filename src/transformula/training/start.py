@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import partial
 from importlib import metadata
 from itertools import count
 from pathlib import Path
@@ -40,17 +41,10 @@ FREE = (*LENGTH, "evaluate_every", "checkpoint_every", "keep", "log_every", *MAC
 
 
 def train(
-    task: Task,
-    model: nn.Module,
-    settings: TrainingSettings | None = None,
-    run_folder: Path | str | None = None,
-    *,
-    resume: bool = False,
-    config: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
-    quiet: bool = False,
-    fresh: bool = True,
-) -> RunResult:
+    task: Task, model: nn.Module, settings: TrainingSettings | None = None, run_folder: Path | str | None = None, *,
+    resume: bool = False, config: Mapping[str, Any] | None = None, progress: Progress | None = None,
+    quiet: bool = False, fresh: bool = True,
+) -> RunResult:  # fmt: skip
     """Train a model on a task; everything is left in the run's folder.
 
     model       float32 (or float64); it is changed, and holds the weights of the best evaluation afterwards
@@ -163,12 +157,10 @@ def _measured(
     flops = task.units(first) * flops_per_unit(model)
     try:
         precision, line = choose_precision(settings.precision, model, task, device, first, flops)
-        threads, more = choose_threads(
-            settings.threads, device, lambda: step_like(model, task, device, first, flops, precision)
-        )
+        step = partial(step_like, model, task, device, first, flops, precision)
+        threads, more = choose_threads(settings.threads, device, step)
     except (MemoryError, RuntimeError) as error:
-        lacking = lacks_memory(error, task)
-        if lacking is None:
+        if (lacking := lacks_memory(error, task)) is None:
             raise
         raise RunError(f"the first step: {lacking}") from None
     return precision, threads, [text for text in (line, more) if text]
@@ -199,7 +191,6 @@ def describe_run(task: Task, model: nn.Module, device: torch.device) -> dict[str
 
 
 def _free_folder(model: nn.Module) -> Path:
-    """runs/NAME, or runs/NAME-2, ...: the first that is not there."""
     name = str(getattr(getattr(model, "architecture", None), "name", "") or "model").replace("/", "-").replace(" ", "-")
     folders = (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
     return next(folder for folder in folders if not folder.exists())
@@ -234,9 +225,8 @@ def check_data(config: Mapping[str, Any], run: RunFolder) -> None:
 
 def refuse_changes(changed: Mapping[str, tuple[Any, Any]], folder: Path) -> None:
     """Raise ConfigError for settings, each with its value as the run began and as it is asked for now."""
-    mistakes = [
-        f"{key}: {now!r:.200}, and the run began with {was!r:.200}" for key, (was, now) in sorted(changed.items())
-    ]
+    values = sorted(changed.items())
+    mistakes = [f"{key}: {now!r:.200}, and the run began with {was!r:.200}" for key, (was, now) in values]
     if mistakes:
         mistakes[-1] += (
             ". A resume continues as the run began; only limits and how often it evaluates, logs, saves and keeps may"
@@ -256,10 +246,8 @@ def check_same(run: RunFolder, about: Mapping[str, Any]) -> None:
     """Raise CheckpointError where a run was made with another formula or other data."""
     stated = run.manifest()
     if stated.get("formula", about["formula"]) != about["formula"]:
-        remedy = "To start from its weights with another, begin a new run"
-        raise CheckpointError(
-            f"{run.path}: this run is of another formula; a resume goes on with the same one. {remedy}"
-        )
+        what = "this run is of another formula; a resume goes on with the same one"
+        raise CheckpointError(f"{run.path}: {what}. To start from its weights with another, begin a new run")
     was, now = stated.get("task", about["task"]), about["task"]
     if not isinstance(was, dict):
         raise CheckpointError(f"{run.path / 'manifest.json'}: damaged: `task` should be keys and values")

@@ -25,11 +25,10 @@ from ..optimizer import MATRIX, Optimizer, Parameter, optimizers, taken
 from ..settings import TrainingSettings
 from .adamw import AdamW
 
+# a, b, c of x -> a x + b x^3 + c x^5: steepest at 0, singular values end between about 0.7 and 1.2.
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""a, b, c of x -> a x + b x^3 + c x^5: steepest at 0, singular values end between about 0.7 and 1.2."""
 STEPS = 5
-LARGEST = 1 << 25
-"""Numbers in one batched product; larger groups are cut, so that memory stays small."""
+LARGEST = 1 << 25  # numbers in one batched product; larger groups are cut, so that memory stays small
 
 
 def orthogonal(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
