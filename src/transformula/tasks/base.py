@@ -97,7 +97,6 @@ class Batch:
         return {**self.inputs, "lengths": dict(self.lengths)} if self.lengths else dict(self.inputs)
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same on a device."""
         inputs, lengths = (
             {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
             for tensors in (self.inputs, self.lengths)

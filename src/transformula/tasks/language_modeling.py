@@ -123,7 +123,6 @@ class CarriedRows:
         return self._into[step, micro]
 
     def leave(self, step: int, micro: int, carried: Carried) -> None:
-        """What a step leaves for the next one."""
         kept = {key: before for key, before in self._into.items() if key[1] != micro or key[0] == step}
         self._into = {**kept, (step + 1, micro): carried}
 

@@ -23,8 +23,7 @@ FILE = "predictor.json"
 
 predictors: Registry[type[Predictor]] = Registry("predictor", "transformula.tasks")
 
-Progress = Callable[[int, int], None]
-"""Called with (inputs done, inputs in all)."""
+Progress = Callable[[int, int], None]  # called with (inputs done, inputs in all)
 
 
 def predictor(name: str) -> Callable[[type[Predictor]], type[Predictor]]:

@@ -190,7 +190,6 @@ class Repairing(TextTask):
 
 
 def batch_of(rows: Sequence[Damaged]) -> Batch:
-    """Damaged windows as tensors."""
     tokens = [np.append(row.target[-1], row.target[:-1]) for row in rows]  # it begins with its end
     return padded_batch({"source": [row.source for row in rows], "tokens": tokens}, [row.target for row in rows])
 

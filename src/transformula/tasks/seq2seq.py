@@ -8,6 +8,7 @@ The model's inputs decide the family: `source` and `tokens` (an encoder and a de
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -18,16 +19,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.built_in import built_in_names
-from ..data.preview import Preview
+from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.records import Record
 from ..data.settings import Named, Seq2SeqSettings
 from ..data.source_target import SourceTargetRows, read_rows, references_of
 from ..data.sources import need_sources
-from ..data.splits import find_overlap
+from ..data.splits import find_overlap, short_row
 from ..errors import ConfigError, DataError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
-from .base import Batch, Progress, Scores, Task, Trained, check_causal, tasks
+from .base import FORWARD, Batch, Progress, Scores, Task, Trained, check_causal, tasks
 from .losses import smoothed_cross_entropy, target_scores
 from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
@@ -36,7 +37,8 @@ from .seq2seq_data import RowSource, Seq2SeqData
 from .verb import Verb
 from .writing import Writing
 
-GREEDY = SearchSettings(beam=1, alpha=0.0)  # how targets of validation rows are generated while training
+# What a token costs that is generated, of what it costs in training; a model that has learned little writes many.
+WRITING = 2.0
 MOST_SHOWN = 80  # characters of a source that stands in a command as an example, at most
 SHOWN = 5  # rows for which targets are generated to be looked at
 COLUMNS = ("source", "target", "references", "join")  # settings of an evaluation that are columns of --data
@@ -175,10 +177,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         main one of these on the rows beyond those of training, where there are such
         """
         data, side, rows = self.data, self.data.validation, self.data.generated_rows
-
-        def heard(done: int) -> None:
-            if progress is not None:
-                progress(done, len(side) + len(rows))
+        heard, total = progress or (lambda done, total: None), len(side) + len(rows)
 
         def batches() -> Iterator[Batch]:
             # room for the longest row, however long, on all sides together
@@ -187,14 +186,15 @@ line out, in order; an empty line stays one. So it is for every model that write
             for places in side.buckets(data.settings, 1, 0, "the validation rows", least).epoch():
                 yield side.batch(places)
                 done += len(places)
-                heard(done)
+                heard(done, total)
 
         def of_written(records: Sequence[Record], written: Progress | None = None) -> list[Measured]:
-            return list(type(self).measure(data.texts(model, records, GREEDY, written), references_of(records)))
+            return list(type(self).measure(data.texts(model, records, written), references_of(records)))
 
         scores = target_scores(model, batches())
         if rows:
-            for measured in of_written([side.records[row] for row in rows], lambda done, _: heard(len(side) + done)):
+            records = [side.records[row] for row in rows]
+            for measured in of_written(records, lambda done, _: heard(len(side) + done, total)):
                 scores[re.sub("[ -]", "_", measured.name.lower())] = measured.score
             if data.beyond is not None:
                 scores["beyond"] = of_written(data.beyond.records)[0].score
@@ -205,7 +205,12 @@ line out, in order; an empty line stays one. So it is for every model that write
         return len(self.data.validation)
 
     def cost_of(self, rows: int) -> float:
-        return self.data.cost(rows)
+        data, most = self.data, self.data.settings.written
+        cost = FORWARD * rows * float(data.validation.targets.lengths.mean())
+        cost += WRITING * int(data.training.targets.lengths.max()) * (rows if most is None else min(rows, most))
+        if data.beyond is not None and most != 0:
+            cost += WRITING * int(data.beyond.targets.lengths.max()) * data.beyond_count(rows)
+        return cost
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.data = self.data.part(rows)
@@ -231,7 +236,7 @@ line out, in order; an empty line stays one. So it is for every model that write
         side = self.data.validation
         records = [side.records[row] for row in np.random.default_rng(seed).permutation(len(side))[:SHOWN]]
         lines = []
-        for record, text in zip(records, self.data.texts(model, records, GREEDY), strict=True):
+        for record, text in zip(records, self.data.texts(model, records), strict=True):
             source = record["source"]
             lines += [f"source     {shortened(source)}"] if isinstance(source, str) else [f"picture    {record.place}"]
             lines += [f"output     {shortened(text)}", f"reference  {shortened(str(record['target']))}", ""]
@@ -261,13 +266,36 @@ line out, in order; an empty line stays one. So it is for every model that write
         )
 
     def preview(self) -> Preview:
-        return self.data.preview()
+        data, settings, name, notes = self.data, self.data.settings, self.data.rows.name, self.data.notes
+        training, validation, fill = len(data.training), len(data.validation), data.buckets.fill()
+        examples = [short_row(record) for record in data.rows.training[:5]]
+        lengths = {side: lengths_of(each - 1) for side, each in data.lengths.items()}  # without their ends
+        about = {"data": name, "training_rows": training, "validation_rows": validation, "tokenizer": data.about}
+        about |= {"batches": str(fill), "examples": examples, "lengths": lengths, "notes": list(notes)}
+        rows = [
+            ("data", f"{name}: {training:,} rows to train, {validation:,} to validate"),
+            ("tokenizer", data.about),
+            ("batches", f"{settings.batch_tokens:,} {settings.batch_counted} tokens ({settings.batch_side}): {fill}"),
+            *under("examples", examples),
+            *((side, lengths_shown(each)) for side, each in lengths.items()),
+            *(("note", note) for note in notes),
+        ]
+        return Preview(about, rows)
 
     def predictor(self) -> Writing:
         return self.data.limited
 
     def describe(self) -> dict[str, Any]:
-        return self.data.describe()
+        data, training = self.data, self.data.training
+        about = self.source.describe(data.settings, len(training), len(data.validation))
+        return {
+            "task": self.name,
+            "data": data.rows.name,
+            "identity": data.identity,
+            "target_tokens": int(training.targets.lengths.sum()),
+            "tokenizer": data.writing.target.identity,
+            **json.loads(json.dumps({**about, **self.numbers})),
+        }
 
 
 def rows_to_score(

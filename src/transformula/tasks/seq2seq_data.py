@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -20,21 +19,16 @@ from torch import Tensor
 
 from ..data.buckets import BOTH, LONGEST, Buckets
 from ..data.encoded import Encoded, padded
-from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.records import Record
 from ..data.settings import BatchSettings, check_pictures
 from ..data.source_target import SourceTargetRows, fitting, read_source_target
 from ..data.spelling import Spelling
-from ..data.splits import short_row
 from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError
 from ..generation.settings import SearchSettings
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, IGNORED, Batch, Progress, sample_of
+from .base import IGNORED, Batch, Progress, sample_of
 from .writing import Writing, end_of
-
-WRITING = 2.0
-"""What a token costs that is generated, of what it costs in training; a model that has learned little writes many."""
 
 
 class RowSource:
@@ -110,7 +104,6 @@ class EncodedRows:
         return cls(records, sources, encoded("target", writing.target, target), writing)
 
     def part(self, rows: np.ndarray) -> EncodedRows:
-        """Some of the rows."""
         sources = None if self.sources is None else Encoded([self.sources[row] for row in rows])
         targets = Encoded([self.targets[row] for row in rows])
         return EncodedRows([self.records[row] for row in rows], sources, targets, self.writing)
@@ -148,9 +141,8 @@ class EncodedRows:
         if self.writing.input == "tokens":
             pairs = list(zip(sources, targets, strict=True))
             tokens = [np.concatenate([source, target[:-1]]) for source, target in pairs]
-            return padded_batch(
-                {"tokens": tokens}, [np.append(np.full(len(source) - 1, IGNORED), target) for source, target in pairs]
-            )
+            learned = [np.append(np.full(len(source) - 1, IGNORED), target) for source, target in pairs]
+            return padded_batch({"tokens": tokens}, learned)
         tokens = [np.append(self.writing.end, target[:-1]) for target in targets]
         if self.sources is not None:
             return padded_batch({"source": sources, "tokens": tokens}, targets)
@@ -185,10 +177,10 @@ class Seq2SeqData:
         settings: Any,
         numbers: Mapping[str, Any],
         reads: str,
-        accumulate: int = 1,
-        seed: int = 1,
+        accumulate: int,
+        seed: int,
     ) -> None:
-        self.source, self.task, self.settings, self.seed = source, task, settings, seed
+        self.source, self.settings, self.seed = source, settings, seed
         self.rows = rows = source.read(settings)
         self.notes = list(rows.notes)
         tokenizers, spelling, self.about = source.tokenizers(settings, rows, reads, numbers)
@@ -198,26 +190,23 @@ class Seq2SeqData:
             self.numbers["source_vocab"] = max(own.vocab, int(numbers.get("source_vocab") or 0))
         picture = picture_shape(rows.training, numbers.get("channels"))
         self.writing = Writing(task, target, own, reads, picture=picture, spelling=spelling)
-        self.training = self._training()
+        records, encoded = rows.training, EncodedRows.of(rows.training, self.writing)
+        self.lengths = encoded.lengths
+        most, longest, too_long = source.limits(settings)
+        fits, note = fitting(self.lengths, {"source": most, "target": longest}, too_long, records, "training")
+        self.notes += [note] if note else []
+        if too_long == "cut" and (most, longest) != (None, None):
+            encoded = EncodedRows.of(records, self.writing, most, longest)
+        elif not fits.all():
+            kept = [record for record, fit in zip(records, fits, strict=True) if fit]
+            encoded = EncodedRows.of(kept, self.writing)
+        self.training = encoded
         # No evaluation row is left out and no target is cut, so that scores are those of all the data.
-        self.validation = EncodedRows.of(rows.validation, self.writing, source.limits(settings)[0])
+        self.validation = EncodedRows.of(rows.validation, self.writing, most)
         beyond = source.beyond(settings)
         self.beyond = EncodedRows.of(beyond, self.writing) if beyond else None
         self.buckets = self.training.buckets(settings, accumulate, seed, "the training rows")
         self.numbers["context"] = self._context(numbers.get("context"))
-
-    def _training(self) -> EncodedRows:
-        """Training rows, encoded; those that are too long are left out, cut or refused."""
-        records = self.rows.training
-        rows = EncodedRows.of(records, self.writing)
-        self.lengths = rows.lengths
-        source, target, too_long = self.source.limits(self.settings)
-        fits, note = fitting(rows.lengths, {"source": source, "target": target}, too_long, records, "training")
-        self.notes += [note] if note else []
-        if too_long == "cut" and (source, target) != (None, None):
-            return EncodedRows.of(records, self.writing, source, target)
-        kept = [record for record, fit in zip(records, fits, strict=True) if fit]
-        return rows if fits.all() else EncodedRows.of(kept, self.writing)
 
     def _context(self, stated: Any) -> int:
         """The number `context`: where the model states none, the longest row of all. Raises ConfigError for a row that
@@ -257,23 +246,12 @@ class Seq2SeqData:
         most = count if self.settings.written is None else min(count, self.settings.written)
         return [place * count // most for place in range(most)]
 
-    def texts(
-        self, model: Any, records: Sequence[Record], search: SearchSettings, progress: Progress | None = None
-    ) -> list[str]:
-        """What a model writes for rows."""
-        sources = [row["source"] for row in records]
-        return [best[0].text for best in self.limited.predict([model], sources, search, progress=progress)]
+    def texts(self, model: Any, records: Sequence[Record], progress: Progress | None = None) -> list[str]:
+        """What a model writes for rows, greedily."""
+        sources, greedy = [row["source"] for row in records], SearchSettings(beam=1, alpha=0.0)
+        return [best[0].text for best in self.limited.predict([model], sources, greedy, progress=progress)]
 
-    def cost(self, rows: int) -> float:
-        """Of reading so many validation rows and generating targets for those that are; see `Task.cost_of`."""
-        written = rows if self.settings.written is None else min(rows, self.settings.written)
-        cost = FORWARD * rows * float(self.validation.targets.lengths.mean())
-        cost += WRITING * int(self.training.targets.lengths.max()) * written
-        if self.beyond is not None and self.settings.written != 0:
-            cost += WRITING * int(self.beyond.targets.lengths.max()) * self._beyond_count(rows)
-        return cost
-
-    def _beyond_count(self, rows: int) -> int:
+    def beyond_count(self, rows: int) -> int:
         """Rows of `beyond` in a sample of so many validation rows: as large a part of them."""
         return 0 if self.beyond is None else -(-len(self.beyond) * rows // len(self.validation))
 
@@ -282,7 +260,7 @@ class Seq2SeqData:
         part = copy.copy(self)
         part.validation = self.validation.part(rows)
         if self.beyond is not None:
-            part.beyond = self.beyond.part(sample_of(len(self.beyond), self._beyond_count(len(rows)), self.seed))
+            part.beyond = self.beyond.part(sample_of(len(self.beyond), self.beyond_count(len(rows)), self.seed))
         return part
 
     @property
@@ -291,37 +269,6 @@ class Seq2SeqData:
         parts = [each.identity for side in (self.training, self.validation)
                  for each in (side.sources, side.targets) if each is not None]  # fmt: skip
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
-
-    def preview(self) -> Preview:
-        """What the rows hold."""
-        training, validation, settings = len(self.training), len(self.validation), self.settings
-        examples = [short_row(record) for record in self.rows.training[:5]]
-        lengths = {side: lengths_of(each - 1) for side, each in self.lengths.items()}  # without their ends
-        fill = self.buckets.fill()
-        name, about, notes = self.rows.name, self.about, self.notes
-        data = {"data": name, "training_rows": training, "validation_rows": validation, "tokenizer": about}
-        data |= {"batches": str(fill), "examples": examples, "lengths": lengths, "notes": list(notes)}
-        rows = [
-            ("data", f"{name}: {training:,} rows to train, {validation:,} to validate"),
-            ("tokenizer", about),
-            ("batches", f"{settings.batch_tokens:,} {settings.batch_counted} tokens ({settings.batch_side}): {fill}"),
-            *under("examples", examples),
-            *((side, lengths_shown(found)) for side, found in lengths.items()),
-            *(("note", note) for note in notes),
-        ]
-        return Preview(data, rows)
-
-    def describe(self) -> dict[str, Any]:
-        """Plain data for the manifest of a run."""
-        about = self.source.describe(self.settings, len(self.training), len(self.validation))
-        return {
-            "task": self.task,
-            "data": self.rows.name,
-            "identity": self.identity,
-            "target_tokens": int(self.training.targets.lengths.sum()),
-            "tokenizer": self.writing.target.identity,
-            **json.loads(json.dumps({**about, **self.numbers})),
-        }
 
 
 def picture_shape(records: Sequence[Record], channels: int | None) -> tuple[int, ...] | None:

@@ -51,7 +51,6 @@ class Verb:
 
     @property
     def options(self) -> type[Settings]:
-        """The class of its settings."""
         if not isinstance(self.settings, str):
             return self.settings
         options: type[Settings] = pkgutil.resolve_name(self.settings)

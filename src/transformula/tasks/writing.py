@@ -70,14 +70,12 @@ class TextGenerator(Predictor):
             if piece and on_text is not None:
                 on_text(row, piece)
 
+        def push(row: int, token: int) -> None:
+            show(row, streams[row].push(token))
+
         decoder: Any = module
-        generate(
-            decoder,
-            [self.begin(text) for text in prompts],
-            settings,
-            finished=lambda row, _: streams[row].finished,
-            on_token=lambda row, token: show(row, streams[row].push(token)),
-        )
+        begun = [self.begin(text) for text in prompts]
+        generate(decoder, begun, settings, finished=lambda row, _: streams[row].finished, on_token=push)
         for row, stream in enumerate(streams):
             show(row, stream.close())
         return [stream.text for stream in streams]

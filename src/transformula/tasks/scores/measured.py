@@ -24,9 +24,7 @@ from ...extras import need
 from .porter import stem as stem_of
 
 Numbers = NDArray[np.float64]
-
-References = Sequence[str | Sequence[str]]
-"""For each example its reference, or several of them."""
+References = Sequence[str | Sequence[str]]  # for each example its reference, or several of them
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,6 @@ class Measured:
 
     @property
     def score(self) -> float:
-        """The score of all examples."""
         return float(self.value(self.statistics.sum(axis=0)))
 
     def __len__(self) -> int:
@@ -105,10 +102,9 @@ def bleu(
     BP = exp(1 - r/c) where the predictions' c words are fewer than the r of the references of nearest length. An order
     without a match is smoothed as NIST's script does (1/2, 1/4, ... of a match).
 
-    Cased by default: what is reported today. `lowercase=True` is nearest to what older papers print for data such as
-    Multi30k: BLEU of tokenized, lower-cased text. Theirs was tokenized by Moses' script before training, and is
-    counted here on the plain text by `tokenize`, so that the last tenths may differ; the signature says which it was.
-    The score of one example leaves out the orders for which it is too short ("effective order").
+    Cased by default, as is reported today. `lowercase=True` is nearest to what older papers print for data such as
+    Multi30k; their text was tokenized by Moses' script, not by `tokenize`, so that the last tenths may differ. The
+    score of one example leaves out the orders for which it is too short ("effective order").
 
     Raises MissingExtra without sacrebleu, InputError.
     """
@@ -171,10 +167,8 @@ def rouge(predictions: Sequence[str], references: References, *, stem: bool = Fa
         chosen.append(max((three(predicted, words(reference, stem)) for reference in each), key=lambda f1s: f1s[0]))
     several = "" if counted(lists) == "1" else "|best:rouge1"
     signature = f"nrefs:{counted(lists)}{several}|f1|stem:{'porter' if stem else 'no'}"
-    return [
-        mean_of(name, signature, [100 * f1s[i] for f1s in chosen])
-        for i, name in enumerate(["ROUGE-1", "ROUGE-2", "ROUGE-L"])
-    ]
+    columns = zip(("ROUGE-1", "ROUGE-2", "ROUGE-L"), zip(*chosen, strict=True), strict=True)
+    return [mean_of(name, signature, [100 * each for each in f1s]) for name, f1s in columns]
 
 
 def words(text: str, stem: bool = False) -> list[str]:

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-IRREGULAR = {
-    **{word: word for word in "sky news inning outing canning howe proceed exceed succeed".split()},
-    **{"skies": "sky", "dying": "die", "lying": "lie", "tying": "tie"},
-    **{"innings": "inning", "outings": "outing", "cannings": "canning"},
-}
-"""Words that no rule is asked about."""
-
 
 def table(rules: str) -> dict[str, str]:
     """'ical:ic ful:' -> an ending and what it becomes, of each rule."""
     return dict(rule.split(":") for rule in rules.split())
 
 
+# Words that no rule is asked about.
+IRREGULAR = {word: word for word in "sky news inning outing canning howe proceed exceed succeed".split()} | table(
+    "skies:sky dying:die lying:lie tying:tie innings:inning outings:outing cannings:canning"
+)
 STEP_2 = table(
     "ational:ate tional:tion enci:ence anci:ance izer:ize bli:ble alli:al entli:ent eli:e ousli:ous ization:ize"
     " ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous aliti:al iviti:ive biliti:ble fulli:ful ogi:og"

@@ -18,9 +18,8 @@ import numpy as np
 
 from .measured import Measured, Numbers, References, checked
 
+# Predictions and references (and options by name) -> scores, the main one first.
 Measure = Callable[..., Iterable[Measured]]
-"""Predictions and references (and options by name) -> scores, the main one first."""
-
 LEVEL = 0.95  # in an interval lies the score of so large a part of the resamples, the middle ones
 AT_ONCE = 1 << 22  # counts of a bootstrap held at one time: 32 MiB
 SHOWN = 10  # the best examples, and the worst, of which so many are shown; each line has at most WIDTH columns
@@ -159,12 +158,8 @@ class ScoreReport(Report):
             for line in table
         ]
         lines += [f"{row.measured.name}: {row.measured.signature}" for row in self.rows]
-        lines += [
-            f"{len(self.written):,} examples",
-            f"search: {self.search}",
-            *(f"note: {note}" for note in self.notes),
-        ]
-        lines.append("")
+        notes = [f"note: {note}" for note in self.notes]
+        lines += [f"{len(self.written):,} examples", f"search: {self.search}", *notes, ""]
         for title, examples in (("best", self.best), ("worst", self.worst)):
             lines.append(f"{len(examples)} {title} by {self.rows[0].measured.name} of the single text\n")
             lines += map(str, examples)
