@@ -104,7 +104,7 @@ class TestParallel:
         files = {"s": write(tmp_path / "s", "a\n\nc\n \ne\n"), "t": write(tmp_path / "t", "A\nB\n\n\nE\n")}
         records = read_records(files)
         assert [dict(r) for r in records] == [{"s": "a", "t": "A"}, {"s": "e", "t": "E"}]
-        assert records.tally.rows == 5 and records.tally.dropped == 3 and records.tally.empty == {"s": 2, "t": 2}
+        assert records.tally.rows == 5 and records.tally.kept == 2 and records.tally.empty == {"s": 2, "t": 2}
         assert f"2 rows; of others a side is empty (s 2, t 2; first: {files['s']}:2): 3 left out" in str(records.tally)
         assert len(rows(files, empty="keep")) == 5
         with pytest.raises(DataError, match=r"s:2: 's' is empty; fill it"):

@@ -105,7 +105,7 @@ def evaluate(given: Given) -> int:
     and the worst examples. --data scores other data; the baselines still learn from the run's training set. The options
     depend on the run's task: transformula evaluate RUN --help lists them."""
     from ..api.evaluation import evaluate
-    from ..data.working import counting
+    from ..data.preview import counting
     from ..generation.settings import SearchSettings
 
     (settings,) = given.parser.settings

@@ -119,7 +119,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
            known of an answer beside its text
     """
     from ..api.inputs import must_predict, stream
-    from ..data.working import counting
+    from ..data.preview import counting
 
     output, direct = given["output"], given["output"] is None and not given["json"]
     if direct and isinstance(sys.stdout, io.TextIOWrapper):  # lines of text, whatever the machine's encoding is

@@ -45,8 +45,7 @@ class BuiltIn:
         return "texts" if len(self.columns) == 1 else "pictures" if self.pictures else "pairs"
 
 
-built_in_sets: Registry[BuiltIn] = Registry("built-in set", "transformula.data.sets")
-"""Sets by name, without what stands after a colon."""
+built_in_sets: Registry[BuiltIn] = Registry("built-in set", "transformula.data.sets")  # without what follows a colon
 
 
 def built_in(

@@ -54,10 +54,8 @@ class CacheEntry:
 
 
 def cached_entry(kind: str, key: str, make: Callable[[Path], dict[str, Any]]) -> Path:
-    """The folder of an entry, made by `make(folder) -> about` if it is not there, or not as it was written.
-
-    Raises DataError where the cache cannot be written. If `make` fails nothing is left behind.
-    """
+    """The folder of an entry, made by `make(folder) -> about` if it is not there, or not as it was written. If that
+    fails nothing is left behind. Raises DataError where the cache cannot be written."""
     place = cache_folder() / kind / key
     if is_whole(place):
         return place
@@ -138,10 +136,8 @@ def cached() -> list[CacheEntry]:
 
 
 def clear_cache() -> int:
-    """Empty the cache: everything is made again when it is needed. Returns how many bytes became free.
-
-    Only the folders of `KINDS` are touched, so that a cache folder named by mistake loses nothing else.
-    """
+    """Empty the cache: everything is made again when it is needed. Returns how many bytes became free. Only the folders
+    of `KINDS` are touched, so that a cache folder named by mistake loses nothing else."""
     freed = 0
     for kind in KINDS:
         folder = cache_folder() / kind

@@ -26,14 +26,8 @@ class Corpus:
 
 
 def read_corpus(data: Source | Sequence[Source], column: str | None = None, quoted: bool | None = None) -> Corpus:
-    """The documents of one or several sources.
-
-    data    what `sources` knows: a built-in set, a file, a folder, a pattern, ...; or a list of such
-    column  which column holds the text
-    quoted  see `Options`
-
-    Raises DataError for what is missing, empty or broken, with place and remedy.
-    """
+    """The documents of what `sources` knows (a built-in set, a file, a folder, a pattern, ...), or of a list of such;
+    for `quoted` see `Options`. Raises DataError for what is missing, empty or broken, with place and remedy."""
     sources: list[Source] = [data] if isinstance(data, (str, Path, Mapping)) else list(data)
     if not sources:
         raise DataError(f"no data is named; name a file, a folder, a pattern or one of: {', '.join(built_in_names())}")
@@ -50,10 +44,8 @@ def read_corpus(data: Source | Sequence[Source], column: str | None = None, quot
 
 
 def documents_of(origin: Origin, column: str | None = None, quoted: bool | None = None) -> Iterator[str | Content]:
-    """The texts of rows: one column of each. A list of texts is joined by spaces; null is an empty document.
-
-    They are given out one by one, so that no second copy of a large file is held. Raises DataError with the place.
-    """
+    """The texts of rows, one by one, so that no second copy of a large file is held: one column of each. A list of
+    texts is joined by spaces; null is an empty document. Raises DataError with the place."""
     quoted = quoted if origin.table else None
     wanted: str | int = "text"
     options = Options(columns=() if column is None else (column,), quoted=quoted)
@@ -73,12 +65,9 @@ def documents_of(origin: Origin, column: str | None = None, quoted: bool | None 
 
 
 def text_column(origin: Origin, column: str | None, quoted: bool | None = None) -> tuple[str | int, bool | None]:
-    """Which column holds the text, and, of a table, whether the first row names the columns.
-
-    The column is the one asked for, else "text", else the only one of strings. A table's first row names the columns,
-    unless `column` is a number: then there is no such row. Raises DataError that lists the columns; and where nothing
-    says whether the first row names them.
-    """
+    """Which column holds the text: the one asked for, else "text", else the only one of strings; and whether a table's
+    first row names the columns, as it does unless `column` is a number. Raises DataError that lists the columns; and
+    where nothing says whether the first row names them."""
     rows = origin.read(Options(header=False, quoted=quoted))
     place, first = next(rows, (origin.name, {}))
     if not first:

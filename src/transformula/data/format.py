@@ -13,9 +13,9 @@ from typing import Any
 from ..registry import Registry
 from .lines import whole_file
 
+# Where it stands in its file, a line or in words ("entry 3"), and its values by column: texts, numbers, lists, None; a
+# whole document also as UTF-8 that is known to be valid.
 Row = tuple[int | str, Mapping[str, Any]]
-"""Where it stands in its file, a line or in words ("entry 3"), and its values by column: texts, numbers, lists, None; a
-whole document also as UTF-8 that is known to be valid."""
 
 
 @dataclass(frozen=True)

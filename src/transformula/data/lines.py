@@ -44,10 +44,8 @@ MAGIC = {  # how files begin that are no text
 
 
 def check_regular(path: Path, once: bool = False) -> int:
-    """The size of a file in bytes. Raises DataError for what is none, cannot be looked up, or has no end of its own.
-
-    once  it is read only once, so a pipe is as good as a file
-    """
+    """The size of a file in bytes. Raises DataError for what is none, cannot be looked up, or has no end of its own; of
+    a file that is read only `once`, a pipe is as good."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -101,10 +99,8 @@ class Unpacked(io.RawIOBase):
 
 @contextmanager
 def opened(path: Path, once: bool = False) -> Iterator[BinaryIO]:
-    """A file of bytes, unpacked where its name ends in .gz. Raises DataError where it cannot be opened.
-
-    once  it is read only once, so a pipe is as good as a file
-    """
+    """A file of bytes, unpacked where its name ends in .gz; see `check_regular`. Raises DataError where it cannot be
+    opened."""
     size = check_regular(path, once)
     try:
         packed = path.suffix.lower() == ".gz"
@@ -143,10 +139,8 @@ def check_mark(start: bytes, path: Path) -> None:
 
 
 def utf8_of(path: Path) -> Content:
-    """The content of a whole file as it is, without a byte-order mark, known to be UTF-8.
-
-    Raises DataError with offset and line where the file is empty, binary or in another encoding.
-    """
+    """The content of a whole file as it is, without a byte-order mark, known to be UTF-8. Raises DataError with offset
+    and line where the file is empty, binary or in another encoding."""
     content = whole_file(path)
     if not content.strip():
         raise DataError("is empty; expected text", path=path)
@@ -174,12 +168,8 @@ def utf8_of(path: Path) -> Content:
 
 
 def whole_line(raw: bytes, number: int, at: int, path: Path) -> str:
-    """The text of a line, without its end and, in the first, without a byte-order mark.
-
-    number, at  of the line from 1, and of its first byte from 0
-
-    Raises DataError where it is no UTF-8.
-    """
+    """The text of a line, without its end and, in the first, without a byte-order mark. Lines are numbered from 1, and
+    bytes, of which its first is number `at`, from 0. Raises DataError where it is no UTF-8."""
     if number == 1:
         check_mark(raw[:4], path)
     if b"\0" in raw:
@@ -218,10 +208,8 @@ def shown(text: str, most: int = 100) -> str:
 
 
 def arriving_lines(file: BinaryIO, path: Path) -> Iterator[list[str]]:
-    """The lines that were complete at each reading; nothing comes of an empty file. Errors call it `path`.
-
-    Raises DataError with the line and its bytes where it is no UTF-8, once the lines before are given out.
-    """
+    """The lines that were complete at each reading; nothing comes of an empty file. Raises DataError, which calls it
+    `path`, with the line and its bytes where it is no UTF-8, once the lines before are given out."""
     read = getattr(file, "read1", file.read)
     number = at = 0
     rest, ended = b"", False

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 ROUNDS = 8
-
 U64 = np.uint64
 
 

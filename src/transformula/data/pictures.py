@@ -23,8 +23,6 @@ from .format import Options, formats
 from .lines import check_regular, lines_of, near_files, opened, unpacked
 
 CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
-"""What a file of captions is called in a folder of pictures."""
-
 NAMING = ("file_name", "image", "file", "filename", "path")  # columns that name a picture; the first that is there
 MOST_PIXELS = 50_000_000  # of a picture: a small file can say that it is of any size
 
@@ -80,10 +78,8 @@ def pixels(image: Any, channels: int | None = None) -> Tensor:
 
 
 def with_channels(image: Tensor, channels: int | None) -> Tensor:
-    """(channels, height, width) with 1 or 3 channels: shades of gray three times, or colors as shades of gray.
-
-    channels  None: as it is
-    """
+    """(channels, height, width) with 1 or 3 channels: shades of gray three times, or colors as shades of gray; None: as
+    it is."""
     if channels in (None, len(image)) or {len(image), channels} != {1, 3}:
         return image
     if len(image) == 1:
@@ -131,9 +127,7 @@ def is_idx(path: Path) -> bool:
 
 def idx_values(path: Path, channels: int | None = None) -> Iterator[tuple[int, str | Tensor]]:
     """(number, value) of an IDX file: numbers of one dimension as text, pictures of two or, with channels, three.
-
-    Raises DataError where the file is cut, longer than it says, or holds something else than unsigned bytes.
-    """
+    Raises DataError where the file is cut, longer than it says, or holds something else than unsigned bytes."""
 
     def taken(count: int, line: int) -> bytes:
         return unpacked(lambda: file.read(count), path, line)

@@ -25,11 +25,10 @@ from ..tokenizers.texts import PIECE, Texts, groups, pieces_of
 from .cache import ABOUT, cached_entry
 from .corpus import Corpus, read_corpus
 from .encoded import ended
-from .preview import Preview, under
+from .preview import Preview, under, working
 from .settings import TextSettings
 from .splits import Split, split_corpus, split_given
 from .tokenizing import choose_tokenizer
-from .working import working
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,7 @@ class TextData:
         return hashlib.sha256(" ".join([*parts, self.tokenizer.identity]).encode()).hexdigest()
 
     def preview(self) -> Preview:
-        """What the data holds, with five examples.
-
-        `unknown` is always 0: text that a tokenizer does not know is an error and never silently replaced.
-        """
+        """What the data holds, with five examples. `unknown` is always 0: unknown text is an error, never replaced."""
         sides, corpus, split = (self.training, self.validation), self.corpus, self.split
         size, tokens = sum(side.text_bytes for side in sides), sum(map(len, sides))
         data: dict[str, Any] = {
@@ -204,10 +200,8 @@ def id_type(vocab: int) -> np.dtype[Any]:
 
 
 def token_store(documents: Sequence[str], tokenizer: Tokenizer, *, whole: bool = True, name: str = "") -> Tokens:
-    """The ids of documents, from the cache or made now.
-
-    whole  the texts are whole documents: each is followed by the end of a document, if the tokenizer has one
-    name   what the cache's list says of it
+    """The ids of documents, from the cache, whose list calls them `name`, or made now. `whole` documents are each
+    followed by the end of a document, if the tokenizer has one.
 
     The key is a hash of the documents and the tokenizer: changed input is another store. Raises InputError for text
     that the tokenizer does not know, DataError where the cache cannot be written.

@@ -68,15 +68,12 @@ class Tally:
     empty: Counter[str] = field(default_factory=Counter)  # rows of which a side is empty, by the field that is
     first: str = ""  # where the first of these stands
 
-    @property
-    def dropped(self) -> int:
-        return self.rows - self.kept
-
     def __str__(self) -> str:
         if not self.empty:
             return f"{self.kept:,} rows"
         sides = ", ".join(f"{name} {count:,}" for name, count in self.empty.items())
-        done = f"{self.dropped:,} left out" if self.dropped else "kept"
+        dropped = self.rows - self.kept
+        done = f"{dropped:,} left out" if dropped else "kept"
         return f"{self.kept:,} rows; of others a side is empty ({sides}; first: {self.first}): {done}"
 
 
@@ -242,10 +239,7 @@ def find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
 
 def as_text(value: Any, name: str, place: str, join: str | None = None) -> str:
     """The text of a field: a text as it is, a number as JSON writes it, a list of texts joined by `join`, null as "".
-
-    Raises DataError, with the place, for anything else, and for half a character (a lone surrogate, as JSON's escapes
-    can write it).
-    """
+    Raises DataError, with the place, for anything else, and for half a character (as JSON's escapes can write it)."""
     if isinstance(value, str):
         return whole_characters(value, name, place)
     if value is None:

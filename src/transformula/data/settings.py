@@ -9,9 +9,7 @@ from pydantic import Field, field_validator
 from ..errors import ConfigError
 from ..settings import Settings
 
-Named = str | list[str] | None
-"""A source, several, or none."""
-
+Named = str | list[str] | None  # a source, several, or none
 FRACTION = 0.1  # default fraction of a text that is held out
 
 

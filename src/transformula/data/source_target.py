@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
+from .preview import working
 from .records import Record, columns_of, read_records
 from .settings import Named, RowSettings
 from .splits import find_overlap, split_records, without_overlap
-from .working import working
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,7 @@ class SourceTargetRows:
 
 
 def read_source_target(settings: RowSettings, default: str, images: bool = False) -> SourceTargetRows:
-    """The rows that the settings name.
-
-    default  the built-in set where none is named
-    images   the source is a picture
+    """The rows that the settings name, or of the built-in set `default`; with `images` the source is a picture.
 
     Raises DataError at the row that cannot be read, for evaluation rows that are also training rows, and for none at
     all; ConfigError for columns that are not there.
@@ -114,7 +111,6 @@ def columns(sources: str | list[str], settings: RowSettings) -> tuple[dict[str, 
 
 
 def texts_of(records: Sequence[Record], side: str) -> list[str]:
-    """The texts of one side."""
     return [str(row[side]) for row in records]
 
 
@@ -131,10 +127,8 @@ def fitting(
     records: Sequence[Record],
     name: str,
 ) -> tuple[np.ndarray, str]:
-    """Which rows may be trained on: (rows,) bool; and what is said of the others.
-
-    too_long  "refuse": an error that shows the first such row; "drop": they are left out; "cut": all stay
-    """
+    """Which rows may be trained on: (rows,) bool; and what is said of the others, which, as `too_long` says, are
+    refused (an error that shows the first), dropped or cut."""
     limits = {side: limit for side, limit in most.items() if limit is not None}
     fits = np.ones(len(records), dtype=bool)
     for side in limits.keys() & lengths.keys():

@@ -232,9 +232,7 @@ def files_of(source: str | Path) -> list[Path]:
 
 def known_files(folder: Path) -> tuple[list[Path], list[str]]:
     """The files of known formats in a folder, at any depth, sorted, hidden ones left out; and the endings of all.
-
-    Raises DataError for a folder in it that may not be read.
-    """
+    Raises DataError for a folder in it that may not be read."""
 
     def refused(error: OSError) -> None:
         raise unreadable(Path(error.filename or folder), error)

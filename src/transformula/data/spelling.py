@@ -17,7 +17,6 @@ from typing import Literal
 from .records import Record
 
 NAME = re.compile(r"\b[^\W\d]\w*")
-
 PART = re.compile(r"[^\W\d_A-Z]+|[A-Z]+(?![^\W\d_A-Z])|[A-Z][^\W\d_A-Z]+|\d+")  # a word of a name
 
 
@@ -45,7 +44,11 @@ class Spelling:
         """A target, or its beginning, as its tokenizer is given it."""
         if self.lower == "none" or not text:
             return text
-        return " " + (first_lowered(text) if self.lower == "first" else text.lower())
+        if self.lower == "all":
+            return " " + text.lower()
+        first = NAME.match(text)  # "Read it" becomes " read it"; HTTP stays, as more than its first letter is not lower
+        lower = first is not None and first[0][1:] == first[0][1:].lower()
+        return " " + (text[0].lower() + text[1:] if lower else text)
 
     def written(self, text: str, prefix: str = "") -> str:
         """A target that a model wrote, as people read it; what it was told to begin with stays as it was typed."""
@@ -79,10 +82,3 @@ def in_words(text: str) -> str:
         return " " * apart + " ".join(words_of(name[0]) or [name[0]])
 
     return NAME.sub(spelled, text)
-
-
-def first_lowered(text: str) -> str:
-    """A text, its first word in lower case if only its first letter is not: "Read it" -> "read it"; "HTTP" stays."""
-    first = NAME.match(text)
-    lower = first is not None and first[0][1:] == first[0][1:].lower()
-    return text[0].lower() + text[1:] if lower else text

@@ -45,10 +45,8 @@ class Split:
 
 
 def parted(rows: Sequence[T], hashes: Sequence[int], share: float) -> tuple[list[T], list[T]]:
-    """Rows to train on, and those that are held out, each in their order; neither are none.
-
-    hashes  of the rows, below 2^64, at least two of them different
-    """
+    """Rows to train on, and those that are held out, each in their order, by hashes below 2^64 of which at least two
+    are different: neither are none."""
     limit = min(max(int(share * 2**64), min(hashes) + 1), max(hashes))
     held = [number < limit for number in hashes]
     return [row for row, out in zip(rows, held, strict=True) if not out], list(itertools.compress(rows, held))
@@ -74,12 +72,8 @@ def split_corpus(corpus: Corpus, fraction: float = FRACTION) -> Split:
 
 
 def split_given(corpus: Corpus, validation: Corpus, overlap: str = "drop") -> Split:
-    """Training and validation as given.
-
-    overlap  what is done with documents that are in both: "drop" (from training), "keep" or "refuse"
-
-    Raises DataError for documents in both, or if nothing is left to train on.
-    """
+    """Training and validation as given. `overlap` is what is done with documents that are in both: "drop" (from
+    training), "keep" or "refuse", a DataError; as it is where nothing is left to train on."""
     documents = corpus.documents
     held = set() if overlap == "keep" else set(validation.documents.digests)
     training = [c for digest, c in zip(documents.digests, documents.contents, strict=True) if digest not in held]
@@ -100,12 +94,10 @@ def split_given(corpus: Corpus, validation: Corpus, overlap: str = "drop") -> Sp
 def split_records(
     records: Iterable[Record], share: float = FRACTION, seed: int = 1, together: Sequence[str] | None = None
 ) -> tuple[list[Record], list[Record]]:
-    """The records to train on, and about `share` of them that are held out; both in the order in which they came.
+    """The records to train on, and about `share` of them that are held out, at least one group or record; both in the
+    order in which they came. Raises DataError where all belong together, or there is none.
 
-    together  the fields that keep records on one side where they are equal; by default `source`, where records have
-              one; else all of them
-
-    At least one group or record is on each side. Raises DataError where all belong together, or there is none.
+    together  fields that keep records on one side where they are equal; by default `source`, if there is one, else all
     """
 
     def hash_of(record: Record) -> int:
@@ -125,7 +117,6 @@ def split_records(
 
 SHOWN = 10  # rows of an overlap that are listed
 DESCRIBED = 100_000  # held-out rows that can be listed: those after are not kept in short
-
 OVERLAP = ("refuse", "drop", "keep")
 
 
@@ -154,12 +145,8 @@ def find_overlap(
     name: str = "the validation data",
     compared: Sequence[str] | None = None,
 ) -> Overlap:
-    """Which held-out rows are training rows. Of the training rows nothing is kept in memory.
-
-    compared  the fields that make rows equal, e.g. the source alone; None: all
-
-    Raises ConfigError where the two have fields of other names: their rows could never be equal.
-    """
+    """Which held-out rows are training rows, by all their fields or those `compared`, e.g. the source alone. Of the
+    training rows nothing is kept in memory. Raises ConfigError where the two have fields of other names."""
     rows: list[tuple[bytes, str, str]] = []
     fields: list[str] = []
     for record in held:
@@ -184,12 +171,8 @@ def find_overlap(
 def without_overlap(
     training: Sequence[Record], overlaps: Sequence[Overlap], overlap: str = "refuse"
 ) -> tuple[Sequence[Record], int]:
-    """The training records to go on with, and how many were left out.
-
-    overlap  "refuse": an overlap is an error; "drop": such rows are not trained on; "keep": they are
-
-    Raises DataError that lists the rows, ConfigError for another word.
-    """
+    """The training records to go on with, and how many were left out. An overlap is a DataError that lists the rows
+    ("refuse"), or they are not trained on ("drop"), or they are ("keep"). Raises ConfigError for another word."""
     if overlap not in OVERLAP:
         raise ConfigError(f"overlap: {overlap!r} is none of: {', '.join(OVERLAP)}")
     found = [one for one in overlaps if one.rows]
@@ -221,7 +204,6 @@ def row_digest(record: Mapping[str, Value], compared: Sequence[str] | None = Non
 
 
 def short_row(record: Record, width: int = 48) -> str:
-    """A row on one line."""
     return "  ".join(
         f"{name}: picture of {' x '.join(map(str, value.shape))}"
         if isinstance(value, Tensor)

@@ -18,8 +18,8 @@ from ..tokenizers.base import FILE, Tokenizer, load, tokenizers
 from ..tokenizers.characters import Characters
 from ..tokenizers.texts import Texts, distinct_characters
 from .cache import cached_entry
+from .preview import working
 from .splits import Split
-from .working import working
 
 BYTES_PER_TOKEN = 400  # rarer tokens would hardly be learned
 LEAST, MOST = 512, 2048
@@ -45,12 +45,8 @@ def folder_named(name: str) -> Path | None:
 def trained_tokenizer(
     name: str, texts: Sequence[str], vocab: int | None, others: Sequence[str] = (), ends: bool = True
 ) -> Tokenizer:
-    """A tokenizer of a kind, trained on texts, from the cache or now.
-
-    vocab   its size, if it is a BPE or a unigram tokenizer; None: see above
-    others  texts whose characters are known, too
-    ends    one of characters has an end of document
-    """
+    """A tokenizer of a kind, trained on texts, from the cache or now: a BPE or a unigram one of `vocab` tokens (None:
+    see above); one of characters also knows those of `others`, and has an end of document where there are `ends`."""
     kind = tokenizers.get(name)
     if name == "characters":
         return Characters.train(Texts.of(texts) + Texts.of(others), ends=ends)
@@ -71,10 +67,8 @@ def trained_tokenizer(
 
 
 def choose_tokenizer(name: str, split: Split, vocab: int | None = None, ends: bool = False) -> tuple[Tokenizer, str]:
-    """The tokenizer that a setting names, trained on (or loaded for) a split of texts, and one line that says why this
-    one.
-
-    ends  a tokenizer of characters has an end of document, of a single text too
+    """The tokenizer that a setting names, trained on (or loaded for) a split of texts, and one line that says why it is
+    this one. With `ends` one of characters has an end of document, of a single text too.
 
     `auto` is characters for a single text of at most 128 distinct characters and 2 million in all, if `vocab` is not
     given or is their number; else a BPE. Raises UnknownName for a name that is neither a kind nor a folder.
@@ -111,8 +105,6 @@ def choose_tokenizers(
     sides    the texts of the training set, by side
     others   those of the validation and the test set
     numbers  the model's: `vocab`, and `source_vocab` where each side has its own
-
-    Raises UnknownName, ConfigError, CheckpointError.
     """
     folder = folder_named(name)
     if folder is not None:

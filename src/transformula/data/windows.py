@@ -23,14 +23,11 @@ BLOCK = 1024  # places of the order that are computed at once: a thousand cost l
 
 
 class Windows:
-    """Windows of `context + 1` tokens (inputs, and targets one further), `batch` at a time, `accumulate` times a step.
+    """Windows of `context + 1` tokens (inputs, and targets one further) of a row of `ids`, (tokens,), `batch` at a
+    time, `accumulate` times a step. Raises DataError, with the `name` of the data, for a row that is too short.
 
-    ids    (tokens,) the row; needs context + 1 of them
-    name   what an error calls the data
     count  windows in an epoch
     slack  how many offsets there are to begin an epoch at
-
-    Raises DataError for a row that is too short.
     """
 
     def __init__(
@@ -81,7 +78,6 @@ class Windows:
         return np.concatenate(parts)
 
     def _offset(self, epoch: int) -> int:
-        """Where an epoch begins."""
         return key(self.seed, epoch, 1) % self.slack
 
     def at(self, step: int, micro: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -143,10 +143,8 @@ class TextStream:
 
 
 def load(folder: Path | str) -> Tokenizer:
-    """The tokenizer of a folder, of whatever kind. The file may be named itself.
-
-    Raises CheckpointError where there is none, or one that cannot be read.
-    """
+    """The tokenizer of a folder, of whatever kind. The file may be named itself. Raises CheckpointError where there is
+    none, or one that cannot be read."""
     path = Path(folder)
     path = path if path.suffix == ".json" else path / FILE
     try:

@@ -34,10 +34,8 @@ class Characters(Tokenizer):
 
     @classmethod
     def train(cls, documents: Sequence[str], vocab: int | None = None, *, ends: bool | None = None) -> Self:
-        """The characters of these documents; `vocab` has no say.
-
-        ends  whether there is an end of a document; by default where there are several documents
-        """
+        """The characters of these documents; `vocab` has no say. There is an end of a document as `ends` says; by
+        default where there are several documents."""
         pieces = documents.pieces() if isinstance(documents, Texts) else documents
         return cls("".join(distinct_characters(pieces)), ends=len(documents) > 1 if ends is None else ends)
 

@@ -21,10 +21,7 @@ T = TypeVar("T", str, Content)
 
 class Texts(Sequence[str]):
     """A sequence of documents, equal to another, or to a list, of the same. One that is asked for by its number becomes
-    a string each time.
-
-    contents  the UTF-8 of each, known to be valid
-    """
+    a string each time. `contents` are the UTF-8 of each, known to be valid."""
 
     def __init__(self, contents: Sequence[Content]) -> None:
         self.contents = contents

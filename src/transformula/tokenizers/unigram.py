@@ -78,10 +78,8 @@ def _seeds(words: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _learned(words: Counter[str], size: int) -> list[tuple[str, float]]:
-    """At most `size` tokens, every sign of the words among them, with the logarithms of their probabilities.
-
-    Words go in sorted and by one thread: sums, and with them equal scores, come out the same each time.
-    """
+    """At most `size` tokens, every sign of the words among them, with the logarithms of their probabilities. Words go
+    in sorted and by one thread: sums, and with them equal scores, come out the same each time."""
     sentencepiece = need("sentencepiece", "training a unigram tokenizer")
     made = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:

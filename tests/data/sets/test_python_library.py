@@ -55,9 +55,9 @@ def test_python_docs(cache):
 
 def test_made_once(monkeypatch):
     calls = []
-    monkeypatch.setattr(
-        python_library, "_sources", lambda: calls.append(1) or iter(['"""b"""', '"""a\\ud800"""', '"""b"""', "x = 1"])
-    )
+    sources = ['"""b"""', '"""a\\ud800"""', '"""b"""', "x = 1", ""]
+    monkeypatch.setattr(python_library, "library_files", lambda: calls.append(1) or sources)
+    monkeypatch.setattr(python_library, "text_of", lambda source: source)
     monkeypatch.setattr(python_library, "topics", lambda: ["topic"])
     for _ in range(2):
         assert [text for _, text in python_library.python_docs("").rows] == ["a?", "b", "topic"]

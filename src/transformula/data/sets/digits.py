@@ -38,12 +38,10 @@ def read_digits(variant: str) -> Rows:
     """20,000 pictures with their captions."""
     if variant:
         raise DataError(f"digits:{variant}: there is one such set; name it digits")
-    return Rows(_row(number) for number in range(ROWS))
-
-
-def _row(number: int) -> tuple[str, torch.Tensor, str]:
-    digits, picture = drawn(number)
-    return f"digits:{number + 1}", torch.from_numpy(picture), " ".join(NAMES[digit] for digit in digits)
+    return Rows(
+        (f"digits:{number}", torch.from_numpy(picture), " ".join(NAMES[digit] for digit in digits))
+        for number, (digits, picture) in enumerate(map(drawn, range(ROWS)), 1)
+    )
 
 
 def drawn(number: int) -> tuple[list[int], np.ndarray]:

@@ -17,7 +17,7 @@ import json
 import platform
 import sysconfig
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +27,13 @@ from ..cache import cached_entry
 
 VERSION = 2  # raised when what is read, or how, changes: then cached rows are made again
 
-LEFT_OUT = frozenset(
+LEFT_OUT = frozenset(  # folders that are not read
     # tests; packages that are not Python's; then what not every installation has; what later versions dropped; tables
     "test tests idle_test site-packages dist-packages __pycache__ ensurepip"
-    " idlelib turtledemo"
-    " distutils lib2to3"
-    " encodings pydoc_data".split()
+    " idlelib turtledemo distutils lib2to3 encodings pydoc_data".split()
 )
-"""Folders of the standard library that are not read."""
-
-EMPTY = "functions with hardly a body"
-SAME = "functions that equal one before"
-"""What is no pair: nothing but `pass`, `...` or `raise NotImplementedError`; or equal to one before, but for blanks."""
+EMPTY = "functions with hardly a body"  # nothing but `pass`, `...` or `raise NotImplementedError`: no pair
+SAME = "functions that equal one before"  # but for blanks: no pair either
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -72,11 +67,8 @@ def tree_of(source: str) -> ast.Module:
 
 
 def docstrings(source: str) -> str:
-    """The docstrings of a module, its own first, then those of its classes and functions as they stand.
-
-    A blank line stands between them. Indentation is removed as `inspect.cleandoc` does it. Empty if there is none, or
-    if the source is no Python.
-    """
+    """The docstrings of a module, its own first, then those of its classes and functions as they stand, a blank line
+    between them, indented as `inspect.cleandoc` does it. Empty if there is none, or if the source is no Python."""
 
     def inside(node: ast.AST) -> Iterator[str]:
         if isinstance(node, (ast.Module, ast.ClassDef, Function)):
@@ -102,21 +94,18 @@ def topics() -> list[str]:
 @built_in("python-docs", ("text",))
 def python_docs(variant: str) -> Rows:
     """Prose: the help topics, and the docstrings of each module of the standard library, a document each."""
-    return from_library("python-docs", variant, lambda: _documents([*topics(), *map(docstrings, _sources())]))
+    return from_library(
+        "python-docs", variant, lambda: _documents([*topics(), *map(docstrings, map(text_of, library_files()))])
+    )
 
 
 @built_in("python-code", ("text",))
 def python_code(variant: str) -> Rows:
     """Code: the source of each module of the standard library, a document each."""
-    return from_library("python-code", variant, lambda: _documents(list(_sources())))
+    return from_library("python-code", variant, lambda: _documents(map(text_of, library_files())))
 
 
-def _sources() -> Iterator[str]:
-    return filter(None, map(text_of, library_files()))
-
-
-def _documents(texts: list[str]) -> Rows:
-    """Documents without duplicates and in sorted order."""
+def _documents(texts: Iterable[str]) -> Rows:
     distinct = sorted({whole_characters(text) for text in texts if text.strip()})
     return Rows([(f"document {number}", text) for number, text in enumerate(distinct, 1)])
 
@@ -190,19 +179,16 @@ def _without_docstring(node: Function, lines: list[bytes]) -> str:
 
 
 def from_library(name: str, variant: str, make: Callable[[], Rows]) -> Rows:
-    """The rows of a set that is read from the standard library; cached, as parsing it takes seconds.
-
-    Raises DataError for a variant, and where this Python has no such files.
-    """
+    """The rows of a set that is read from the standard library; cached, as parsing it takes seconds. Raises DataError
+    for a variant, and where this Python has no such files."""
     if variant:
         raise DataError(f"there is one such set; leave out :{variant}", path=name)
     library = sysconfig.get_path("stdlib")
     python = f"{platform.python_implementation()} {platform.python_version()} {library}"
 
     def write(folder: Path) -> dict[str, Any]:
-        # Syntax trees are millions of objects; the collector would walk through them again and again.
         collecting = gc.isenabled()
-        gc.disable()
+        gc.disable()  # it would walk through the millions of objects of syntax trees again and again
         try:
             made = make()
         finally:
