@@ -1,1 +1,1 @@
-"""Text to tokens and back: characters, bytes, and BPE or unigram trained on the spot. One file a kind; see `base`."""
+"""Text to tokens and back: characters, bytes, and BPE or unigram trained on the spot. See `base`."""

@@ -1,4 +1,5 @@
-"""What BPE and unigram share: texts as words of bytes, by the `tokenizers` library, in that library's own file.
+"""BPE, and what it shares with unigram: texts as words of bytes, by the `tokenizers` library, in that library's own
+file, so that other programs open it, and byte-level files made elsewhere are read here.
 
 A text becomes bytes, each written as one printable sign, and is cut into words as GPT-2 cuts it; only how a word is cut
 into tokens differs from kind to kind. All 256 signs are tokens, so every text is known and none is lost.
@@ -17,10 +18,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import tokenizers as library
-from tokenizers import decoders, pre_tokenizers
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ..errors import InputError
-from .base import Tokenizer, as_utf8
+from .base import Tokenizer, as_utf8, tokenizers
 from .texts import Texts, groups, pieces_of, place_of
 
 END = "<|endoftext|>"
@@ -111,6 +112,35 @@ class ByteLevel(Tokenizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         ByteLevel.__init__(self, library.Tokenizer.from_str(state["state"]))
+
+
+@tokenizers.register("bpe")
+class BPE(ByteLevel):
+    """Byte-level BPE: pairs of bytes that often stand together become one token, again and again, until `vocab` is
+    reached. Knows every text. Id 0 ends a document; a text that holds its name is spelled like any other.
+
+    Source: Sennrich, Haddow, Birch 2016; on bytes: Radford et al. 2019.
+    """
+
+    kind = "bpe"
+    model = "BPE"
+
+    @classmethod
+    def train(cls, documents: Sequence[str], vocab: int | None = None) -> Self:
+        """Learn the merges of these documents; fewer than `vocab` ids if the text has no more pairs that occur twice.
+
+        `vocab` is by default 2,048. Raises InputError if it is below 257.
+        """
+        backend = backend_of(models.BPE())
+        trainer = trainers.BpeTrainer(
+            vocab_size=size_of(cls.kind, vocab),
+            min_frequency=2,
+            special_tokens=[END],
+            initial_alphabet=alphabet(),
+            show_progress=False,
+        )
+        backend.train_from_iterator(sample(documents), trainer=trainer)
+        return cls(backend)
 
 
 def backend_of(model: Any) -> library.Tokenizer:

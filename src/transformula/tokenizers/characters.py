@@ -1,4 +1,4 @@
-"""Characters: a token for each character that the training text holds."""
+"""Characters: a token for each that the training text holds; and bytes, a token for each."""
 
 from __future__ import annotations
 
@@ -78,3 +78,29 @@ class Characters(Tokenizer):
         if not isinstance(characters, str) or not isinstance(ends, bool) or not (characters or ends):
             raise ValueError("expected `characters`, a text, and `ends`, true or false")
         return cls(characters, ends)
+
+
+@tokenizers.register("bytes")
+class Bytes(Tokenizer):
+    """A token for each byte of the text's UTF-8: ids 0 to 255; 256 is the end of a document, so `vocab` is always 257.
+    Knows every text, needs no training."""
+
+    kind = "bytes"
+
+    def __init__(self) -> None:
+        super().__init__([bytes([i]) for i in range(256)] + [b""], end_of_document=256)
+
+    @classmethod
+    def train(cls, documents: Sequence[str] = (), vocab: int | None = None) -> Self:
+        """There is nothing to learn."""
+        return cls()
+
+    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
+        return (np.frombuffer(as_utf8(piece), dtype=np.uint8) for piece in pieces)
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": self.kind}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        return cls()
