@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from .context import Context, Scope, Setting
@@ -224,9 +224,7 @@ class Stacks:
             self.flow.now[name] = Setting(value, section, scope.places[name])
         return scope
 
-    def order(
-        self, text: StackText, formulas: Mapping[str, Any], numbers: Mapping[str, float], depth: int
-    ) -> list[str]:
+    def order(self, text: StackText, formulas: Collection[str], numbers: Mapping[str, float], depth: int) -> list[str]:
         """The name of each layer's formula."""
 
         def wrong(place: Place | None, detail: str) -> FormulaError:

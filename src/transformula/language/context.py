@@ -39,8 +39,6 @@ class ReadSoFar:
 
 @dataclass
 class Setting:
-    """The value that a name has, the section that set it, and where."""
-
     value: Value
     section: Section
     place: Place
@@ -48,8 +46,6 @@ class Setting:
 
 @dataclass
 class Flow:
-    """How names flow from section to section."""
-
     # Of the stack that is being checked: the names that any of its lines sets; name -> its present setting; name -> the
     # value with which it was first carried.
     assigned: set[str] = field(default_factory=set)
@@ -64,8 +60,6 @@ class Flow:
 
 @dataclass
 class Context:
-    """A model on its way to a graph."""
-
     text: ModelText
     vocabulary: Vocabulary
     numbers: Mapping[str, int | float] = field(default_factory=dict)  # the file's, outside any stack

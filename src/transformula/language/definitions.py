@@ -17,8 +17,6 @@ SECOND_FUNCTIONS = ("min", "max", "abs", "exp", "log", "sqrt")
 
 @dataclass(frozen=True)
 class Definition:
-    """A word made of words."""
-
     name: str
     parameters: tuple[str, ...]  # those without a default: streams and lists
     defaults: Mapping[str, Node]  # those with one: numbers, strings, booleans, definitions

@@ -54,7 +54,7 @@ class Expressions:
         return node.then if test else node.other
 
     def value(self, node: Node, scope: Scope) -> Any:
-        """The value of an expression: a Value, or in definitions what a parameter stands for. Raises FormulaError."""
+        """The value of an expression: a Value, or in definitions what a parameter stands for."""
         match node:
             case Number(value=value):
                 return scope.number(value, node.place)
@@ -76,7 +76,6 @@ class Expressions:
         raise FormulaError("not-a-number", node.place, what=f"`{node.place.text}`")
 
     def arithmetic(self, node: Negative | Binary, scope: Scope) -> Value:
-        """The value of a sum, a product, a power; a number where all of it is numbers."""
         if isinstance(node, Negative):
             of = self.operand(node.operand, scope)
             if of.op == "number":
@@ -231,9 +230,8 @@ def new_value(node: Binary, left: Value, right: Value) -> Value:
     if kind != "scores" and len(widths - {1}) > 1:
         raise FormulaError("widths", node.place, left=left.width, right=right.width)
     pairs = ((left.sequence, right.sequence), (left.keys, right.keys))
-    for one, two in pairs:
-        if one and two and one != two:
-            raise FormulaError("sequences", node.place, left=one, right=two)
+    for one, two in (pair for pair in pairs if all(pair) and len(set(pair)) == 2):
+        raise FormulaError("sequences", node.place, left=one, right=two)
     sequence, keys = (one or two for one, two in pairs)
     return Value(BY_OPERATOR[node.operator], (left, right), kind, max(widths), sequence, keys=keys, place=node.place)
 
@@ -251,7 +249,7 @@ def take_share(word: str, node: CallNode, options: Options) -> int | None:
 
 
 def bound(definition: Definition, node: CallNode, items: Sequence[Any], options: Options) -> dict[str, Any]:
-    """The parameters that a call gives, by name. Raises FormulaError."""
+    """The parameters that a call gives, by name."""
     name, parameters, defaults = definition.name, definition.parameters, definition.defaults
     if not len(parameters) <= len(items) <= len(parameters) + len(defaults):
         expected = f"({', '.join([*parameters, *(f'{key}=' for key in defaults)])})"

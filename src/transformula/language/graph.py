@@ -108,8 +108,6 @@ class Template:
 
 @dataclass(eq=False)
 class Call:
-    """A call of a word."""
-
     word: WordRecord
     name: str  # as written (an alias `norm` of `rmsnorm` is called norm; word.name is rmsnorm)
     options: dict[str, Any]  # every option, resolved: numbers, strings, flags
@@ -128,8 +126,6 @@ class Call:
 
 @dataclass(eq=False)
 class Section:
-    """One evaluation of one formula."""
-
     where: str  # "before", "layer", "after" or "output"
     number: int  # the layer, 1 to depth; 0 elsewhere
     formula: str  # its name among `layers:` ("layer" if there is one only)

@@ -113,7 +113,6 @@ class ModelText:
         return replace(self, numbers={**self.numbers, **numbers})
 
     def stack_with(self, key: str, value: Any, source: Source | None) -> StackText:
-        """The only stack with another value of one of its keys. Raises FormulaError."""
         if not self.single:
             detail, remedy = "this model has several stacks", "change it in the file"
             raise FormulaError("key-value", None, name=key, detail=detail, remedy=remedy)

@@ -101,7 +101,7 @@ class Names:
         return unknown("unset", node.place, name, known, ours, title=scope.title, remedy=remedy)
 
     def evaluate(self, node: Node, numbers: Mapping[str, float], scope: Scope | None = None) -> Any:
-        """The number, or the outcome of the test, that an expression stands for. Raises FormulaError."""
+        """The number, or the outcome of the test, that an expression stands for."""
 
         def look(node: Name) -> Any:
             name = node.name
@@ -123,7 +123,6 @@ class Names:
         return evaluate(node, look)
 
     def history(self, node: Index, scope: Scope) -> Value:
-        """The value of `name[n]` or `name[:]`. Raises FormulaError, also for a name that has no history."""
         name, flow, section, stack = node.name, self.flow, scope.section, scope.stack
         if scope.definition is not None:
             remedy = "a definition gets history as an argument: f(x[:])"
@@ -291,7 +290,6 @@ def unknown_tap(node: Tap, name: str, known: Iterable[str], remedy: str) -> Form
 
 
 def reading(value: Value, op: str, name: str, place: Place, number: int = 0, stack: str = "") -> Value:
-    """A value of another section, read in this one."""
     kind, width, sequence, keys = value.kind, value.width, value.sequence, value.keys
     return Value(op, (), kind, width, sequence, name, number, place=place, stack=stack, keys=keys)
 

@@ -82,7 +82,6 @@ def evaluate(
     node: Node, number: Callable[[Name], Any], largest: float = LARGEST, functions: Functions = FUNCTIONS
 ) -> Any:
     """The number an expression stands for; `number` looks names up. Tests give booleans. Raises FormulaError."""
-
     of = partial(evaluate, number=number, largest=largest, functions=functions)
     match node:
         case Number(value=value) | Literal(value=value):
@@ -123,7 +122,6 @@ def _expression(text: str) -> Node:
 
 def evaluate_text(text: str, names: Mapping[str, Any]) -> Any:
     """The value of an expression of a word's record, over `names`. Raises KeyError for a name that is not there."""
-
     if type(names) is dict:  # a plain look-up has no effect: equal values give equal results
         try:
             return _value(text, *(names[name] for name in _names(text)))

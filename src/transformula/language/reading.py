@@ -67,7 +67,6 @@ def roots(architecture: Architecture) -> dict[str, frozenset[str]]:
 
 
 def check_unread(architecture: Architecture, context: Context) -> None:
-    """Raise FormulaError for a number, a line or a definition that nothing has read."""
     reads = context.reads
     for numbers in (context.text.numbers, *(stack.numbers for stack in context.text.stacks)):
         for name, source in numbers.items():
@@ -121,13 +120,11 @@ def line_with_chance(word: str, context: Context) -> str:
 
 def has_sublayer(call: CallNode, vocabulary: Vocabulary, definitions: Sequence[Definition]) -> bool:
     """Whether a call is of a sublayer, or of a definition that calls one."""
-    for definition in reversed(definitions):
-        if definition.name == call.word:
-            calls = [node for line in definition.lines for node in walk(line.value) if isinstance(node, CallNode)]
-            above = definitions[: definition.index]
-            return not definition.second and any(has_sublayer(node, vocabulary, above) for node in calls)
-    record = vocabulary.get(call.word)
-    return record is not None and record.sublayer
+    for definition in (known for known in reversed(definitions) if known.name == call.word):
+        calls = [node for line in definition.lines for node in walk(line.value) if isinstance(node, CallNode)]
+        above = definitions[: definition.index]
+        return not definition.second and any(has_sublayer(node, vocabulary, above) for node in calls)
+    return call.word in vocabulary and vocabulary[call.word].sublayer
 
 
 def check_outside(context: Context) -> None:

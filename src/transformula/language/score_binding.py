@@ -147,7 +147,6 @@ class ScoreBinding:
         raise self.wrong(node, "only scores and positions are seen here")
 
     def quantity(self, node: Node, test: bool = False) -> int:
-        """The step of an expression that is a number, or a test."""
         step = self.value(node)
         if self.is_test(step) != test:
             wanted = "a test is expected here, such as i - j < 3"
@@ -177,8 +176,7 @@ class ScoreBinding:
             return self.number(fold(operator, a, b, place))
         if operator in ("/", "//", "%") and b == 0:
             raise FormulaError("division-by-zero", place)
-        remains = neutral(operator, a, b)
-        if remains:
+        if remains := neutral(operator, a, b):
             return self.number(0) if remains == "zero" else left if remains == "left" else right
         return self.add(operator, left, right)
 
@@ -198,10 +196,9 @@ class ScoreBinding:
     def choice(self, node: Choice, test: int, then: int, other: int) -> int:
         if self.is_test(then) != self.is_test(other):
             raise self.wrong(node, "one side is a number, the other a test")
-        known = self.constant(test)
-        if known is not None:
-            return then if known else other
-        return then if then == other else self.add("where", test, then, other)
+        if self.constant(test) is not None or then == other:
+            return then if self.constant(test) else other
+        return self.add("where", test, then, other)
 
     def call(self, node: CallNode) -> int:
         word, items = node.word, node.items
@@ -334,10 +331,7 @@ RANGES: dict[str, Callable[[Range, Range, bool], Range | None]] = {
 
 
 def range_of(op: str, args: Sequence[Range], value: object, heads: int, furthest: float) -> Range:
-    """The range of an operation of a formula over scores (see score_formula.py), given those of its arguments.
-
-    h is 1 to `heads`, i and j are 0 to `furthest`. What cannot be told is from -inf to inf.
-    """
+    """The range of an operation, given those of its arguments. What cannot be told is from -inf to inf."""
     if op == "number" and isinstance(value, (int, float)):
         return Range(value, value, value == int(value))
     if op in ("h", "i", "j"):

@@ -35,8 +35,6 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a word."""
-
     name: str
     type: str  # one of OPTIONS
     # A literal, or for numbers an expression (a string) of the file's numbers, of the other options and of the widths

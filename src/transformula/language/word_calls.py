@@ -219,7 +219,6 @@ class WordCall:
                     self.ports.append((name, self.model.names.input(name, self.scope.section, self.place)))
 
     def check_causal_use(self) -> None:
-        """In a causal stack a word does not see too much."""
         record = self.record
         if not self.scope.stack.causal or record.kind == "input":
             return
@@ -302,7 +301,6 @@ class WordCall:
         return sequences[0]
 
     def result(self, call: Call, width: int, sequence: str) -> Value:
-        """The value of the call. Raises FormulaError for scores of other queries or other keys."""
         kind, kinds = self.record.value, {stream.kind for _, stream in self.streams} - {"number"}
         if self.record.kind in BARE and kinds in ({"coefficient"}, {"scores"}):
             (kind,) = kinds  # made of coefficients alone, it has no sequence either
