@@ -101,7 +101,5 @@ def cache(given: Given) -> int:
 
 def size(count: int) -> str:
     """Bytes as a person reads them: '3.2 MB'."""
-    for unit, worth in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= worth:
-            return f"{count / worth:.1f} {unit}"
-    return f"{count} B"
+    units = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+    return next((f"{count / worth:.1f} {unit}" for unit, worth in units if count >= worth), f"{count} B")

@@ -18,8 +18,6 @@ from ..runs.log import Point, points_of, read_log
 
 AXES = {"steps": ("step", 1.0), "tokens": ("units", 1.0), "minutes": ("seconds", 60.0)}
 """What may stand on the horizontal axis -> its field in the log, and by what that is divided."""
-MOST = 8
-"""Runs that can be told apart in one picture."""
 COUNTS = {"event", "step", "units", "seconds", "losses", "sample"}
 """Fields of an evaluation that are no scores."""
 FALLING = ("loss", "perplexity", "bits_per_byte")
@@ -145,8 +143,8 @@ def curves(runs: Sequence[str | Path] | str | Path, *, x: str = "steps", score: 
     Raises InputError (no run, too many, an unknown axis or score), CheckpointError (a folder that is no run's).
     """
     named = [runs] if isinstance(runs, (str, Path)) else list(runs)
-    if not 0 < len(named) <= MOST:
-        raise InputError(f"curves takes one to {MOST} runs, and got {len(named)}")
+    if not 0 < len(named) <= len(SERIES):  # more cannot be told apart
+        raise InputError(f"curves takes one to {len(SERIES)} runs, and got {len(named)}")
     if x not in AXES:
         raise InputError(f"x: {x!r} is no axis; known: {', '.join(AXES)}", near=nearest(x, AXES))
     opened = [RunFolder.open(run if isinstance(run, (str, Path)) else getattr(run, "folder", run)) for run in named]

@@ -33,9 +33,6 @@ from ..language.vocabulary import Vocabulary
 from ..notebook import page
 from ..plain import plain
 
-YOURS = "yours"
-"""What a wiring without a name is called."""
-
 LAST = ("teaching", "whole model")
 """Kinds of entries that come after others of the same wiring."""
 
@@ -68,8 +65,8 @@ class Nearest:
     def difference(self) -> ModelDifference:
         """What differs between the wiring and the nearest entry: equations, parts, edges."""
         name = self.architecture.name
-        yours = YOURS if not name or name == self.first.name else name
-        return difference(self.first, replace(self.architecture, name=yours))
+        other = name if name and name != self.first.name else "yours"
+        return difference(self.first, replace(self.architecture, name=other))
 
     @property
     def data(self) -> dict[str, Any]:

@@ -25,8 +25,6 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 3)), (0,
 DARK = {INK: "#e8eaed", GROUND: "#16191d", MUTED: "#9aa3ad", FAINT: "#4a525b", "#0072b2": "#4aa8e0",
         "#d55e00": "#ff8a4c", "#009e73": "#35c99a", "#8a6d3b": "#c8a468", "#5d5fa8": "#9a9cf0"}  # fmt: skip
 """Light color -> the one on a dark ground."""
-SMOOTH = 0.98
-"""Weight of the past in the smoothed training loss, at most: short runs are smoothed less."""
 
 
 @contextmanager
@@ -79,8 +77,9 @@ def png_of(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def smoothed(values: Sequence[float], weight: float = SMOOTH) -> list[float]:
-    """Exponential mean, corrected for its start. Values that are not numbers are passed over."""
+def smoothed(values: Sequence[float], weight: float = 0.98) -> list[float]:
+    """Exponential mean, corrected for its start; `weight` is that of the past, at most: short runs are smoothed less.
+    Values that are not numbers are passed over."""
     weight = min(weight, max(0.0, 1 - 60 / (len(values) + 1)))
     result, total, norm = [], 0.0, 0.0
     for value in values:
