@@ -58,7 +58,6 @@ class Costs:
 
     @property
     def data(self) -> dict[str, int | float]:
-        """As plain data, whole numbers as such."""
         return {name: int(value) if value == int(value) else value for name, value in vars(self).items()}
 
     @property
@@ -103,8 +102,7 @@ class Summary:
     length: int
     batch: int
     number_bytes: int
-    modules: dict[str, int] = field(default_factory=dict)
-    """Path of every module -> how many parameters are its own."""
+    modules: dict[str, int] = field(default_factory=dict)  # path -> how many parameters are its own
 
     @property
     def data(self) -> dict[str, Any]:
@@ -131,11 +129,9 @@ class Summary:
             table = [[*cells[:3], *cells[4:]] for cells in table]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         widths[0] = max(len(cells[0]) for cells in table if any(cells[1:]))
-        lines = [
-            f"{self.name or 'model'}: length {self.length:,}, batch {self.batch:,}, {self.number_bytes} bytes a number"
-        ]
+        size = f"length {self.length:,}, batch {self.batch:,}, {self.number_bytes} bytes a number"
         layout = "  ".join(f"{{:{'>' if n > 1 else '<'}{width}}}" for n, width in enumerate(widths))
-        lines += [layout.format(*cells).rstrip() for cells in table]
+        lines = [layout.format(*cells).rstrip() for cells in table]
         totals = self.data["totals"]
         last = (
             f"{parameters_in_words(totals)}; {in_units(totals['flops_per_token'], AMOUNTS)} FLOPs a token, forward and "
@@ -143,7 +139,7 @@ class Summary:
         )
         memory = bytes_in_words(totals["memory_bytes"])
         last += f", and {memory} for each position of another sequence that it reads" if memory else ""
-        return "\n".join([*lines, last])
+        return "\n".join([f"{self.name or 'model'}: {size}", *lines, last])
 
     def _repr_html_(self) -> str:
         return page(repr(self))
@@ -309,7 +305,6 @@ def module_sizes(architecture: Architecture, active: bool = False) -> dict[str, 
 
 
 def shape(value: Value) -> str:
-    """The shape of a value by name: "(batch, length, 768)"."""
     other = {"coefficient": f"({value.width:,})", "scores": "(batch, heads, length, length)", "number": ""}
     return other.get(value.kind, f"(batch, length, {value.width:,})")
 
@@ -325,5 +320,4 @@ def in_units(number: float, units: Mapping[str, float]) -> str:
 
 
 def bytes_in_words(number: float) -> str:
-    """A number of bytes with three digits and its unit; "" for none."""
     return in_units(number, BYTES)

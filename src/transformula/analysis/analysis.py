@@ -12,13 +12,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..language.graph import Architecture
 from ..language.vocabulary import Vocabulary
 from .budget import Budget
 from .lines import spans
-from .plain_data import by_keys
+from .plain_data import keys
 from .remedies import warnings_of
 from .stack_analysis import LayerGroup, StackAnalysis, analyze_stack, history_words
 from .warning_table import Remedy, Warning
@@ -34,9 +33,7 @@ class Analysis:
     stacks: list[StackAnalysis]
     warnings: list[Warning]
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return by_keys(self, "name stacks warnings")
+    data = keys("name stacks warnings")
 
     def __repr__(self) -> str:
         rows = [row for stack in self.stacks for row in (*stack_rows(stack), "")]
@@ -73,9 +70,8 @@ def stack_rows(analysis: StackAnalysis) -> Iterator[str]:
     sets = len(set(stack.share)) if stack.share is not None else stack.depth
     shared = f"shared: {sets} {'set' if sets == 1 else 'sets'} for {stack.depth} layers"
     carried = {name: what for name, what in analysis.carried.items() if name not in analysis.held}
-    streams = [
-        f"{name} ({f'width {width:,}' if kind == 'stream' else kind})" for name, (kind, width) in carried.items()
-    ]
+    sorts = {name: f"width {width:,}" if kind == "stream" else kind for name, (kind, width) in carried.items()}
+    held = {n: f"layer{'s' if len(at) > 1 else ''} {spans(at)}" for n, at in analysis.held.items()}
     constants = f"{', '.join(analysis.constants)}: set in `before`, the same for all layers"
     kept = [history_words(name, numbers, stack.depth) for name, numbers in analysis.history.items()]
     starting = " (gates and coefficients as they start)" if any(g.path.weighed for g in layers) else ""
@@ -85,11 +81,8 @@ def stack_rows(analysis: StackAnalysis) -> Iterator[str]:
     segments = f"each sees the last {analysis.carry:,} positions before it, through which no gradient flows"
     fields = [
         ("weights", shared if sets < stack.depth else ""),
-        ("carried", ", ".join(streams) or "nothing by name"),
-        *(
-            ("held", f"{n}, as layer{'s' if len(at) > 1 else ''} {spans(at)} made it")
-            for n, at in analysis.held.items()
-        ),
+        ("carried", ", ".join(f"{name} ({sort})" for name, sort in sorts.items()) or "nothing by name"),
+        *(("held", f"{name}, as {at} made it") for name, at in held.items()),
         ("constant", constants if analysis.constants else ""),
         ("history", ", ".join(kept)),
         ("alive", f"{analysis.alive} streams between layers, at most" if analysis.alive != 1 else ""),
@@ -114,7 +107,6 @@ def layer_rows(group: LayerGroup, depth: int) -> Iterator[str]:
 
 
 def warning_rows(warnings: list[Warning]) -> Iterator[str]:
-    """The warnings, or that there is none."""
     if all(warning.note for warning in warnings):
         yield "no warnings"
     for title, note in (("warnings", False), ("notes", True)):
@@ -133,7 +125,6 @@ def warning_rows(warnings: list[Warning]) -> Iterator[str]:
 
 
 def remedy_rows(remedy: Remedy) -> Iterator[str]:
-    """A remedy: the parts of the text that it changes, and what was done."""
     left = f"still {' and '.join(remedy.left)}" if remedy.left else ""
     wiring = f"the wiring of {' and '.join(remedy.names)}" if remedy.names else ""
     words = "; ".join(filter(None, (remedy.words, left, wiring)))

@@ -18,17 +18,10 @@ from ..language.messages import FormulaError
 from ..language.model_file import ModelText
 from ..language.vocabulary import Vocabulary
 
-WIRING_DEPTH = 12
-"""Wirings are compared at this depth, so that factors made of `depth` agree."""
-
-MOST_TERMS = 500
-"""A chain of sums or products is one in the wiring key up to so many terms; `x = x + x`, ten times, has 1,024."""
-
-MOST_KINDS = 8
-"""A layer is held against the first of each of so many kinds, the latest first."""
-
-Pieces = Sequence[Value | str]
-"""A text in pieces, with values where their texts stand."""
+WIRING_DEPTH = 12  # wirings are compared at this depth, so that factors made of `depth` agree
+MOST_TERMS = 500  # up to which a chain of sums or products is one in the wiring key; `x = x + x`, ten times, has 1,024
+MOST_KINDS = 8  # a layer is held against the first of each of so many kinds, the latest first
+Pieces = Sequence[Value | str]  # a text in pieces, with values where their texts stand
 
 Steps = Generator[Any, Any, Any]
 """A function that yields the calls it makes, and returns its result; see `deep`."""
@@ -65,7 +58,6 @@ def option_text(value: Any) -> str:
 
 
 def listed(items: Sequence[Pieces]) -> list[Value | str]:
-    """Items with commas between them."""
     return [piece for n, item in enumerate(items) for piece in ([", "] if n else []) + list(item)]
 
 
@@ -101,7 +93,6 @@ class Printer:
         return "".join(written)
 
     def parts(self, value: Value) -> Pieces:
-        """A value's text, but for its arguments'."""
         match value.op:
             case "number":
                 return [option_text(value.number)]

@@ -31,23 +31,15 @@ from ..language.score_formula import ScoreFormula
 from ..language.vocabulary import Vocabulary
 from .canonical import Steps, Wiring, check_for_wiring, deep, wiring_key
 
-LEAST = 0.25
-"""The distance of wirings whose keys differ where no edit is found (layers in another proportion, say)."""
-
+LEAST = 0.25  # between wirings whose keys differ where no edit is found (layers in another proportion, say)
 NODE, LEAF, EDGE, OTHER_WORD = 1.0, 0.5, 0.5, 0.5
 """What it costs to put in a node, one that reads nothing (a name, a number, a coefficient), an edge; another word of
 the same kind. A sublayer for one of another kind costs a node."""
 
-CONTEXT = 0.02
-"""How much pairs are favoured whose arguments and readers agree: less than any edit."""
-
-MOST_READS = 64
-"""What a node reads through nodes without a partner counts as often as there are ways, up to so many."""
-
+CONTEXT = 0.02  # how much pairs are favoured whose arguments and readers agree: less than any edit
+MOST_READS = 64  # what a node reads through nodes without a partner counts as often as there are ways, up to so many
 SUBLAYERS = ("positions", "channels", "scores")
-
-Runs = Sequence[tuple[int, str]]
-"""The layers of a stack in order: (how many equal ones, their graph)."""
+Runs = Sequence[tuple[int, str]]  # the layers of a stack in order: (how many equal ones, their graph)
 
 
 @dataclass(frozen=True)
@@ -75,7 +67,6 @@ class WiringShape:
 
 
 def shape(architecture: Architecture) -> WiringShape:
-    """The shape of a checked model, with its own depth."""
     stacks = []
     for stack in architecture.stacks:
         names: dict[str, str] = {}
@@ -85,7 +76,6 @@ def shape(architecture: Architecture) -> WiringShape:
 
 
 def shape_of(text: ModelText, vocabulary: Vocabulary) -> WiringShape:
-    """The shape of a model file, taken at the depth of wiring keys."""
     return shape(check_for_wiring(text, vocabulary))
 
 
@@ -121,16 +111,13 @@ class _Nodes(Wiring):
         self.sublayers: dict[Value, str] = {}
         self.nodes: dict[Value, int] = {}
 
-    def put(self, key: object, label: str, inputs: Sequence[int] = ()) -> int:
-        """The number of a node, new if none has the key."""
+    def put(self, label: str, inputs: Sequence[int] = (), value: Value | None = None) -> int:
+        """The number of a node: of a value with weights its own, else one for all that are written alike."""
+        key = (label, *inputs) if value is None else value
         if key not in self.numbers:
             self.numbers[key] = len(self.rows)
             self.rows.append(" ".join([label, *map(str, inputs)]))
         return self.numbers[key]
-
-    def alike(self, label: str, inputs: Sequence[int] = ()) -> int:
-        """A node without weights: one for all that are written alike."""
-        return self.put((label, *inputs), label, inputs)
 
     def sublayer(self, value: Value) -> Steps:
         """The first sublayer on the way to a value: what an operand is known by, however it is normed or weighed."""
@@ -149,8 +136,8 @@ class _Nodes(Wiring):
         inputs = []
         for *_, minus, _, _, operand in sorted(parts, key=lambda part: part[:-1]):
             number = yield self.node(operand)
-            inputs.append(self.alike("neg", [number]) if minus else number)
-        return self.alike(label, inputs)
+            inputs.append(self.put("neg", [number]) if minus else number)
+        return self.put(label, inputs)
 
     def read(self, values: Sequence[Value]) -> Steps:
         """Arguments; of a list its history as one, however long."""
@@ -159,7 +146,7 @@ class _Nodes(Wiring):
             entries: Sequence[Value] = [value]
             if value.op == "list":
                 past = {f"past:{a.stack}:{self.name(a.name)}": None for a in value.args if a.op == "history"}
-                inputs += map(self.alike, past)
+                inputs += map(self.put, past)
                 entries = [a for a in value.args if a.op != "history"]
             for entry in entries:
                 inputs.append((yield self.node(entry)))
@@ -168,7 +155,7 @@ class _Nodes(Wiring):
     def node(self, value: Value) -> Steps:
         leaf = self.leaf(value)
         if leaf:
-            return self.alike(":".join(leaf))
+            return self.put(":".join(leaf))
         if value not in self.nodes:
             self.nodes[value] = yield self.made(value)
         return self.nodes[value]
@@ -179,16 +166,16 @@ class _Nodes(Wiring):
             return (yield self.node(value.args[0]))
         if call is not None:
             label = "norm:" if call.word.kind == "norm" else f"{call.word.kind}:{call.word.name}"
-            return self.put(value, "+".join([label, *call.ports]), (yield self.read(value.args)))
+            return self.put("+".join([label, *call.ports]), (yield self.read(value.args)), value)
         if value.op in ("add", "sub"):
             return (yield self.many(value, "add", "sum"))
         if value.op == "mul":
             return (yield self.many(value, "mul", "product"))
-        return self.alike(f"{value.op}:{value.name}" if value.name else value.op, (yield self.read(value.args)))
+        return self.put(f"{value.op}:{value.name}" if value.name else value.op, (yield self.read(value.args)))
 
     def graph(self, section: Section) -> str:
         for name, value in sorted((self.name(name), value) for name, value in section.leaves.items()):
-            self.put(("leave", name), f"leave:{name}", [deep(self.node(value))])
+            self.put(f"leave:{name}", [deep(self.node(value))])
         return ";".join(self.rows)
 
 
@@ -241,7 +228,6 @@ def _edits(a: Sequence[float], b: Sequence[float], pairing: Sequence[Sequence[fl
 
 
 def _paired(a: _Graph, b: _Graph) -> dict[int, int]:
-    """The cheapest pairing of two lines of nodes that keeps their order."""
     n, m = len(a.labels), len(b.labels)
     pairing = [[_renaming(a, i, b, j) for j in range(m)] for i in range(n)]
     for row, around in zip(pairing, a.around, strict=True):

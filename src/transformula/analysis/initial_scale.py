@@ -13,18 +13,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 from ..language.graph import Call, Section, Stack, Value
 from ..language.messages import FormulaError
 from ..language.numbers import evaluate_text
 from .budget import Budget
-from .plain_data import by_keys
+from .plain_data import keys
 from .vectors import ONES, ZERO, Direction, KnownVector, UnknownVector, Vector, added, constant, operation, single
 
-SMALL = 0.1
-"""From this size on the eps of no norm counts."""
-
+SMALL = 0.1  # from this size on the eps of no norm counts
 ONE_OF = "one of copies * "
 
 
@@ -55,7 +52,6 @@ def sources(sections: Iterable[Section]) -> dict[Value, Value]:
 
 
 def options_key(call: Call) -> tuple[tuple[str, str], ...]:
-    """A call's options, to know a direction by."""
     return tuple(sorted((name, str(value)) for name, value in call.options.items()))
 
 
@@ -71,12 +67,9 @@ class Scales:
         self, copies: Mapping[str, int], sources: Mapping[Value, Value] | None = None, scale: float = 1.0
     ) -> None:
         self.copies, self.sources, self.scale = copies, sources or {}, scale
-        self.directions: dict[object, Direction] = {}
-        """By what made them: what is made alike is one direction."""
-        self.vectors: dict[Value, Vector] = {}
-        """Of every value of the sections evaluated so far."""
-        self.sublayers: set[Value] = set()
-        """Those that a sublayer of their section stands in, however deep."""
+        self.directions: dict[object, Direction] = {}  # by what made them: what is made alike is one direction
+        self.vectors: dict[Value, Vector] = {}  # of every value of the sections evaluated so far
+        self.sublayers: set[Value] = set()  # those that a sublayer of their section stands in, however deep
 
     def section(self, section: Section) -> None:
         for value in section.values:
@@ -89,7 +82,6 @@ class Scales:
         return not self.sublayers.isdisjoint(value.args if value.op == "list" else (value,))
 
     def of(self, value: Value) -> Vector:
-        """What a value of a section evaluated so far is."""
         if value.op == "number":
             return constant(value.number)
         return self.vectors.get(value) or UnknownVector(f"{value.name or value.op} is not built here")
@@ -330,12 +322,9 @@ class StreamScale:
 
     @property
     def steady(self) -> bool:
-        """Whether the stream keeps its size, more or less."""
         return self.growth is not None and 0.5 < self.growth < 2
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return by_keys(self, "stream kind factor layer_factor size sizes why")
+    data = keys("stream kind factor layer_factor size sizes why")
 
     def __str__(self) -> str:
         depth, size = len(self.sizes), self.size

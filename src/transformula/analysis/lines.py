@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from typing import Any
 
 from ..language.graph import OPERATIONS, Section, Value
 from ..language.messages import FormulaError
@@ -16,21 +15,14 @@ from ..language.source import Place, Source
 from ..language.syntax import CallNode, Name, Node
 from .canonical import Steps, deep
 from .initial_scale import Scales
-from .plain_data import by_keys
+from .plain_data import keys
 from .residual_path import is_sublayer, line_of, own_place, past_sublayers, walk
 from .vectors import ZERO, UnknownVector
 
-BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}
-"""How tightly an operation binds, for brackets."""
-
-AROUND = ("norm", "chance", "function")
-"""Kinds of words that may stand around the sum of a whole line."""
-
-RUNS = 6
-"""More runs of layers are not listed one by one."""
-
-LONGEST = 56
-"""Terms of more characters are listed without options for a person, and cut if they still have more."""
+BINDING = {"add": 1, "sub": 1, "mul": 2, "div": 2, "neg": 3, "pow": 4}  # how tightly an operation binds, for brackets
+AROUND = ("norm", "chance", "function")  # kinds of words that may stand around the sum of a whole line
+RUNS = 6  # more runs of layers are not listed one by one
+LONGEST = 56  # terms of more characters are listed without options for a person
 
 
 def text_of(place: Place) -> str:
@@ -79,10 +71,7 @@ class LineAnalysis:
     merged_by: str
     stream: bool
 
-    @property
-    def data(self) -> dict[str, Any]:
-        terms = "skips branches mixed added around merged_by"
-        return by_keys(self, f"line=number text sets=name kind width reads {terms}")
+    data = keys("line=number text sets=name kind width reads skips branches mixed added around merged_by")
 
     def __str__(self) -> str:
         what = {"stream": f" (width {self.width:,})", "number": " (a number)"}.get(self.kind, f" (a {self.kind})")

@@ -16,6 +16,11 @@ def by_keys(thing: object, keys: str) -> dict[str, Any]:
     return {key: data_of(attrgetter(name)(thing)) for key, name in names.items()}
 
 
+def keys(names: str) -> property:
+    """A property `data`: the attributes of an object by these keys."""
+    return property(lambda thing: by_keys(thing, names))
+
+
 def data_of(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: data_of(inner) for key, inner in value.items()}

@@ -6,14 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from ..language.graph import Call, Stack, Value
 from ..language.numbers import evaluate_text
 from ..language.score_formula import ScoreFormula
 from .initial_scale import sources
 from .lines import spans
-from .plain_data import by_keys
+from .plain_data import keys
 
 REACHES = ("token", "past", "all")
 
@@ -33,9 +32,7 @@ class ReceptiveField:
     layer: int | None
     others: tuple[str, ...] = ()
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return by_keys(self, "reach back back_a_layer=layer others")
+    data = keys("reach back back_a_layer=layer others")
 
     def __str__(self) -> str:
         far = f"{self.layer:,}" if self.layer is not None else ""
@@ -107,9 +104,7 @@ class PositionalEncoding:
         """Whether it says which position, not how far apart two are."""
         return self.kind in ("learned", "sinusoids")
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return dict(vars(self))
+    data = keys("kind words where")
 
     def __str__(self) -> str:
         return f"{self.words} in {'`before`' if self.where == 'before' else self.where}"

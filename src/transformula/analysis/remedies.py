@@ -110,7 +110,7 @@ class Adviser:
 
     def changed(self, text: ModelText) -> dict[str, str]:
         """The parts of this stack that differ from the user's text."""
-        mine, other = (whole.stacks[self.analysis.index] for whole in (self.analysis.text, text))
+        mine, other = (whole.stacks[self.analysis.index] for whole in (self.analysis.architecture.text, text))
         only = len(other.layers) == 1
         layers = [("layer" if only else name, mine.layers.get(name), new) for name, new in other.layers.items()]
         parts = [("before", mine.before, other.before), *layers, ("after", mine.after, other.after)]

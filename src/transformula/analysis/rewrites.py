@@ -19,25 +19,21 @@ from ..language.syntax import Binary, CallNode, Line, Name, Node, Number, walk
 from .residual_path import own_place
 
 Places = Collection[Place | None]
-Rewritten = Iterable[tuple[str, Node]]
-"""The name and the value of each line."""
+Rewritten = Iterable[tuple[str, Node]]  # the name and the value of each line
 
 
 def with_layer(text: ModelText, stack: int, formula: str, new: str) -> ModelText:
-    """The model with another text for one formula of a stack."""
     layers = {**text.stacks[stack].layers, formula: Source(formula, new)}
     return _with_stack(text, stack, replace(text.stacks[stack], layers=layers))
 
 
 def with_part(text: ModelText, stack: int, key: str, new: str) -> ModelText:
-    """The model with another `before` or `after` of a stack."""
     old, source = text.stacks[stack], Source(key, new)
     changed = replace(old, before=source) if key == "before" else replace(old, after=source)
     return _with_stack(text, stack, changed)
 
 
 def with_final_norm(text: ModelText, stack: int) -> ModelText:
-    """The model with a norm at the end of a stack's `after`."""
     source = text.stacks[stack].after
     return with_part(text, stack, "after", "x = norm(x)" if source is None else f"{source.text.rstrip()}\nx = norm(x)")
 
@@ -79,7 +75,6 @@ class LayerFormula:
         return any(call.place in self.sublayers for call in calls_in(node))
 
     def in_sublayers(self, node: Node, changed: Callable[[Node], Node]) -> Node:
-        """The node with changed arguments of the sublayers in it."""
 
         def into(call: Node) -> Node | None:
             if isinstance(call, CallNode) and call.place in self.sublayers:
@@ -90,7 +85,6 @@ class LayerFormula:
 
 
 def places_of(values: Iterable[Value]) -> Places:
-    """Where these values stand in their formula."""
     return frozenset(map(own_place, values))
 
 
@@ -159,7 +153,6 @@ def added_skips(formula: LayerFormula, stream: str, lines: Container[int]) -> Re
 
 
 def without_calls(formula: LayerFormula, calls: Places) -> Rewritten:
-    """Each of these calls replaced by its first argument."""
 
     def bare(node: Node) -> Node | None:
         if isinstance(node, CallNode) and node.place in calls and node.items:

@@ -8,12 +8,11 @@ from itertools import accumulate
 from typing import Any
 
 from ..language.graph import Architecture, Section, Stack, Value
-from ..language.model_file import ModelText
 from .budget import Budget
 from .canonical import first_of_kind, section_rows
 from .initial_scale import Scales, StreamScale, copies_in, sources, stream_scales
 from .lines import LineAnalysis, analyze_lines, spans
-from .plain_data import by_keys
+from .plain_data import by_keys, keys
 from .receptive_field import PositionalEncoding, ReceptiveField, positional_encodings, receptive_field
 from .residual_path import NormPlacement, ResidualPath, norm_placement, residual_path, streams_of
 
@@ -38,7 +37,6 @@ class LayerGroup:
 
     @property
     def section(self) -> Section:
-        """The first of them."""
         return self.path.section
 
     @property
@@ -46,9 +44,7 @@ class LayerGroup:
         """'layers 1-3', 'layer 4', 'layers 1, 3, 5'."""
         return f"layer{'s' if len(self.numbers) > 1 else ''} {spans(self.numbers)}"
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return by_keys(self, "layers=numbers formula equal norming=norms.kind norming_words=norms.words lines")
+    data = keys("layers=numbers formula equal norming=norms.kind norming_words=norms.words lines")
 
 
 @dataclass
@@ -84,7 +80,6 @@ class StackAnalysis:
 
     @property
     def title(self) -> str:
-        """'' where the file has one stack only."""
         return self.stack.name
 
     @property
@@ -93,13 +88,7 @@ class StackAnalysis:
         return f"{self.title}, " if self.title else ""
 
     @property
-    def text(self) -> ModelText:
-        text: ModelText = self.architecture.text
-        return text
-
-    @property
     def index(self) -> int:
-        """Which of the model's stacks it is."""
         return self.architecture.stacks.index(self.stack)
 
     @property

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-TINY = 1e-12
-"""Parts smaller than this, against the others of a sum, are rounding."""
+TINY = 1e-12  # parts smaller than this, against the others of a sum, are rounding
 
 
 @dataclass(eq=False)
@@ -38,8 +37,7 @@ class Direction:
         self.up, self.root = self.up or self.centered, self.root or self
 
 
-ONES = Direction()
-"""The direction of what is equal in every channel."""
+ONES = Direction()  # of what is equal in every channel
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,6 @@ ZERO: Vector = KnownVector({})
 
 
 def constant(number: float) -> Vector:
-    """The same number in every channel."""
     return KnownVector({ONES: float(number)}) if number else ZERO
 
 

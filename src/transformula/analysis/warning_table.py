@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..language.model_file import ModelText
-from .plain_data import by_keys
+from .plain_data import keys
 from .stack_analysis import StackAnalysis
 
 
@@ -24,7 +23,7 @@ class WarningKind:
     note: bool = False
 
 
-TABLE: dict[str, WarningKind] = {
+TABLE: dict[str, WarningKind] = {  # by code
     "scale-compounds": WarningKind(
         "the stream grows or shrinks from layer to layer by itself",
         "What the branches of early layers add is drowned or multiplied, and half precision overflows in deep stacks.",
@@ -78,11 +77,7 @@ TABLE: dict[str, WarningKind] = {
         note=True,
     ),
 }
-"""Code -> the warning."""
-
-
-Holds = Callable[[StackAnalysis], bool]
-"""Whether a changed stack, analyzed again, is what its text was changed for."""
+Holds = Callable[[StackAnalysis], bool]  # whether a changed stack, analyzed again, is what its text was changed for
 
 
 @dataclass(frozen=True)
@@ -116,17 +111,13 @@ class Remedy:
 
     @property
     def key(self) -> str:
-        """The key of the first changed part."""
         return next(iter(self.parts), "")
 
     @property
     def text(self) -> str:
-        """The text of the first changed part."""
         return next(iter(self.parts.values()), "")
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return by_keys(self, "key text parts words left gallery=names")
+    data = keys("key text parts words left gallery=names")
 
 
 @dataclass(frozen=True)
@@ -151,9 +142,6 @@ class Warning:
 
     @property
     def why(self) -> str:
-        """The reason, from the table."""
         return TABLE[self.code].why
 
-    @property
-    def data(self) -> dict[str, Any]:
-        return by_keys(self, "code note what why where line more relatives=remedies gallery=entries")
+    data = keys("code note what why where line more relatives=remedies gallery=entries")

@@ -22,23 +22,19 @@ from .rewrites import LayerFormula, Rewritten, places_of, text_of_lines, with_fi
 from .stack_analysis import LayerGroup, StackAnalysis
 from .warning_table import Holds, Proposal, Warning
 
-WEIGHTED = 1 + 1e-9
-"""From this weight on a skip under a norm counts as weighted."""
-
+WEIGHTED = 1 + 1e-9  # from this weight on a skip under a norm counts as weighted
 T = TypeVar("T")
 
 
-def faulty(
-    analysis: StackAnalysis, fault: Callable[[LayerGroup], list[T]]
-) -> Iterator[tuple[LayerGroup, list[T], str]]:
+def faulty(analysis: StackAnalysis, find: Callable[[LayerGroup], list[T]]) -> Iterator[tuple[LayerGroup, list[T], str]]:
     """The first layers of each formula that have a fault, what the fault is, and ' in layers 1-3', those of the
     formula that have it; '' if these are all layers."""
     done: set[str] = set()
     for group in analysis.layers:
-        faults = fault(group)
+        faults = find(group)
         if faults and group.formula not in done:
             done.add(group.formula)
-            alike = [g for g in analysis.layers if g.formula == group.formula and fault(g)]
+            alike = [g for g in analysis.layers if g.formula == group.formula and find(g)]
             numbers = sorted(n for g in alike for n in g.numbers)
             where = f" in layer{'s' if len(numbers) > 1 else ''} {spans(numbers)}"
             yield group, faults, "" if len(numbers) == analysis.stack.depth else where
@@ -55,8 +51,7 @@ def place(analysis: StackAnalysis, group: LayerGroup, line: int | None) -> tuple
 
 
 def in_layer(analysis: StackAnalysis, group: LayerGroup, new: Rewritten, words: str, holds: Holds) -> Proposal:
-    """The model with other lines for the formula of a group of layers."""
-    text = with_layer(analysis.text, analysis.index, group.formula, text_of_lines(new))
+    text = with_layer(analysis.architecture.text, analysis.index, group.formula, text_of_lines(new))
     return Proposal(text, words, holds)
 
 
@@ -72,7 +67,6 @@ def settled(stream: str, kind: str = "", formula: str = "") -> Holds:
 
 
 def growing(analysis: StackAnalysis) -> Iterator[Warning]:
-    """scale-compounds."""
     gated = any(v.word_kind == "gate" for s in analysis.stack.layers for v in s.calls())
     for scale in analysis.stream_scales:
         growth = scale.growth
@@ -122,7 +116,6 @@ def first_growth(analysis: StackAnalysis, scale: StreamScale) -> tuple[LayerGrou
 
 
 def skipless(analysis: StackAnalysis) -> Iterator[Warning]:
-    """no-skip."""
 
     def lost(group: LayerGroup) -> list[str]:
         read = {v.name for v in group.section.reads.values()}
@@ -136,11 +129,8 @@ def skipless(analysis: StackAnalysis) -> Iterator[Warning]:
             scale = again.scale_of(stream)
             return scale is not None and scale.kind in ("compounds", "normed") and scale.steady
 
-        bare = [
-            line.number - 1
-            for line in group.lines
-            if line.branches and not line.skips and not any(b.isidentifier() for b in line.branches)
-        ]
+        lines = [line for line in group.lines if line.branches and not line.skips]
+        bare = [line.number - 1 for line in lines if not any(map(str.isidentifier, line.branches))]
         last = [line.number - 1 for line in group.lines if line.name == stream][-1:]
         texts = [rewrites.added_skips(formula, stream, lines) for lines in (bare, bare[:1], last)]
         proposals = (in_layer(analysis, group, new, "a skip around each branch", holds) for new in texts)
@@ -153,7 +143,6 @@ def skipless(analysis: StackAnalysis) -> Iterator[Warning]:
 
 
 def normed(analysis: StackAnalysis) -> Iterator[Warning]:
-    """norm-on-residual-path."""
 
     def blocked(group: LayerGroup) -> list[str]:
         return [] if group.path.bare else group.path.only_normed
@@ -195,7 +184,7 @@ def spared(analysis: StackAnalysis, passed: int | None, weight: float) -> str:
     """
     if passed is not None:
         return f"Here a way through history passes only {passed} of them, however deep the stack is."
-    if "calibrate" in analysis.text.hooks:
+    if "calibrate" in analysis.architecture.text.hooks:
         return "Here the hook `calibrate` weights the skips before training, which spares the gradient."
     if weight > WEIGHTED:
         return f"Here the skip under the norm weighs {number(weight)} to the branch's 1, which spares the gradient."
@@ -234,7 +223,6 @@ def factors(value: Value, factor: float, scales: Scales) -> Iterator[float]:
 
 
 def chance_or_function(analysis: StackAnalysis) -> Iterator[Warning]:
-    """dropout-on-residual-path, function-on-residual-path."""
     for kind, code in (("chance", "dropout-on-residual-path"), ("function", "function-on-residual-path")):
 
         def calls_on(group: LayerGroup, kind: str = kind) -> list[Value]:
@@ -258,11 +246,10 @@ def chance_or_function(analysis: StackAnalysis) -> Iterator[Warning]:
 
 
 def unnormed_end(analysis: StackAnalysis) -> Iterator[Warning]:
-    """no-final-norm."""
     if analysis.layers[-1].norms.kind == "pre-norm" and reaches_output_bare(analysis):
-        source = analysis.text.stacks[analysis.index].after
+        source = analysis.architecture.text.stacks[analysis.index].after
         where = f"{analysis.prefix}after", "" if source is None else source.text.strip().splitlines()[-1]
-        proposal = Proposal(with_final_norm(analysis.text, analysis.index), "")
+        proposal = Proposal(with_final_norm(analysis.architecture.text, analysis.index), "")
         what = "the stream is read by the output as the last layer leaves it"
         yield Warning("no-final-norm", what, *where, ("pre-norm",), proposals=(proposal,))
 
@@ -291,7 +278,6 @@ def reaches_output_bare(analysis: StackAnalysis) -> bool:
 
 
 def positions_twice(analysis: StackAnalysis) -> Iterator[Warning]:
-    """positions-twice."""
     lines = analysis.stack.before.lines
     absolute = [e for e in analysis.positional_encodings if e.absolute]
     inside = [e for e in analysis.positional_encodings if e.kind in ("rotary", "scores")]
@@ -301,18 +287,14 @@ def positions_twice(analysis: StackAnalysis) -> Iterator[Warning]:
         new = rewrites.without_terms(parse(lines[0][0].source), places_of(tables)) if lines and inside else None
         proposals: tuple[Proposal, ...] = ()
         if new is not None:
-            text = with_part(analysis.text, analysis.index, "before", text_of_lines(new))
-            proposals = (
-                Proposal(
-                    text, "encoded once, inside", lambda again: not any(e.absolute for e in again.positional_encodings)
-                ),
-            )
+            text = with_part(analysis.architecture.text, analysis.index, "before", text_of_lines(new))
+            once = Proposal(text, "encoded once, inside", lambda a: not any(e.absolute for e in a.positional_encodings))
+            proposals = (once,)
         what = f"positions are encoded twice: {' and '.join(map(str, [*absolute, *inside]))}"
         yield Warning("positions-twice", what, f"{analysis.prefix}before", "", ("llama", "gpt2"), proposals=proposals)
 
 
 def no_positions(analysis: StackAnalysis) -> Iterator[Warning]:
-    """no-positions."""
     before = analysis.stack.before
     encoded = analysis.positional_encodings or any(v.stack for v in before.values)
     if not encoded and analysis.receptive_field.reach != "token":
@@ -321,18 +303,17 @@ def no_positions(analysis: StackAnalysis) -> Iterator[Warning]:
         proposals: tuple[Proposal, ...] = ()
         if len(before.lines) == 1 and inputs:
             new = f"{before.lines[0][0].source.text.strip()} + positions({inputs[0]})"
-            text = with_part(analysis.text, analysis.index, "before", new)
+            text = with_part(analysis.architecture.text, analysis.index, "before", new)
             proposals = (Proposal(text, "learned positions", lambda again: bool(again.positional_encodings)),)
         yield Warning("no-positions", what, f"{analysis.prefix}before", "", ("gpt2", "llama"), "", True, proposals)
 
 
 def no_norm(analysis: StackAnalysis) -> Iterator[Warning]:
-    """no-norm."""
     calls = [v.called for s in analysis.stack.layers for v in s.calls()]
     spare = any(c.word.kind in ("norm", "coefficient", "gate", "streams") for c in calls)
     spare |= any(map(is_norm, (v for c in calls for template in c.inner.values() for v in template.values)))
     grows = any(scale.kind == "compounds" for scale in analysis.stream_scales)
-    if grows and not spare and "init" not in analysis.text.hooks:
+    if grows and not spare and "init" not in analysis.architecture.text.hooks:
         where = place(analysis, analysis.layers[0], None)
         entries = ("pre-norm", "rezero", "t-fixup")
         yield Warning("no-norm", "no norm stands anywhere in the layers", *where, entries, note=True)
@@ -342,5 +323,4 @@ FINDERS = (growing, skipless, normed, chance_or_function, unnormed_end, position
 
 
 def find_all(analysis: StackAnalysis) -> Iterator[Warning]:
-    """The warnings and notes of one stack, without remedies."""
     return (warning for find in FINDERS for warning in find(analysis))

@@ -15,7 +15,7 @@ from ..language.numbers import FUNCTIONS
 from ..language.vocabulary import KINDS, Option, Vocabulary, WordRecord
 from .plain_data import by_keys
 
-TITLES = {
+TITLES = {  # the heading of each kind of word, in the order in which they are listed
     "input": "Inputs",
     "positions": "Mixing positions",
     "channels": "Mixing channels",
@@ -30,17 +30,13 @@ TITLES = {
     "scores": "Scores of attention",
     "output": "Outputs",
 }
-"""The heading of each kind of word, in the order in which they are listed."""
-
 REACHES = {
     "token": "each position by itself",
     "past": "in a causal stack a position and those before it, else all",
     "all": "all positions: not in a causal stack, whose output may call it",
 }
 
-PLAIN = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
-"""The layer of an example that is said without one."""
-
+PLAIN = "x = x + attention(norm(x)); x = x + mlp(norm(x))"  # the layer of an example that is said without one
 WIDTH = 112
 
 
@@ -128,7 +124,6 @@ def quoted(text: str) -> str:
 
 
 def data_of(record: WordRecord) -> dict[str, Any]:
-    """All that is known of a word, as plain data."""
     options = {
         name: {
             **by_keys(option, "type minimum maximum"),
@@ -217,7 +212,6 @@ def wrapped(text: str, hang: int) -> list[str]:
 
 
 def index_text(vocabulary: Vocabulary) -> str:
-    """All words with their equations, by kind."""
     rows = []
     width = max(map(len, vocabulary))
     for kind, records in by_kind(vocabulary).items():
