@@ -279,12 +279,10 @@ def layers_apart(one: str, other: str) -> float:
 def pairs_of_nodes(a: WiringShape, b: WiringShape) -> int:
     """At most how many pairs of nodes `distance` looks at."""
 
-    def largest(runs: Runs) -> int:
-        return max((graph.count(";") + 1 for _, graph in runs), default=0)
-
     if a.key == b.key:
         return 0
-    return sum(largest(x) * largest(y) * max(len(x), len(y)) for x, y in product(a.stacks, b.stacks))
+    one, other = ([(len(s), max((g.count(";") + 1 for _, g in s), default=0)) for s in x.stacks] for x in (a, b))
+    return sum(size * other_size * max(n, m) for (n, size), (m, other_size) in product(one, other))
 
 
 def _price(runs: Runs) -> float:

@@ -64,29 +64,21 @@ class ResidualPath:
 
     values  those on it, in order of evaluation
     ways    stream -> for the ways from what enters to what it leaves, whether a norm stands on them
+
+    Streams: `bare` are those of which a way passes no norm; `only_normed` pass through norms, `lost` through sublayers.
     """
 
     section: Section
     values: list[Value]
     ways: dict[str, set[bool]]
 
+    def __post_init__(self) -> None:
+        self.bare = [name for name, ways in self.ways.items() if False in ways]
+        self.only_normed = [name for name, ways in self.ways.items() if ways == {True}]
+        self.lost = [name for name, ways in self.ways.items() if not ways]
+
     def of_kind(self, *kinds: str) -> list[Value]:
         return [v for v in self.values if v.word_kind in kinds]
-
-    @property
-    def bare(self) -> list[str]:
-        """The streams of which a way passes no norm."""
-        return [name for name, ways in self.ways.items() if False in ways]
-
-    @property
-    def only_normed(self) -> list[str]:
-        """The streams that pass through norms only."""
-        return [name for name, ways in self.ways.items() if ways == {True}]
-
-    @property
-    def lost(self) -> list[str]:
-        """The streams that pass through sublayers only."""
-        return [name for name, ways in self.ways.items() if not ways]
 
     @property
     def weighed(self) -> bool:

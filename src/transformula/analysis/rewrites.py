@@ -2,7 +2,7 @@
 
 Each rewriting works on the lines of one formula, with what the graph knows of them (which calls are sublayers, which
 norms and dropouts stand on the residual path), and gives the changed lines. Whether that is sound is not its
-business: `remedies.py` checks the text and analyzes it again before it is shown.
+business: `analysis.py` checks the text and analyzes it again before it is shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is unsound in a wiring, why, where, and what would mend it: the finders of the warnings of `warning_table.py`.
 
-A finder reads the analysis of one stack and makes changed texts; `remedies.py` checks and analyzes these again before
+A finder reads the analysis of one stack and makes changed texts; `analysis.py` checks and analyzes these again before
 they are shown. Otherwise the gallery's entries alone are named.
 """
 

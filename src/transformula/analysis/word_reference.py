@@ -67,8 +67,8 @@ def by_kind(vocabulary: Vocabulary) -> dict[str, list[WordRecord]]:
 
 def calls(record: WordRecord) -> list[str]:
     """How a word is called: ["attention(x)", "attention(x, memory)", ...], with the numbers that need no name."""
-    options = ((name, record.options[name]) for name in record.numbers)
-    numbers = [name if option.default is None else f"{name}={default_words(option)}" for name, option in options]
+    options = {name: record.options[name] for name in record.numbers}
+    numbers = [n if o.default is None else f"{n}={default_words(o)}" for n, o in options.items()]
     forms = ([f"{f[1:]}, ..." if f.startswith("*") else f for f in form] for form in record.forms)
     return [f"{record.name}({', '.join([*streams, *numbers])})" for streams in forms]
 
@@ -207,8 +207,7 @@ def table(rows: Iterable[tuple[str, ...]]) -> list[str]:
 
 def wrapped(text: str, hang: int) -> list[str]:
     """A text in lines of at most WIDTH; those after the first hang."""
-    rest = " " * hang
-    return textwrap.wrap(text, WIDTH, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(text, WIDTH, subsequent_indent=" " * hang, break_long_words=False, break_on_hyphens=False)
 
 
 def index_text(vocabulary: Vocabulary) -> str:
