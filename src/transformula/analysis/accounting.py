@@ -196,7 +196,6 @@ class Counter:
         self.kept: set[Value] = set()
 
     def rows(self, section: Section, causal: bool) -> list[CostRow]:
-        """A row for each line of the section that is built, or of which a tap is."""
         costs = {n: Costs() for n, (_, _, value) in enumerate(section.lines) if value}
         for value in section.values:
             # a value that stands in no line of its own (it was read from elsewhere) costs nothing
@@ -242,7 +241,6 @@ class Counter:
         return costs
 
     def count(self, path: str, costs: Costs) -> None:
-        """Add the parameters of a module, where it is called first."""
         costs.parameters += self.uncounted.pop(path, 0)
         costs.active_parameters += self.active.pop(path, 0)
 

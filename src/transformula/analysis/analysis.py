@@ -151,7 +151,6 @@ class Adviser:
         return tuple(dict.fromkeys(warning.code for warning in find_all(again) if not warning.note))
 
     def changed(self, text: ModelText) -> dict[str, str]:
-        """The parts of this stack that differ from the user's text."""
         mine, other = (whole.stacks[self.analysis.index] for whole in (self.analysis.architecture.text, text))
         only = len(other.layers) == 1
         layers = [("layer" if only else name, mine.layers.get(name), new) for name, new in other.layers.items()]
@@ -161,7 +160,6 @@ class Adviser:
 
 
 def wrapped(text: str, first: str = "", rest: str | None = None) -> list[str]:
-    """A text in rows of at most 100 columns."""
     indent = " " * len(first) if rest is None else rest
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=indent, break_long_words=True, break_on_hyphens=False

@@ -123,7 +123,6 @@ class _Reader:
         self.made: set[Value] = set()
 
     def read(self, index: int, place: Place, name: str, value: Value) -> LineAnalysis:
-        """A line, from 0."""
         self.line = text_of(place)
         around: list[str] = []
         terms: list[tuple[str, Value]] = []

@@ -89,7 +89,6 @@ class ResidualPath:
 
 
 def residual_path(section: Section, scales: Scales, streams: Sequence[str]) -> ResidualPath:
-    """The residual path of a section that `scales` has evaluated."""
     forward: set[Value] = set()
     for value in section.values:
         if value.kind == "stream" and scales.of(value).constant is None:

@@ -67,7 +67,6 @@ class LayerFormula:
         return None
 
     def norms_itself(self, line: Line) -> bool:
-        """Whether a line is `x = norm(x)`."""
         norm = self.norm_call(line.value)
         return norm is not None and isinstance(norm.items[0], Name) and norm.items[0].name == line.name
 

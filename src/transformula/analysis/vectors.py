@@ -140,7 +140,6 @@ def operation(op: str, left: Vector, right: Vector = ZERO) -> Vector:
 
 
 def power(base: float | None, exponent: float | None) -> Vector:
-    """The power of two numbers; None stands for what is none."""
     try:
         if base is not None and exponent is not None and math.isfinite(base):
             result = base**exponent

@@ -182,7 +182,6 @@ def option_rows(record: WordRecord) -> Iterator[tuple[str, ...]]:
 
 
 def tap_rows(record: WordRecord) -> Iterator[tuple[str, ...]]:
-    """How it is read, and what it is."""
     for tap, width in record.taps.items():
         yield f"{record.name}.{tap}", f"width {width}" if width else "scores"
 
@@ -195,7 +194,6 @@ def parameter_rows(record: WordRecord) -> Iterator[tuple[str, ...]]:
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> list[str]:
-    """Columns side by side; the last one is broken into lines."""
     cells = list(rows)
     widths = [min(30, max(map(len, column))) for column in list(zip(*cells, strict=True))[:-1]]
     lines = []
