@@ -23,10 +23,7 @@ ALWAYS = {"matplotlib": "matplotlib", "PIL": "pillow"}
 
 
 def need(module: str, purpose: str) -> ModuleType:
-    """Import an optional package, or say which command installs it.
-
-    Raises MissingExtra where the package is not installed.
-    """
+    """Import an optional package. Raises MissingExtra, with the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -8,10 +8,8 @@ from typing import Any
 
 
 def plain(value: Any) -> Any:
-    """The same as dicts, lists, texts and numbers. What is not finite is None; names of files are texts.
-
-    Raises TypeError for a value that says nothing outside Python.
-    """
+    """The same as dicts, lists, texts and numbers. What is not finite is None; names of files are texts. Raises
+    TypeError for a value that says nothing outside Python."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):

@@ -60,10 +60,7 @@ class Settings(BaseModel):
 
 
 def with_current_keys(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings whose keys and values are spelled as they are now.
-
-    Raises ConfigError where a key is given in both spellings.
-    """
+    """Settings whose keys and values are spelled as now. Raises ConfigError where a key is given in both spellings."""
     twice = [former for former, key in FORMER_KEYS.items() if former in given and key in given]
     if twice:
         raise ConfigError([f"{former}: is spelled {FORMER_KEYS[former]} now; give one of the two" for former in twice])

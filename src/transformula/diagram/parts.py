@@ -310,14 +310,6 @@ def _diagram(section: Section, values: Sequence[Value], leaves: Mapping[str, Val
     return Diagram(title, maker.parts, paths, equations, section.stack, where, layers, past=maker.past)
 
 
-def _ranges(numbers: Sequence[int]) -> str:
-    """'1–3, 7' or '1, 4 … 22'."""
-    steps = {b - a for a, b in pairwise(numbers)}
-    if len(numbers) > 3 and len(steps) == 1 and steps != {1}:
-        return f"{numbers[0]}, {numbers[1]} … {numbers[-1]}"
-    return spans(numbers).replace("-", "–").replace("...", "…")
-
-
 def _of_section(section: Section, opened: Collection[str]) -> list[Diagram]:
     """The diagram of a section, then those of its opened definitions."""
     lines = [(p.line, p.end_line, p.column, text_of(p)) for p, _, value in section.lines if value is not None]
@@ -352,7 +344,10 @@ def _of_layers(stack: Stack, opened: Collection[str]) -> list[Diagram]:
         for other, *_ in group:
             diagram.stand_for(other)
         diagram.layers = layers
-        diagram.title = f"layer{'s' if len(layers) > 1 else ''} {_ranges(layers)}"
+        steps = {b - a for a, b in pairwise(layers)}
+        evenly = len(layers) > 3 and len(steps) == 1 and steps != {1}
+        listed = f"{layers[0]}, {layers[1]} … {layers[-1]}" if evenly else spans(layers)
+        diagram.title = f"layer{'s' if len(layers) > 1 else ''} {listed.replace('-', '–').replace('...', '…')}"
         if len(layers) > 1:
             shared = stack.share is not None and len({stack.share[n - 1] for n in layers}) < len(layers)
             diagram.times = f"× {len(layers)}{', shared weights' if shared else ''}"

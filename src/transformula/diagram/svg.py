@@ -295,17 +295,13 @@ class Sheet:
                         arcs[m, n].append(box[1] + box[3] / 2)
         return dict(sorted(arcs.items()))
 
-    def lanes(self, column: int) -> list[tuple[int, int]]:
-        """The arcs whose lines run at the left of a column."""
-        return [(source, target) for source, target in self.arcs if self.column_of[target] == column]
-
     def place(self) -> tuple[float, float]:
         """Set columns and tops; the width and height of the figure."""
         x, height = 0.0, 0.0
         below = BELOW if self.frame else 0
-        for index, column in enumerate(self.columns):
+        for column in self.columns:
             panels = [self.panels[n] for n in column.numbers]
-            lanes = len(self.lanes(index))
+            lanes = sum(target in column.numbers for _, target in self.arcs)
             column.left = x + MARGIN + (LANE * lanes + 6 if lanes else 0)
             column.axis = max((p.axis for p in panels), default=0)
             inner = [column.axis - p.axis + p.width for p in panels]
@@ -325,7 +321,7 @@ class Sheet:
 
     def draw(self, pen: Pen) -> None:
         """All diagrams and what leads from one to another."""
-        for index, column in enumerate(self.columns):
+        for column in self.columns:
             for n, after in zip(column.numbers, [*column.numbers[1:], None], strict=True):
                 self.draw_diagram(pen, column, n)
                 if self.linked and after is not None and self.follows(n, after):
@@ -333,7 +329,8 @@ class Sheet:
                     ends = [(x, self.bottom(n)), (x, self.tops[after] - 24)]
                     pen.path(ends, pen.stroke("line", 2))
                     pen.arrow(ends, "line")
-            for lane, arc in enumerate(self.lanes(index), 1):
+            arcs = [arc for arc in self.arcs if arc[1] in column.numbers]  # their lines run at its left
+            for lane, arc in enumerate(arcs, 1):
                 self.draw_arc(pen, *arc, column.left - LANE * lane)
 
     def draw_diagram(self, pen: Pen, column: Column, number: int) -> None:

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 from ..errors import InputError, UnknownName
@@ -40,7 +41,7 @@ from ..language.source import Source
 from ..language.syntax import Binary, CallNode, Index, Line, Name, Negative, Node, Number, walk
 from ..language.vocabulary import Vocabulary
 from .cross_attention import BY_HAND, Book, Unfit
-from .formulas import calls_in, changed_lines, changed_text, formula_text, fresh, relabelled
+from .formulas import calls_in, changed_text, formula_text, fresh, relabelled
 from .to_decoder import LayerLines, with_lists
 
 ENCODER, DECODER = "encoder", "decoder"  # the names of the stacks
@@ -249,14 +250,7 @@ def encoder_of(original: Original, reads: str) -> ModelText:
         remedy = "write the encoder by hand, with a table for both sides, as in the gallery's deberta"
         original.refuse_one_sided("the distances of the past only", remedy)
     encoding = Encoding(original.book(), reads, both_sides=stack.causal)
-    encoder = dataclasses.replace(
-        stack,
-        layers={name: encoding.formula(source) for name, source in stack.layers.items()},
-        before=stack.before and encoding.formula(stack.before),
-        after=stack.after and encoding.formula(stack.after),
-        causal=False,
-        place=None,
-    )
+    encoder = with_formulas(stack, encoding.formula, causal=False, place=None)
     output = text.output and encoding.formula(text.output)
     return dataclasses.replace(text, stacks=(encoder,), words=encoding.words(), output=output)
 
@@ -274,24 +268,25 @@ def decoder_of(original: Original) -> tuple[ModelText, dict[str, str]]:
     if not stack.causal:
         original.refuse_one_sided("distances of the future", "write the decoder by hand")
     formulas = {name: parse(source) for name, source in stack.layers.items()}
-    after = parse(stack.after) if stack.after else []
-    nodes = [node for lines in (*formulas.values(), after) for line in lines for node in walk(line.value)]
-    history = [node for node in nodes if isinstance(node, Index)]
+    lines = [*chain(*formulas.values()), *(parse(stack.after) if stack.after else [])]
+    history = [node for line in lines for node in walk(line.value) if isinstance(node, Index)]
     repeated = {name: LayerLines(o, original.streams(), history, book).repeated() for name, o in formulas.items()}
     if repeated == formulas:
         raise Unfit("its layers have no attention that could be wired once more over a memory", BY_HAND)
-    lists = with_lists(book.lists)
-    layers = {name: formula_text(changed_lines(lines, lists), stack.layers[name]) for name, lines in repeated.items()}
-    decoder = dataclasses.replace(
-        stack,
-        name=DECODER,
-        before=stack.before and named(stack.before, DECODER),
-        layers={name: named(source, DECODER) for name, source in layers.items()},
-        after=stack.after and named(changed_text(after, lists, stack.after), DECODER),
-        causal=True,
-        place=None,
-    )
+    stack = dataclasses.replace(stack, layers={n: formula_text(o, stack.layers[n]) for n, o in repeated.items()})
+
+    def formula(source: Source) -> Source:
+        return named(changed_text(parse(source), with_lists(book.lists), source), DECODER)
+
+    decoder = with_formulas(stack, formula, name=DECODER, causal=True, place=None)
     return dataclasses.replace(text, stacks=(decoder,), words=book.all_words()), book.roles
+
+
+def with_formulas(stack: StackText, change: Callable[[Source], Source], **fields: Any) -> StackText:
+    """A stack with its formulas changed, and other fields."""
+    layers = {name: change(source) for name, source in stack.layers.items()}
+    before, after = (source and change(source) for source in (stack.before, stack.after))
+    return dataclasses.replace(stack, before=before, layers=layers, after=after, **fields)
 
 
 def named(source: Source, stack: str) -> Source:
@@ -331,8 +326,8 @@ def with_own_labels(stack: StackText, book: Book) -> tuple[StackText, dict[str, 
             raise Unfit(f"share= in the definition {definition.name!r} would share it between the stacks", BY_HAND)
     labels: dict[str, str] = {}
 
-    def own(source: Source, whole: bool) -> Source:
-        lines = parse(source)
+    def own(source: Source) -> Source:
+        whole, lines = source is stack.before or source is stack.after, parse(source)
         here: dict[str, str] = {}
         for call in (call for line in lines for call in calls_in(line.value) if call.label):
             record = book.record(call)
@@ -342,14 +337,7 @@ def with_own_labels(stack: StackText, book: Book) -> tuple[StackText, dict[str, 
         labels.update(here)
         return named(changed_text(lines, lambda node: relabelled(node, here), source), ENCODER)
 
-    encoder = dataclasses.replace(
-        stack,
-        name=ENCODER,
-        before=stack.before and own(stack.before, True),
-        layers={name: own(source, False) for name, source in stack.layers.items()},
-        after=stack.after and own(stack.after, True),
-    )
-    return encoder, labels
+    return with_formulas(stack, own, name=ENCODER), labels
 
 
 def hooks_for(
