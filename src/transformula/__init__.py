@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-HOMES = {
+HOMES = {  # public name -> the module that has it, or is it
     "Model": "api.model",
     "Run": "api.run",
     "TransformulaError": "errors",
@@ -42,7 +42,6 @@ HOMES = {
     "summary": "api.model",
     "train": "api.run",
 }
-"""Public name -> the module that has it, or is it."""
 
 __all__ = list(HOMES)
 __getattr__ = lazy(__name__, HOMES)

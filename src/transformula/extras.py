@@ -7,7 +7,7 @@ from types import ModuleType
 
 from .errors import MissingExtra
 
-EXTRAS = {
+EXTRAS = {  # import name of each optional package -> the extra of ours that installs it
     "argcomplete": "completion",
     "babel": "cldr",
     "datasets": "hub",
@@ -16,10 +16,9 @@ EXTRAS = {
     "sentencepiece": "unigram",
     "torchinfo": "torchinfo",
 }
-"""Import name of each optional package -> the extra of ours that installs it."""
 
+# installed with ours, and needed by some runs only: import name -> name to install
 ALWAYS = {"matplotlib": "matplotlib", "PIL": "pillow"}
-"""Packages that are installed with ours, and that only some runs need: import name -> name to install."""
 
 
 def need(module: str, purpose: str) -> ModuleType:

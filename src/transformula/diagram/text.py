@@ -29,12 +29,11 @@ LINES = " │─└││┌├─┘─┴┐┤┬┼"
 """What is drawn where a line leads north (1), east (2), south (4), west (8), or several of them."""
 WAYS = {(0, -1): 1, (1, 0): 2, (0, 1): 4, (-1, 0): 8}
 CIRCLES = {"+": "⊕", "×": "⊗", "−": "⊖", "÷": "⊘", "^": "⊛"}
-PLAIN = str.maketrans(
+PLAIN = str.maketrans(  # from what is drawn to ASCII
     dict(zip("│─−–└┌├┘┴┐┤┬┼◄►×÷·", "|---+++++++++<>*/.", strict=True))
     | {"…": "..", "→": "->"}
     | {circle: f"({sign})".translate(str.maketrans("×÷−", "*/-")) for sign, circle in CIRCLES.items()}
 )
-"""From what is drawn to ASCII."""
 
 
 def _label(part: DiagramPart, longest: int, ascii: bool) -> str:

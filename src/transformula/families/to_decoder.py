@@ -126,10 +126,9 @@ class LayerLines:
                     continue
             branch.discard(self.lines[i].name)
         if last == at:
-            reason = (
-                f"`{name}` holds the attention's result, and its layer does not read it: a second one would take its"
-            )
-            raise Unfit(f"{reason} place", f"write the decoder by hand: a name for each, read wherever {name} is")
+            reason = f"`{name}` holds the attention's result, and its layer does not read it"
+            remedy = f"write the decoder by hand: a name for each, read wherever {name} is"
+            raise Unfit(f"{reason}: a second one would take its place", remedy)
         return last
 
     def check_keys(self, at: int) -> None:
