@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from transformula.errors import InputError
 from transformula.language.graph import Section
 from transformula.model.dataflow import given_to, leaving
-from transformula.model.evaluating import evaluating
 from transformula.model.model_code import layer_path
-from transformula.model.transformer import Transformer
+from transformula.model.transformer import Transformer, evaluating
 
 
 def run_layers(

@@ -8,7 +8,7 @@ from torch import nn
 
 from tests.model.helpers import checked, make, tokens
 from transformula.model import build
-from transformula.model.evaluating import evaluating
+from transformula.model.transformer import evaluating
 
 FORMULA = "x = x + dropout(attention(norm(x), dropout=0.5), 0.5)\nx = x + dropout(mlp(norm(x)), 0.5)"
 FACES = "x = x + attention.a(norm(x), window=1 + layer, dropout=0.5, share=1)"

@@ -17,7 +17,7 @@ from transformula.errors import InputError
 from transformula.language.definitions import read_definition
 from transformula.language.score_binding import ScoreBinding
 from transformula.language.source import Source
-from transformula.model.second_level import second_level
+from transformula.model.second_level import SecondLevel
 from transformula.words import scores as machinery
 from transformula.words.word import select_rows
 
@@ -51,7 +51,7 @@ def formula(name: str, causal: bool = True) -> Any:
         used=set(),
         causal=causal,
     ).formula()
-    return random_weights(second_level(bound).double())
+    return random_weights(SecondLevel(bound).double())
 
 
 def new_score(name: str, module: Any, s: Tensor, h: int, i: int, j: int, inputs: dict[str, Tensor], b: int) -> Tensor:

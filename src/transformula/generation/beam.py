@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..model.evaluating import evaluating
+from ..model.transformer import evaluating
 from .candidates import best_continuations, log_probabilities, repeated, to_host
 from .decoding import USUAL_LENGTH, Decoder, device_of, not_finite, padded
 from .settings import SearchSettings
@@ -31,14 +31,10 @@ MOST_ROWS = 1024  # of a batch (sentences times beam), however short their input
 class Hypothesis(NamedTuple):
     """What a search wrote for a sentence."""
 
-    tokens: list[int]
-    """Without the prompt and without the end; a forced prefix is part of it."""
-    log_probability: float
-    """The sum over the tokens, and over the end where there is one."""
-    score: float
-    """That sum divided by the length penalty."""
-    ended: bool
-    """Whether it came to its end; else it was cut at the greatest length."""
+    tokens: list[int]  # without the prompt and without the end; a forced prefix is part of it
+    log_probability: float  # the sum over the tokens, and over the end where there is one
+    score: float  # that sum divided by the length penalty
+    ended: bool  # whether it came to its end; else it was cut at the greatest length
 
 
 @dataclass(eq=False)
@@ -74,10 +70,9 @@ class Sentence:
                 parents.append(slot)
                 beam.append((total, (text, token)))
         if not beam and not self.ended:
-            raise InputError(
-                f"sentence {self.number}: no token is left to write after {self.length - 1}: all are ruled out by "
-                f"block_ngrams ({settings.block_ngrams}) and min_length ({settings.min_length})"
-            )
+            what = f"sentence {self.number}: no token is left to write after {self.length - 1}: all are ruled out by"
+            settled = f"block_ngrams ({settings.block_ngrams}) and min_length ({settings.min_length})"
+            raise InputError(f"{what} {settled}")
         if beam and len(self.ended) >= settings.n_best:
             # whether one that goes on can still be among the n best; of equals the one that ended first is
             in_reach = beam[0][0] / settings.divisor(self.most + (len(ends) > 0))
@@ -142,7 +137,7 @@ def gathered(
     ends: Sequence[int],
     inputs: Mapping[str, Sequence[Any]],
     prefixes: Sequence[Sequence[int]] | None,
-    usual: int = USUAL_LENGTH,
+    usual: int,
 ) -> list[Sentence]:
     """The sentences, checked, each with its greatest length: how many tokens it may have, the end not counted."""
     for name, given in [*inputs.items(), ("prefixes", prefixes)]:
@@ -164,9 +159,8 @@ def gathered(
         if limit is not None:
             most = within(limit, number, len(prompt), most, settings, bool(ends))
         if len(prefix) > most:
-            raise InputError(
-                f"sentence {number}: a prefix of {len(prefix)} tokens, where at most {most} may be written"
-            )
+            what = f"sentence {number}: a prefix of {len(prefix)} tokens"
+            raise InputError(f"{what}, where at most {most} may be written")
         size = max([len(prompt) + len(prefix), *ids.values()])
         sentences.append(Sentence(number, list(prompt), prefix, of_one, size, most))
     return sentences
@@ -180,10 +174,8 @@ def within(limit: int, number: int, prompt: int, most: int, settings: SearchSett
         required = max(required, settings.max_length or 1)
     if required > room:
         remedy = f"set max_length to at most {room}" if room >= 1 else "shorten the prompt"
-        raise InputError(
-            f"sentence {number}: a prompt of {prompt} tokens and {required} new ones do not fit in the {limit} "
-            f"positions that this model has learned: {remedy}"
-        )
+        what = f"sentence {number}: a prompt of {prompt} tokens and {required} new ones do not fit in the {limit}"
+        raise InputError(f"{what} positions that this model has learned: {remedy}")
     return min(most, room)
 
 
@@ -247,11 +239,7 @@ def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettin
 
 
 def continuations(
-    logits: Sequence[Tensor],
-    live: Sequence[Sentence],
-    settings: SearchSettings,
-    stops: Tensor,
-    written: Tensor | None,
+    logits: Sequence[Tensor], live: Sequence[Sentence], settings: SearchSettings, stops: Tensor, written: Tensor | None
 ) -> list[list[tuple[float, int, int]]]:
     """The best continuations (sum, slot, token) of each sentence that the settings allow, at most `beam` of each."""
     ranking, logs = log_probabilities(logits, settings.ensemble)

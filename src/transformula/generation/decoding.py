@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, NotFinite
-from ..model.evaluating import evaluating
+from ..model.transformer import evaluating
 from .sampling import choose
 from .settings import SamplingSettings
 
-USUAL_LENGTH = 200
-"""Tokens written where neither the user nor the model's positions say how many."""
+USUAL_LENGTH = 200  # tokens written where neither the user nor the model's positions say how many
 
 
 class Decoder(Protocol):
@@ -86,10 +85,10 @@ def generate(
         if left < (required or 1):
             wanted = "" if required is None else f" and {required} new ones"
             fewer = f"write at most {left} (--max-tokens {left}), or " if left >= 1 else "shorten the prompt, or "
-            raise InputError(
-                f"a prompt of {prompt} tokens{wanted} do not fit in the {limit} positions that this model has learned; "
-                f"{fewer}let it go on from the latter half of its context (--window)"
+            what = (
+                f"a prompt of {prompt} tokens{wanted} do not fit in the {limit} positions that this model has learned"
             )
+            raise InputError(f"{what}; {fewer}let it go on from the latter half of its context (--window)")
         most = min(most, left)
     if rows:
         with torch.inference_mode():
@@ -180,14 +179,9 @@ def not_finite(models: Sequence[Any], written: int) -> NotFinite:
     for model in models:
         for name, parameter in model.named_parameters() if isinstance(model, nn.Module) else ():
             if not bool(torch.isfinite(parameter).all()):
-                return NotFinite(
-                    f"the model's logits are NaN or infinite, because its weights are: {name} holds numbers that are"
-                    " not finite; load a checkpoint from before that",
-                    step=written,
-                    place=name,
-                )
-    return NotFinite(
-        f"the model's logits are NaN or infinite after {written} tokens, though its weights are finite: a value inside"
-        " it grows past its dtype; run it in float32, or train with a smaller learning rate",
-        step=written,
-    )
+                what = f"the model's logits are NaN or infinite, because its weights are: {name} holds numbers that are"
+                remedy = "load a checkpoint from before that"
+                return NotFinite(f"{what} not finite; {remedy}", step=written, place=name)
+    what = f"the model's logits are NaN or infinite after {written} tokens, though its weights are finite"
+    remedy = "run it in float32, or train with a smaller learning rate"
+    return NotFinite(f"{what}: a value inside it grows past its dtype; {remedy}", step=written)

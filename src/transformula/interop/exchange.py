@@ -28,8 +28,7 @@ from ..errors import CheckpointError
 from ..language.model_writing import write_text
 from ..registry import Registry
 
-TEXT = "model.yaml"
-"""The file with a model's text, which our own format has and others may have."""
+TEXT = "model.yaml"  # the file with a model's text, which our own format has and others may have
 
 
 @dataclass(frozen=True)
@@ -63,10 +62,8 @@ importer, exporter = IMPORTERS.register, EXPORTERS.register
 def need_file(folder: Path, name: str) -> Path:
     """The file of that name in a model's folder. Raises CheckpointError where it is missing."""
     if not (folder / name).is_file():
-        raise CheckpointError(
-            f"{folder / name}: the file is missing; the folder is no whole model of this format. Copy it again from"
-            " where it was made, or name another format"
-        )
+        what = f"{folder / name}: the file is missing; the folder is no whole model of this format"
+        raise CheckpointError(f"{what}. Copy it again from where it was made, or name another format")
     return folder / name
 
 
@@ -74,8 +71,6 @@ def text_of(model: nn.Module) -> str:
     """The text of a model's file. Models made by hand may carry a plain string as `text`."""
     text = getattr(model, "text", None)
     if text is None:
-        raise CheckpointError(
-            f"a model of the class {type(model).__name__} has no text, so its folder could not be loaded again;"
-            " build it from a formula, or set `model.text` to the text of a model file"
-        )
+        what = f"a model of the class {type(model).__name__} has no text, so its folder could not be loaded again"
+        raise CheckpointError(f"{what}; build it from a formula, or set `model.text` to the text of a model file")
     return text if isinstance(text, str) else write_text(text)

@@ -39,9 +39,8 @@ def save_model(
     """
     folder, write = Path(folder), EXPORTERS.need(format)
     if folder.exists() and not (folder / TEXT).is_file() and any(folder.iterdir()):
-        raise CheckpointError(
-            f"{folder}: is not empty and holds no {TEXT}, so it is no model's folder and is not replaced; name another"
-        )
+        what = f"{folder}: is not empty and holds no {TEXT}, so it is no model's folder and is not replaced"
+        raise CheckpointError(f"{what}; name another")
     with whole_folder(folder) as new:
         write(model, new)
         if extras is not None:

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from ..errors import CheckpointError, did_you_mean, nearest
 from .weights import check_types, model_tensors
 
-SECTIONS = ("before", "layers", "after")
-"""With what names of tensors begin that belong to a stack without a name."""
+SECTIONS = ("before", "layers", "after")  # with which names of tensors begin that belong to a stack without a name
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,9 @@ def load_parts(
     loaded = tuple(part for part in differences if part not in random)
     check_types(own, tensors, path)
     if not loaded:
-        raise CheckpointError(
-            f"{path}: no part of the model agrees with these weights by names and shapes: {reasons(random)}."
-            f" They are those of: {titles(given)}",
-            near=[near for part in random for near in nearest(part, given, 1)],
-        )
+        what = f"{path}: no part of the model agrees with these weights by names and shapes: {reasons(random)}"
+        near = [name for part in random for name in nearest(part, given, 1)]
+        raise CheckpointError(f"{what}. They are those of: {titles(given)}", near=near)
     with torch.no_grad():
         for name in (name for part in loaded for name in given[part]):
             own[name].copy_(tensors[name])
@@ -87,23 +84,17 @@ def placed(
         raise CheckpointError(f"{option}: the model has no such stack;{did_you_mean(near)} {known}", near=near)
     inside = {name: f"{into}.{name}" for name in tensors if name.partition(".")[0] in SECTIONS}
     if not inside:
-        raise CheckpointError(
-            f"{option}: the weights of {path} are those of several stacks; leave the option out: stacks of the same"
-            " names are taken"
-        )
+        what = f"{option}: the weights of {path} are those of several stacks"
+        raise CheckpointError(f"{what}; leave the option out: stacks of the same names are taken")
     for there, here in inside.items():
         if here not in own:
             near = nearest(here, [name for name in own if name.startswith(f"{into}.")], 1)
-            raise CheckpointError(
-                f"{option}: {path} holds {there}, and the stack has no {here};{did_you_mean(near)} expected a stack"
-                " of the same layers, or with more in each",
-                near=near,
-            )
+            what = f"{option}: {path} holds {there}, and the stack has no {here};{did_you_mean(near)} expected"
+            raise CheckpointError(f"{what} a stack of the same layers, or with more in each", near=near)
         if own[here].shape != tensors[there].shape:
-            raise CheckpointError(
-                f"{option}: {there} of {path} has the shape {tuple(tensors[there].shape)}, and {here} of the model"
-                f" {tuple(own[here].shape)}; give the model the numbers of that one, which its model.yaml says"
-            )
+            shape, mine = tuple(tensors[there].shape), tuple(own[here].shape)
+            what = f"{option}: {there} of {path} has the shape {shape}, and {here} of the model {mine}"
+            raise CheckpointError(f"{what}; give the model the numbers of that one, which its model.yaml says")
     return {inside.get(name, name): tensor for name, tensor in tensors.items()}
 
 

@@ -26,8 +26,7 @@ from torch import Tensor, nn
 from ..errors import CheckpointError, nearest
 
 HASH = "transformula.sha256"
-OURS = "transformula"
-"""Keys of the header. Each betrays a file of ours if the other is damaged."""
+OURS = "transformula"  # the other key of ours in the header: each betrays a file of ours if the other is damaged
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], hashed: bool = True) -> None:
@@ -64,20 +63,16 @@ def load_tensors(path: Path, verify: bool = True) -> dict[str, Tensor]:
             notes = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, it is no mapping
     except FileNotFoundError:
-        raise CheckpointError(
-            f"{path}: the file is missing; the folder is not whole: copy it again, or use another checkpoint"
-        ) from None
+        what = f"{path}: the file is missing; the folder is not whole"
+        raise CheckpointError(f"{what}: copy it again, or use another checkpoint") from None
     except (SafetensorError, json.JSONDecodeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(
-            f"{path}: damaged or cut off ({str(error).strip()}); copy it again, or use another checkpoint"
-        ) from None
+        what = f"{path}: damaged or cut off ({str(error).strip()})"
+        raise CheckpointError(f"{what}; copy it again, or use another checkpoint") from None
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
     if verify and (HASH in notes or OURS in notes) and notes.get(HASH) != hash_of(tensors):
-        raise CheckpointError(
-            f"{path}: damaged: its content is not what was written, by its own hash; copy it again, or use another"
-            " checkpoint"
-        )
+        what = f"{path}: damaged: its content is not what was written, by its own hash"
+        raise CheckpointError(f"{what}; copy it again, or use another checkpoint")
     return tensors
 
 
@@ -103,9 +98,8 @@ def in_float32(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     for name, tensor in tensors.items():
         if tensor.dtype == torch.float64:
-            raise CheckpointError(
-                f"{name} is float64, and a model's folder holds float32: round the model first, by `module.float()`"
-            )
+            what = f"{name} is float64, and a model's folder holds float32"
+            raise CheckpointError(f"{what}: round the model first, by `module.float()`")
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
 
 
@@ -135,17 +129,14 @@ def put_tensors(model: nn.Module | Mapping[str, Tensor], tensors: Mapping[str, T
         mistakes += [f"{name} is not in the model" for name in unexpected[:5] if not nearest(name, missing, 1)]
         more = len(missing[5:]) + len(unexpected[5:])
         mistakes += [f"and {more} more"] if more else []
-        raise CheckpointError(
-            f"{path}: these weights belong to another model: {'; '.join(mistakes)}. Expected the weights that were"
-            " saved with this model's text",
-            near=[name for other in near.values() for name in other],
-        )
+        what = f"{path}: these weights belong to another model: {'; '.join(mistakes)}"
+        all_near = [name for other in near.values() for name in other]
+        raise CheckpointError(f"{what}. Expected the weights that were saved with this model's text", near=all_near)
     for name, tensor in own.items():
         if tensors[name].shape != tensor.shape:
-            raise CheckpointError(
-                f"{path}: {name} has the shape {tuple(tensors[name].shape)}, the model's text says"
-                f" {tuple(tensor.shape)}; expected the weights that were saved with this text"
-            )
+            shape, stated = tuple(tensors[name].shape), tuple(tensor.shape)
+            what = f"{path}: {name} has the shape {shape}, the model's text says {stated}"
+            raise CheckpointError(f"{what}; expected the weights that were saved with this text")
     check_types(own, tensors, path)
     for name, tensor in own.items():
         tensor.copy_(tensors[name])
@@ -156,10 +147,8 @@ def check_types(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: 
     for name, tensor in own.items():
         if name in tensors and tensors[name].dtype != tensor.dtype:
             stored, expected = (str(one.dtype).removeprefix("torch.") for one in (tensors[name], tensor))
-            raise CheckpointError(
-                f"{path}: {name} is {stored}, the model's is {expected}, and nothing is rounded or turned unasked;"
-                f" write the file with tensors in {expected}"
-            )
+            what = f"{path}: {name} is {stored}, the model's is {expected}, and nothing is rounded or turned unasked"
+            raise CheckpointError(f"{what}; write the file with tensors in {expected}")
 
 
 def check_finite(tensors: Iterable[tuple[str, Tensor]], path: Path | str) -> None:
@@ -168,7 +157,6 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]], path: Path | str) -> Non
         # A sum is as fast as memory; one that is not finite may still be of large, but finite numbers.
         if tensor.is_floating_point() and not tensor.sum().isfinite() and not tensor.isfinite().all():
             count = int((~tensor.isfinite()).sum())
-            raise CheckpointError(
-                f"{path}: {count:,} of the {tensor.numel():,} numbers of {name} are not finite (NaN or infinite), so"
-                " whatever the model gives would be, too; use another checkpoint, or train with a lower learning rate"
-            )
+            what = f"{path}: {count:,} of the {tensor.numel():,} numbers of {name} are not finite (NaN or infinite), so"
+            remedy = "use another checkpoint, or train with a lower learning rate"
+            raise CheckpointError(f"{what} whatever the model gives would be, too; {remedy}")

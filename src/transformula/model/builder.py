@@ -29,7 +29,7 @@ from .files import PseudoFile, at_place
 from .hook import asked, check_hooks
 from .init import fill_model
 from .model_code import ModelCode, layer_path, stack_path
-from .second_level import second_level
+from .second_level import SecondLevel
 from .transformer import FormulaModule, Layer, Transformer
 
 F = TypeVar("F", bound=FormulaModule)
@@ -125,16 +125,12 @@ def spots(architecture: Architecture) -> dict[str, Spot]:
                 continue
             spot = by_path.setdefault(call.path, Spot(value, section))
             spot.causal[call] = causal and not across(value)
-            spot.call = max(spot.call, call, key=parameters_of)
+            spot.call = max(spot.call, call, key=lambda one: sum(map(bool, sizes_of(one).values())))
             for name, formula in call.options.items():
                 other = spot.call.options.get(name, formula)
                 if formula != other and any(isinstance(f, ScoreFormula) and f.tables for f in (formula, other)):
-                    raise at_place(
-                        f"calls of one module, {call.path!r}, have different tables in their formulas {name}=; give "
-                        "them labels of their own",
-                        value.place,
-                        section.title,
-                    )
+                    what = f"calls of one module, {call.path!r}, have different tables in their formulas {name}="
+                    raise at_place(f"{what}; give them labels of their own", value.place, section.title)
     return by_path
 
 
@@ -143,12 +139,7 @@ def is_function(call: Call) -> bool:
     return hasattr(word_class(call.word), "function")
 
 
-def parameters_of(call: Call) -> int:
-    return sum(map(bool, sizes_of(call).values()))
-
-
-_classes: WeakValueDictionary[Any, type[Any]] = WeakValueDictionary()
-"""Classes by their base and functions: equal layers have one class."""
+_classes: WeakValueDictionary[Any, type[Any]] = WeakValueDictionary()  # by base and functions: equal layers share one
 
 
 class Blueprint:
@@ -280,12 +271,11 @@ class Blueprint:
                 arguments |= {"entries": call.numbers["entries"], "entry": call.numbers["entry"]}
             else:
                 arguments[stream] = call.numbers[stream] if stream in call.streams else None
-        arguments |= {name: second_level(value) for name, value in call.options.items()}
+        for name, option in call.options.items():
+            arguments[name] = SecondLevel(option) if isinstance(option, ScoreFormula) else option
         if word.inner:
-            arguments["inner"] = {
-                role: self.inner_module(template, full or call.path, role, place, title)
-                for role, template in call.inner.items()
-            }
+            path, inner = full or call.path, call.inner.items()
+            arguments["inner"] = {role: self.inner_module(norm, path, role, place, title) for role, norm in inner}
         if word.reach == "past":
             arguments["causal"] = causal
         try:
@@ -342,9 +332,8 @@ def place_module(root: nn.Module, path: Sequence[str], module: nn.Module, full: 
         if new is not known:
             if known is not None or hasattr(at, part):
                 why = "PyTorch's modules have something of that name" if known is None else "two modules have that name"
-                raise InputError(
-                    f"no module can be called {part!r} (in {full!r}): {why}; give the call a label of its own"
-                )
+                what = f"no module can be called {part!r} (in {full!r}): {why}"
+                raise InputError(f"{what}; give the call a label of its own")
             at.add_module(part, new)
         at = new
 

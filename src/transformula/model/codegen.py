@@ -37,9 +37,7 @@ from .files import PseudoFile
 
 T = TypeVar("T", bound=ast.AST)
 
-MOST_NESTED = 20
-"""Expressions inside one another before a register is taken: Python's compiler is recursive."""
-
+MOST_NESTED = 20  # expressions inside one another before a register is taken: Python's compiler is recursive
 OPERATORS = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "div": ast.Div, "pow": ast.Pow}
 
 
@@ -122,8 +120,7 @@ class FunctionCode:
         return function
 
 
-_functions: WeakValueDictionary[Any, FunctionType] = WeakValueDictionary()
-"""Functions by what they say: equal layers share one."""
+_functions: WeakValueDictionary[Any, FunctionType] = WeakValueDictionary()  # by what they say: equal layers share one
 
 
 def located(tree: T, span: Mapping[str, int]) -> T:
@@ -179,8 +176,7 @@ class SectionCode(FunctionCode):
     ) -> None:
         super().__init__(file)
         self.locate, self.causal, self.growing = locate, causal, growing
-        self.pieces: dict[Value, Piece] = {}
-        """What waits to be read, in order."""
+        self.pieces: dict[Value, Piece] = {}  # what waits to be read, in order
         self.sites: list[Call] = []
         self.taps: defaultdict[Value, list[Value]] = defaultdict(list)
         self.values = [value for value in section.values if through(value) is value]

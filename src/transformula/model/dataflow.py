@@ -17,9 +17,7 @@ from torch import Tensor
 from ..errors import InputError, UnknownName
 from ..language.graph import Architecture, Section, Stack, Value
 
-DECODED = "tokens"
-"""The sequence that is written step by step."""
-
+DECODED = "tokens"  # the sequence that is written step by step
 Key = tuple[Any, ...]
 """What travels between sections: ("input", name), ("now", name), ("result", stack), ("past", stack, name, layer),
 ("real", sequence)."""
@@ -56,8 +54,7 @@ class Dataflow:
         self.growing: set[str] = set()
         self.reals: dict[str, int] = {}
         self._fresh = itertools.count()
-        self._now: dict[Key, int] = {}
-        """The value that each key stands for where the walk is."""
+        self._now: dict[Key, int] = {}  # the value that each key stands for where the walk is
         self._grown: set[int] = set()
         sections = architecture.sections()
         for index, section in enumerate(sections):

@@ -13,11 +13,8 @@ from ..words.cache import CrossCache
 from ..words.shared_sequences import SharedSequences
 from ..words.word import At
 
-ROWS = 16
-"""Rows of a part of `by_length`; fewer make small products, more have more padding."""
-
-WORTH = 0.8
-"""Parts are made if they have at most this share of the positions."""
+ROWS = 16  # of a part of `by_length`; fewer make small products, more have more padding
+WORTH = 0.8  # parts are made if they have at most this share of the positions
 
 
 class Decoding:
@@ -57,10 +54,8 @@ class Decoding:
         if self._longest + length > self.capacity:
             real = self._longest + length if new is None else int((self.lengths + new).max())
             if real > self.capacity:
-                raise InputError(
-                    f"this decoding has room for {self.capacity} positions; {real} are wanted: give model.start a "
-                    "larger capacity"
-                )
+                what = f"this decoding has room for {self.capacity} positions; {real} are wanted"
+                raise InputError(f"{what}: give model.start a larger capacity")
         return At(self.lengths, self.start, new, shared=self.shared)
 
     def advance(self, length: int, new: Tensor | None) -> None:

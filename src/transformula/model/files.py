@@ -17,9 +17,7 @@ from types import TracebackType
 from ..errors import InputError
 from ..language.source import Place, Source
 
-MOST = 2000
-"""Texts kept; the oldest are given up first. Their code still runs, its tracebacks only show no text."""
-
+MOST = 2000  # texts kept; the oldest are given up first: their code still runs, its tracebacks only show no text
 _kept: OrderedDict[str, str] = OrderedDict()
 
 

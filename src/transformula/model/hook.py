@@ -46,9 +46,7 @@ from .segment_memory import check_carry
 
 HOOKS: dict[str, Registry[Any]] = {
     key: Registry(f"{key} hook", "transformula.model.hooks") for key in ("calibrate", "after_step", "policy")
-}
-"""The hooks of each key, by name."""
-
+}  # of each key, by name
 BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
@@ -57,11 +55,8 @@ class NameRead(str):
 
 
 T = TypeVar("T", bound=Callable[..., Any])
-Values = Mapping[str, Tensor]
-"""The values of names."""
-
-Run = Callable[[Values], dict[str, Tensor]]
-"""Runs a layer: from the values that enter it to those that it leaves."""
+Values = Mapping[str, Tensor]  # of names
+Run = Callable[[Values], dict[str, Tensor]]  # runs a layer: from the values that enter it to those that it leaves
 
 
 def hook(key: str, name: str) -> Callable[[T], T]:
@@ -116,10 +111,8 @@ def asked(architecture: Architecture | None, key: str) -> partial[Any] | None:
     try:
         function = HOOKS[key].get(name)
     except UnknownName as error:
-        raise InputError(
-            f"{here(source)}: {error.message}. Hooks from outside are known once their package is named: --use PACKAGE",
-            near=error.near,
-        ) from None
+        remedy = "Hooks from outside are known once their package is named: --use PACKAGE"
+        raise InputError(f"{here(source)}: {error.message}. {remedy}", near=error.near) from None
     parameters = inspect.signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     given = bound(f"{here(source)}: {name}", list(defaults), items, options)
@@ -137,10 +130,8 @@ def check_hooks(architecture: Architecture) -> None:
     policy = requested["policy"]
     if architecture.carry and policy is not None and not getattr(policy.func, "carries", False):
         name = read_hook(architecture, "policy")[0]
-        raise InputError(
-            f"carry: a layer that is left out leaves nothing for the next segment, and `policy: {name}` does "
-            "not say that it runs all of them; take one of the two keys out"
-        )
+        what = f"carry: a layer that is left out leaves nothing for the next segment, and `policy: {name}` does"
+        raise InputError(f"{what} not say that it runs all of them; take one of the two keys out")
 
 
 def bound(who: str, names: Sequence[str], items: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,17 +189,14 @@ def check_only_changes(who: str, section: Section, but: Collection[str] = (), so
     entering = {name for name, value in section.reads.items() if value.op == "name" and not value.stack}
     new = [n for n, value in section.leaves.items() if value.op != "number" and n not in {*entering, *but}]
     if new:
-        raise InputError(
-            f"{who}: {section.title} leaves {', '.join(new)}, which did not enter it{so}: a layer under this policy"
-            " only changes names that it reads"
-        )
+        what = f"{who}: {section.title} leaves {', '.join(new)}, which did not enter it{so}"
+        raise InputError(f"{what}: a layer under this policy only changes names that it reads")
 
 
 def number_of(who: str, name: str, value: Any, low: float, high: float, *, open_end: bool = False) -> float:
     """An option that is a number from low to high. Raises InputError, naming hook and option."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not good or not low <= value <= high or (open_end and value == high):
-        raise InputError(
-            f"{who}: {name} is {value!r}, and must be a number from {low:g} to{' below' * open_end} {high:g}"
-        )
+        bounds = f"from {low:g} to{' below' * open_end} {high:g}"
+        raise InputError(f"{who}: {name} is {value!r}, and must be a number {bounds}")
     return float(value)

@@ -62,10 +62,8 @@ def read_rules(model: Transformer) -> dict[str, float]:
     """The `init` hook: name of a parameter -> standard deviation. Raises InputError, naming the pattern."""
     hook = model.architecture.hooks.get("init", {})
     if not isinstance(hook, Mapping):
-        raise InputError(
-            "`init` must be a mapping of patterns of parameters' names to standard deviations, such as "
-            '{"*.weight": 0.02}'
-        )
+        what = "`init` must be a mapping of patterns of parameters' names to standard deviations"
+        raise InputError(f'{what}, such as {{"*.weight": 0.02}}')
     matrices = {name: p for name, p in model.named_parameters() if p.dim() >= 2}
     rules: dict[str, float] = {}
     for pattern, given in hook.items():
@@ -90,17 +88,13 @@ def fans(model: nn.Module, name: str) -> tuple[int, int]:
 def nothing_matched(pattern: str, matrices: list[str], names: list[str]) -> InputError:
     others = fnmatch.filter(names, pattern)
     if others:
-        return InputError(
-            f"init: the pattern {pattern!r} matches no matrix, only such as {others[0]}; numbers are drawn for matrices"
-        )
+        what = f"init: the pattern {pattern!r} matches no matrix, only such as {others[0]}"
+        return InputError(f"{what}; numbers are drawn for matrices")
     parts = {part for name in matrices for part in name.split(".") if not part.isdigit()}
     wrong = [part for part in pattern.split(".") if part not in parts and not re.search(r"[*?\[]", part)]
     near = [n for part in wrong for n in nearest(part, parts, 1)]
-    return InputError(
-        f"init: the pattern {pattern!r} matches nothing: no matrix of the model has such a name;{did_you_mean(near)} "
-        f"names are like {', '.join(matrices[:6])}",
-        near=near,
-    )
+    what = f"init: the pattern {pattern!r} matches nothing: no matrix of the model has such a name"
+    return InputError(f"{what};{did_you_mean(near)} names are like {', '.join(matrices[:6])}", near=near)
 
 
 def read_value(source: Source, numbers: Mapping[str, Any]) -> tuple[float, bool]:

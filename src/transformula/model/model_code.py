@@ -17,26 +17,13 @@ from typing import Any
 from ..language.graph import Architecture, Section, Stack
 from ..language.model_file import INPUTS
 from ..language.source import Place, Source
+from . import dataflow
 from .codegen import FunctionCode, Piece, attribute, load, module_at, subscript
-from .dataflow import (
-    Dataflow,
-    SectionRun,
-    check_ids,
-    check_lengths,
-    description,
-    input_sequences,
-    inputs_of,
-    leaving,
-    real_positions,
-    stack_of,
-)
+from .dataflow import Dataflow, SectionRun, leaving, stack_of
 from .files import PseudoFile
 
-IDS = ("tokens", "source", "types", "targets", "document", "rank")
-"""Inputs that are whole numbers, one a position."""
-
-ALWAYS = 1_000_000
-"""Readings of what is kept to the end."""
+IDS = ("tokens", "source", "types", "targets", "document", "rank")  # inputs that are whole numbers, one a position
+ALWAYS = 1_000_000  # readings of what is kept to the end
 
 
 class ModelCode(FunctionCode):
@@ -97,16 +84,16 @@ class ModelCode(FunctionCode):
             self.defaults = 1
         for name in inputs:
             if name in IDS:
-                self.add(ast.Expr(self.applied(check_ids, *read([name]), name)), start)
+                self.add(ast.Expr(self.applied(dataflow.check_ids, *read([name]), name)), start)
         if self.mode == "step":
             return
-        measured = tuple(name for name in inputs if name in input_sequences(architecture).values())
+        measured = tuple(name for name in inputs if name in dataflow.input_sequences(architecture).values())
         if measured:
-            self.add(ast.Expr(self.applied(check_lengths, load("lengths"), measured, *read(measured))), start)
+            self.add(ast.Expr(self.applied(dataflow.check_lengths, load("lengths"), measured, *read(measured))), start)
         for sequence, value in flow.reals.items():
-            described = description(sequence, architecture)
-            names = tuple(name for name in dict.fromkeys(inputs_of(described)) if name in inputs)
-            tree = self.applied(real_positions, load("lengths"), described, names, *read(names))
+            described = dataflow.description(sequence, architecture)
+            names = tuple(name for name in dict.fromkeys(dataflow.inputs_of(described)) if name in inputs)
+            tree = self.applied(dataflow.real_positions, load("lengths"), described, names, *read(names))
             self.assign([value], Piece(tree), start)
 
     def run(self, run: SectionRun) -> None:

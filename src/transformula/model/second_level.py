@@ -18,26 +18,13 @@ from torch import Tensor, nn
 from ..language.score_formula import ScoreFormula
 
 OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
-    "+": torch.add,
-    "-": torch.sub,
-    "*": torch.mul,
-    "/": torch.div,
+    "+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div, "%": torch.remainder, "**": torch.pow,
     "//": partial(torch.div, rounding_mode="floor"),  # torch.floor_divide has no derivative, this one has 0
-    "%": torch.remainder,
-    "**": torch.pow,
-    "min": torch.minimum,
-    "max": torch.maximum,
+    "<": torch.lt, "<=": torch.le, ">": torch.gt, ">=": torch.ge, "==": torch.eq, "!=": torch.ne,
+    "and": torch.logical_and, "or": torch.logical_or, "not": torch.logical_not,
+    "min": torch.minimum, "max": torch.maximum,
     **{name: getattr(torch, name) for name in ("neg", "abs", "exp", "log", "sqrt", "where")},
-    "<": torch.lt,
-    "<=": torch.le,
-    ">": torch.gt,
-    ">=": torch.ge,
-    "==": torch.eq,
-    "!=": torch.ne,
-    "and": torch.logical_and,
-    "or": torch.logical_or,
-    "not": torch.logical_not,
-}
+}  # fmt: skip
 
 
 class SecondLevel(nn.Module):
@@ -50,8 +37,7 @@ class SecondLevel(nn.Module):
     put within the table.
     """
 
-    kind = "scores"
-    """What its tables are to an optimizer: numbers of scores, no matrices."""
+    kind = "scores"  # what its tables are to an optimizer: numbers of scores, no matrices
 
     def __init__(self, formula: ScoreFormula) -> None:
         super().__init__()
@@ -108,8 +94,3 @@ class SecondLevel(nn.Module):
 
     def extra_repr(self) -> str:
         return str(self.formula)
-
-
-def second_level(option: Any) -> Any:
-    """The module of a formula over scores; any other value of an option as it is."""
-    return SecondLevel(option) if isinstance(option, ScoreFormula) else option

@@ -59,33 +59,24 @@ def check_carry(architecture: Architecture) -> None:
     if not architecture.carry:
         return
     if not architecture.main.causal:
-        raise InputError(
-            "carry: a segment goes on from those before it, and a stack that says `causal: false` sees what comes "
-            "after; take one of the two out"
-        )
+        what = "carry: a segment goes on from those before it, and a stack that says `causal: false` sees what comes"
+        raise InputError(f"{what} after; take one of the two out")
     growing, sections = made_of(architecture), architecture.sections()
     inputs = [value for section in sections for value in section.reads.values() if value.op == "input"]
     others = [value.name for value in inputs if value.sequence not in growing]
     if others:
-        raise InputError(
-            f"carry: a text goes on from segment to segment, and {', '.join(dict.fromkeys(others))} would not; "
-            "carry is for models that read tokens alone"
-        )
+        what = f"carry: a text goes on from segment to segment, and {', '.join(dict.fromkeys(others))} would not"
+        raise InputError(f"{what}; carry is for models that read tokens alone")
     endless = "carry: positions go on counting from segment to segment, and"
     for value in [value for section in sections for value in section.calls()]:
         if positions_learned(value, growing) is not None:
-            raise at_place(
-                f"{endless} {value.called.name!r} has learned the first ones only; tell positions apart by rotary, "
-                "relative or sinusoids instead",
-                value.place,
-            )
+            remedy = "tell positions apart by rotary, relative or sinusoids instead"
+            raise at_place(f"{endless} {value.called.name!r} has learned the first ones only; {remedy}", value.place)
         for option in value.called.options.values():
             if isinstance(option, ScoreFormula) and option.longest:
-                raise at_place(
-                    f"{endless} the table of {option.name!r} reaches {option.longest:,}; put its arguments within "
-                    "bounds, as in table(h, min(i - j, 31))",
-                    value.place,
-                )
+                remedy = "put its arguments within bounds, as in table(h, min(i - j, 31))"
+                what = f"{endless} the table of {option.name!r} reaches {option.longest:,}; {remedy}"
+                raise at_place(what, value.place)
 
 
 def tensors_of(state: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:

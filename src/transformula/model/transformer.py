@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ from .segment_memory import Carried, put, tensors_of
 
 if TYPE_CHECKING:
     from .builder import Blueprint
+
+M = TypeVar("M")
 
 
 class FormulaModule(nn.Module):
@@ -42,12 +44,14 @@ def restore(blueprint: Blueprint, key: tuple[Any, ...]) -> FormulaModule:
 
 class Layer(FormulaModule):
     """One layer: its `forward` is the formula, with the names that it reads as arguments, in order of first reading,
-    then the history; it returns the names that it sets and something later needs, alone or as a tuple."""
+    then the history; it returns the names that it sets and something later needs, alone or as a tuple.
+
+    borrowed  what holds the modules of other layers that this one calls (`share=`), not registered here: so one put in
+              a module's place (an adapter, a quantized layer) is called here too
+    """
 
     _step: Any
     borrowed: list[nn.Module]
-    """What holds the modules of other layers that this one calls (`share=`), not registered here: their holders and not
-    themselves, so that one put in a module's place (an adapter, a quantized layer) is called here too."""
 
 
 class Transformer(FormulaModule):
@@ -156,9 +160,8 @@ class Transformer(FormulaModule):
         for index, (section, calls) in enumerate(zip(self.architecture.sections(), blueprint.sites, strict=True)):
             for value in section.calls() if index in grows else ():
                 if value.called.word.reach == "all":
-                    raise InputError(
-                        f"{section.title}: {value.called.name} sees all positions: no decoding step by step"
-                    )
+                    what = f"{section.title}: {value.called.name} sees all positions"
+                    raise InputError(f"{what}: no decoding step by step")
             modules.append([self.get_submodule(call.path) for call in calls] if index in grows else [])
         states = [[m.start(batch, capacity, like.dtype, like.device) for m in row] for row in modules]
         return Decoding(batch, capacity, states, modules, like.device)
@@ -265,3 +268,31 @@ class Transformer(FormulaModule):
 
         totals: Any = summary(self.architecture, length=length).data["totals"]
         return float(totals["flops_forward"] + totals["flops_backward"])
+
+
+def evaluating(model: M) -> M:
+    """A view of a model that evaluates: its modules are copies that hold the model's own parameters, buffers and hooks.
+
+    Weights that are trained or loaded meanwhile, and what `to` makes of them, are seen through it. What modules leave
+    behind in a pass stays in the view, so that threads with a view each share none of it. A module that was compiled by
+    `compile` runs eagerly in it, because its compiled code is of the mode of its own. What is no module is returned as
+    it is.
+
+    `model.eval()` and, afterwards, `model.train()` would be seen by every other thread that uses the model: one that
+    trains would for a while train without dropout, and one that writes would write with it.
+    """
+    return _view(model, {}) if isinstance(model, nn.Module) else model  # type: ignore[return-value]
+
+
+def _view(module: nn.Module, known: dict[nn.Module, nn.Module]) -> nn.Module:
+    if module in known:
+        return known[module]
+    view = known[module] = type(module).__new__(type(module))
+    held = dict(vars(module))
+    children = {name: child if child is None else _view(child, known) for name, child in held["_modules"].items()}
+    for name, value in held.items():
+        # modules that are held without being registered: faces of a word, holders of what a layer borrows
+        if isinstance(value, (list, tuple)) and value and all(isinstance(one, nn.Module) for one in value):
+            held[name] = type(value)([_view(one, known) for one in value])
+    vars(view).update(held, _modules=children, training=False, _compiled_call_impl=None)
+    return view

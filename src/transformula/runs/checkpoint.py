@@ -34,10 +34,8 @@ from ..structured import load_json
 MANIFEST = "manifest.json"
 STATE = "state.json"
 TENSORS = ("weights", "optimizer", "streams")
-FORMER_NAMES = {"optimizer": "optimiser"}
-"""How earlier versions spelled a file's name; it is read too."""
-OPTIONAL = ("average", "carried")
-"""Tensors that a run may have none of: then there is no file."""
+FORMER_NAMES = {"optimizer": "optimiser"}  # how earlier versions spelled a file's name; it is read too
+OPTIONAL = ("average", "carried")  # tensors that a run may have none of: then there is no file
 
 
 @dataclass(frozen=True)
@@ -48,21 +46,17 @@ class Checkpoint:
     weights: Mapping[str, Tensor]
     optimizer: Mapping[str, Tensor]
     streams: Mapping[str, Tensor]
-    state: Mapping[str, Any]
-    """Plain numbers: time, units seen, best value, patience; whatever the loop needs."""
+    state: Mapping[str, Any]  # plain numbers: time, units seen, best value, patience; whatever the loop needs
     average: Mapping[str, Tensor] = field(default_factory=dict)
     carried: Mapping[str, Tensor] = field(default_factory=dict)
-    run: str = ""
-    """The identity of its run; "" in a checkpoint of an older version."""
+    run: str = ""  # the identity of its run; "" in a checkpoint of an older version
 
 
 def folder_of(checkpoints: Path, step: int) -> Path:
-    """checkpoints/step-00000200"""
     return checkpoints / f"step-{step:08d}"
 
 
 def file_of(folder: Path, name: str) -> Path:
-    """The file of a checkpoint's tensors."""
     former = folder / f"{FORMER_NAMES.get(name, name)}.safetensors"
     return former if former.is_file() else folder / f"{name}.safetensors"
 

@@ -123,9 +123,8 @@ def draw_curve(
                 axes.axhline(value, color=INK, linewidth=0.9, linestyle=["--", ":", "-."][i % 3])
                 # names stand in the margin, pushed apart where their lines lie close together
                 above = min(value, above - apart)
-                axes.annotate(
-                    name, (1.01, above), xycoords=("axes fraction", "data"), ha="left", va="center", fontsize=8
-                )
+                where: Any = {"xycoords": ("axes fraction", "data"), "ha": "left", "va": "center"}
+                axes.annotate(name, (1.01, above), fontsize=8, **where)
         axes.set_xlabel("step")
         axes.set_ylabel("loss (nats)")
         if title:

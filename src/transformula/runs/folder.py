@@ -209,10 +209,11 @@ class RunFolder:
         if found is not None:
             return found, damaged
         if not damaged and saved is not None:
-            raise CheckpointError(
-                f"{self.checkpoints}: holds no checkpoint, though the run has saved {saved}, so the run cannot go on;"
-                f" put its checkpoints back, or begin a new run with that model: --init-from {self.path} --out OTHER"
+            remedy = (
+                f"put its checkpoints back, or begin a new run with that model: --init-from {self.path} --out OTHER"
             )
+            what = f"{self.checkpoints}: holds no checkpoint, though the run has saved {saved}"
+            raise CheckpointError(f"{what}, so the run cannot go on; {remedy}")
         if damaged:
             left = f"; the model in {self.best} can still be used" if (self.best / "model.yaml").exists() else ""
             what = f"no checkpoint is whole, so the run cannot go on: {'; '.join(damaged)}"

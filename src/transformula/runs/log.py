@@ -14,8 +14,7 @@ from ..errors import CheckpointError
 from ..plain import plain
 from ..structured import parse_json
 
-Point = tuple[float, float]
-"""(place on an axis, value)."""
+Point = tuple[float, float]  # (place on an axis, value)
 
 
 class Log:

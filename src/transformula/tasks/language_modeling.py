@@ -24,8 +24,8 @@ from ..errors import ConfigError, InputError, setting
 from ..generation.decoding import device_of, generate
 from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
-from ..model.evaluating import evaluating
 from ..model.segment_memory import Carried
+from ..model.transformer import evaluating
 from ..structured import load_json
 from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, task
 from .losses import perplexity, smoothed_cross_entropy, target_nats

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ..errors import InputError
 from ..generation.decoding import device_of
-from ..model.evaluating import evaluating
+from ..model.transformer import evaluating
 from .base import IGNORED, Batch, Scores
 
 AT_ONCE = {"cpu": 1 << 19, "": 1 << 24}

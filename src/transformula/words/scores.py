@@ -27,7 +27,7 @@ from .word import At
 
 
 class ScoreFunction(Protocol):
-    """A definition over scores as attention uses it; made by `model.second_level`.
+    """A definition over scores as attention uses it; `model.second_level` has the module.
 
     key      what it is: equal for equal functions
     names    the inputs that it reads

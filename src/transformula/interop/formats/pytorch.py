@@ -32,12 +32,9 @@ def read_state_dict(folder: Path, verify: bool) -> ModelFiles:
     try:
         state = torch.load(weights, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise CheckpointError(
-            f"{weights}: not a state dict of tensors, or damaged ({str(error).splitlines()[0]}); expected what"
-            " torch.save(module.state_dict(), file) writes"
-        ) from None
+        what = f"{weights}: not a state dict of tensors, or damaged ({str(error).splitlines()[0]})"
+        raise CheckpointError(f"{what}; expected what torch.save(module.state_dict(), file) writes") from None
     if not isinstance(state, dict) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in state.items()):
-        raise CheckpointError(
-            f"{weights}: holds more than tensors by name; save the module alone: torch.save(module.state_dict(), file)"
-        )
+        what = f"{weights}: holds more than tensors by name"
+        raise CheckpointError(f"{what}; save the module alone: torch.save(module.state_dict(), file)")
     return ModelFiles(text, in_float32(state), weights)
