@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from transformula.data.order import Permutation, key
-from transformula.data.windows import Windows
+from transformula.data.windows import Permutation, Windows, key
 from transformula.errors import DataError
 
 

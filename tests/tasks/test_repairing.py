@@ -8,10 +8,10 @@ import torch
 from torch.nn import functional as F
 
 from transformula.api.reading import check_model
-from transformula.data.damage import hide_spans, infill, reorder, sentence_ends
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.model import build
 from transformula.tasks.base import IGNORED, Trained, tasks
+from transformula.tasks.repairing import hide_spans, infill, reorder, sentence_ends
 from transformula.tasks.repairing import shown as shown_ids
 from transformula.tokenizers.base import load, tokenizers
 

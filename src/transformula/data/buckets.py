@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import ConfigError, DataError
-from .order import Permutation, key, permuted
+from .windows import Permutation, key, permuted
 
 LAYOUTS = 4  # ways to put the rows into pools, with which the epochs take turns
 APART = 0.03  # by how much the padding that a cut leaves is misjudged at random, so that layouts differ

@@ -125,7 +125,6 @@ def fitting(
     most: Mapping[str, int | None],
     too_long: str,
     records: Sequence[Record],
-    name: str,
 ) -> tuple[np.ndarray, str]:
     """Which rows may be trained on: (rows,) bool; and what is said of the others, which, as `too_long` says, are
     refused (an error that shows the first), dropped or cut."""
@@ -138,7 +137,7 @@ def fitting(
         return fits, ""
     listed = ", ".join(f"{side} {limit}" for side, limit in limits.items())
     if too_long == "cut":
-        return np.ones_like(fits), f"{over:,} rows of {name} are cut ({listed} tokens)"
+        return np.ones_like(fits), f"{over:,} rows of training are cut ({listed} tokens)"
     if too_long == "refuse" or not fits.any():
         place = int(fits.argmin())
         row = ", ".join(f"{side} {int(each[place])} tokens" for side, each in lengths.items())
@@ -146,4 +145,4 @@ def fitting(
             f"{records[place].place}: a row of {row} is longer than the limits ({listed}); rows like it: {over:,}."
             " Raise --max-source or --max-target, or say --too-long drop or cut"
         )
-    return fits, f"{over:,} rows of {name} are left out: longer than {listed} tokens"
+    return fits, f"{over:,} rows of training are left out: longer than {listed} tokens"

@@ -193,7 +193,7 @@ class Seq2SeqData:
         records, encoded = rows.training, EncodedRows.of(rows.training, self.writing)
         self.lengths = encoded.lengths
         most, longest, too_long = source.limits(settings)
-        fits, note = fitting(self.lengths, {"source": most, "target": longest}, too_long, records, "training")
+        fits, note = fitting(self.lengths, {"source": most, "target": longest}, too_long, records)
         self.notes += [note] if note else []
         if too_long == "cut" and (most, longest) != (None, None):
             encoded = EncodedRows.of(records, self.writing, most, longest)

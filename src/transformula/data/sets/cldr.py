@@ -23,7 +23,7 @@ import numpy as np
 from ...errors import DataError, did_you_mean, nearest
 from ...extras import need
 from ..built_in import Rows, built_in
-from ..order import Permutation
+from ..windows import Permutation
 
 Pair = tuple[str, str, str]  # its place, its source and its target
 Locale = Any  # a language, as babel knows it

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from transformula.data.damage import hidden_spans, hide_spans, infill, reorder, sentence_ends
+from transformula.tasks.repairing import hidden_spans, hide_spans, infill, reorder, sentence_ends
 from transformula.tokenizers.base import tokenizers
 
 FIRST = 1000

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from transformula.data.drawn_rows import SHARE, DrawnRows
 from transformula.errors import DataError
+from transformula.tasks.algorithmic import SHARE, DrawnRows
 
 
 def numbers(length: int, chance: Random) -> tuple[str, str]:
