@@ -45,10 +45,8 @@ class Formats(Registry[Format]):
     def register(  # type: ignore[override]
         self, name: str, needs: Sequence[str] = (), takes: Sequence[str] = (), columns: bool = True
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorator that registers a reader for an extension; see `Format` and `Registry.register`.
-
-        A function of three arguments, (path, content, column) -> texts, is a reader of documents.
-        """
+        """Decorator that registers a reader for an extension; see `Format` and `Registry.register`. A function of three
+        arguments, (path, content, column) -> texts, is a reader of documents."""
 
         def decorate(read: Callable[..., Any]) -> Callable[..., Any]:
             def documents(path: Path, options: Options) -> Iterator[Row]:

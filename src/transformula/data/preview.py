@@ -62,10 +62,8 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def counting(what: str, show: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error, if that is a terminal and `show` says so: it is called with (done, in all).
-
-    It is drawn from the first call on, so that what is told before has the line to itself.
-    """
+    """A bar on standard error, if that is a terminal and `show` says so: it is called with (done, in all). It is drawn
+    from the first call on, so that what is told before has the line to itself."""
     with ExitStack() as stack:
         if show and in_notebook():
             line = ProgressLine()

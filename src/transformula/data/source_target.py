@@ -26,11 +26,9 @@ class SourceTargetRows:
 
 
 def read_source_target(settings: RowSettings, default: str, images: bool = False) -> SourceTargetRows:
-    """The rows that the settings name, or of the built-in set `default`; with `images` the source is a picture.
-
-    Raises DataError at the row that cannot be read, for evaluation rows that are also training rows, and for none at
-    all; ConfigError for columns that are not there.
-    """
+    """The rows that the settings name, or of the built-in set `default`; with `images` the source is a picture. Raises
+    DataError at the row that cannot be read, for evaluation rows that are also training rows, and for none at all;
+    ConfigError for columns that are not there."""
     data = settings.data or default
     notes: list[str] = []
     held: dict[str, Sequence[Record]] = {}

@@ -265,8 +265,7 @@ class Task(ABC):
     def on_sample(self, cost: int) -> Self | None:
         """This task with a sample of its validation set whose evaluation costs at most so much: the same rows each
         time, more of them for a higher cost. Itself where that is the whole set, as it is where no cost is known; None
-        where it is too few rows (fewer than LEAST) to say anything.
-        """
+        where it is too few rows (fewer than LEAST) to say anything."""
         if self.evaluation_cost() <= cost:
             return self
         whole = self.validation_rows

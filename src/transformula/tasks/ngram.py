@@ -59,10 +59,8 @@ def _find(table: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _discounts(counts: np.ndarray) -> np.ndarray:
-    """D by count 0, 1, 2, 3 and more: k - (k+1) Y n[k+1] / n[k] with Y = n1 / (n1 + 2 n2), kept within [0, k].
-
-    Where the counts of counts do not allow the estimate (small or artificial texts): 0.5 of each.
-    """
+    """D by count 0, 1, 2, 3 and more: k - (k+1) Y n[k+1] / n[k] with Y = n1 / (n1 + 2 n2), kept within [0, k]. Where
+    the counts of counts do not allow the estimate (small or artificial texts): 0.5 of each."""
     n = np.bincount(np.minimum(counts, 5), minlength=6).astype(float)
     result = np.array([0.0, 0.5, 0.5, 0.5])
     if n[1] and n[2]:
@@ -94,9 +92,7 @@ class KneserNey:
 
     def probabilities(self, grams: np.ndarray, orders: Sequence[int] = ORDERS) -> dict[int, np.ndarray]:
         """P of the last byte of each gram (a number of 48 bits, its last 6 bytes) under each order: {order: (grams,)}.
-
-        Of all 256 last bytes after the same context they sum to 1.
-        """
+        Of all 256 last bytes after the same context they sum to 1."""
         result = {}
         lower = np.full(len(grams), 1 / 256)
         for order in range(1, max(orders) + 1):

@@ -223,11 +223,9 @@ def hide_spans(
 
 
 def hidden_spans(length: int, rate: float, mean: float, chance: Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths (spans,) of what is hidden and of what is kept before each: `rate` of all, in spans of `mean` each.
-
-    Both are cut in as many parts at random, all ways to cut alike. At least one token is hidden and one kept. Raises
-    ValueError for less than two tokens.
-    """
+    """Lengths (spans,) of what is hidden and of what is kept before each: `rate` of all, in spans of `mean` each. Both
+    are cut in as many parts at random, all ways to cut alike. At least one token is hidden and one kept. Raises
+    ValueError for less than two tokens."""
     if length < 2:
         raise ValueError(f"{length} tokens: of one, nothing can be hidden and something kept")
     count = min(max(round(length * rate), 1), length - 1)
@@ -242,10 +240,8 @@ def hidden_spans(length: int, rate: float, mean: float, chance: Generator) -> tu
 
 def infill(ids: np.ndarray, rate: float, mean: float, mask: int, chance: Generator) -> np.ndarray:
     """`rate` of the tokens go, in spans of Poisson(mean) length, each of which becomes one mask; a span of none puts a
-    mask between two tokens. At least one token goes, and no more masks are put in than tokens were saved.
-
-    Spans of tokens, where the source has whole words. Source: Lewis et al. 2019 (text infilling).
-    """
+    mask between two tokens. At least one token goes, and no more masks are put in than tokens were saved. Spans of
+    tokens, where the source has whole words. Source: Lewis et al. 2019 (text infilling)."""
     count = min(max(round(len(ids) * rate), 1), len(ids))
     spans: list[int] = []
     while sum(spans) < count:
@@ -337,10 +333,8 @@ class DenoisingSettings(TextSettings):
 
 
 class Disorder(Damage):
-    """Windows of text, their sentences in another order, with one mask for each of some spans -> the window.
-
-    A window may begin and end within a sentence; each such part moves as a sentence does.
-    """
+    """Windows of text, their sentences in another order, with one mask for each of some spans -> the window. A window
+    may begin and end within a sentence; each such part moves as a sentence does."""
 
     def __init__(self, settings: DenoisingSettings, tokenizer: Tokenizer, window: int) -> None:
         super().__init__(settings, tokenizer, window)

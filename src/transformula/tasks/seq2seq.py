@@ -301,11 +301,9 @@ line out, in order; an empty line stays one. So it is for every model that write
 def rows_to_score(
     kind: type[SequenceToSequence], trained: Trained, data: Named, given: Mapping[str, Any]
 ) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
-    """The rows to be scored, those of training as far as the run is known, and notes on the rows.
-
-    Raises InputError: a model alone, and no rows named; columns of rows that are not named. DataError: rows of `data`
-    that are also training rows.
-    """
+    """The rows to be scored, those of training as far as the run is known, and notes on the rows. Raises InputError: a
+    model alone, and no rows named; columns of rows that are not named. DataError: rows of `data` that are also training
+    rows."""
     typed = {key: value for key, value in given.items() if key in COLUMNS and value is not None}
     recorded, notes = trained.recorded, trained.notes
     rows: SourceTargetRows | None = None

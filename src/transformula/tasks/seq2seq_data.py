@@ -121,10 +121,8 @@ class EncodedRows:
         return {"source": lengths["source"] + lengths["target"]} if self.writing.input == "tokens" else lengths
 
     def buckets(self, settings: BatchSettings, accumulate: int, seed: int, name: str, least: int = 0) -> Buckets:
-        """Batches of rows of like lengths, as the settings say, of `least` tokens at least.
-
-        Raises ConfigError for a side that a batch of these has not.
-        """
+        """Batches of rows of like lengths, as the settings say, of `least` tokens at least. Raises ConfigError for a
+        side that a batch of these has not."""
         read, side, alone = self.read, settings.batch_side, self.writing.input == "tokens"
         if side not in (*read, LONGEST, BOTH) or (side == "source" and alone):
             raise ConfigError(

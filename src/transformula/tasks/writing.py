@@ -223,9 +223,8 @@ class Writing(Predictor):
         return [np.append(ids[:room], end) for ids in rows]
 
     def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
-        """Numbers from -1 to 1, with as many channels as in training: (channels, height, width) float32 each.
-
-        Raises InputError for a picture of another size than those of training, and for what is none."""
+        """Numbers from -1 to 1, with as many channels as in training: (channels, height, width) float32 each. Raises
+        InputError for a picture of another size than those of training, and for what is none."""
         numbers = []
         for place, picture in enumerate(sources, 1):
             if not isinstance(picture, Tensor):
@@ -291,10 +290,8 @@ class Writing(Predictor):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """What `save` wrote.
-
-        Raises CheckpointError where the model was not trained on pairs, or the file is damaged.
-        """
+        """What `save` wrote. Raises CheckpointError where the model was not trained on pairs, or the file is
+        damaged."""
         path = folder / PAIRS
         try:
             about: Mapping[str, Any] = load_json(path)
@@ -323,10 +320,8 @@ def end_of(tokenizer: Tokenizer) -> int:
 
 
 def load_predictor(folder: Path) -> Predictor | None:
-    """What the model in a folder does; None for a model that was never trained on a task.
-
-    Raises CheckpointError for a damaged file, InputError for a predictor of a package that was not imported.
-    """
+    """What the model in a folder does; None for a model that was never trained on a task. Raises CheckpointError for a
+    damaged file, InputError for a predictor of a package that was not imported."""
     path = folder / FILE
     if not path.is_file():  # the two oldest kinds are known by their own files
         if (folder / PAIRS).is_file():

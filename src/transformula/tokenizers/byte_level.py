@@ -128,9 +128,7 @@ class BPE(ByteLevel):
     @classmethod
     def train(cls, documents: Sequence[str], vocab: int | None = None) -> Self:
         """Learn the merges of these documents; fewer than `vocab` ids if the text has no more pairs that occur twice.
-
-        `vocab` is by default 2,048. Raises InputError if it is below 257.
-        """
+        `vocab` is by default 2,048. Raises InputError if it is below 257."""
         backend = backend_of(models.BPE())
         trainer = trainers.BpeTrainer(
             vocab_size=size_of(cls.kind, vocab),
@@ -184,11 +182,9 @@ def sample(documents: Sequence[str]) -> Iterator[str]:
 
 
 def parts_of(pieces: Iterable[str], least: int | None = None) -> Iterator[str]:
-    """One text, which comes in pieces, in parts of at least so many characters (`PART`), which together get the ids
-    of the whole. A run of as many more characters without a place to cut is cut all the same.
-
-    Raises InputError for half a character.
-    """
+    """One text, which comes in pieces, in parts of at least so many characters (`PART`), which together get the ids of
+    the whole. A run of as many more characters without a place to cut is cut all the same. Raises InputError for half a
+    character."""
     least = PART if least is None else least
     text, start = "", 0
     for piece in pieces:
@@ -206,12 +202,9 @@ def parts_of(pieces: Iterable[str], least: int | None = None) -> Iterator[str]:
 
 
 def _pieces(backend: library.Tokenizer) -> list[bytes]:
-    """The bytes of each id; special tokens have none, as no text spells them.
-
-    The library writes each byte as a printable character of its own, which is undone here; tokens that were added to a
-    vocabulary are met in the text as they are. Raises ValueError where the ids are not 0, 1, 2, ..., or a name has
-    other characters.
-    """
+    """The bytes of each id; special tokens have none, as no text spells them. The library writes each byte as a
+    printable character of its own, which is undone here; tokens that were added to a vocabulary are met in the text as
+    they are. Raises ValueError where the ids are not 0, 1, 2, ..., or a name has other characters."""
     added = backend.get_added_tokens_decoder()
     vocabulary = backend.get_vocab(with_added_tokens=True)
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):

@@ -47,10 +47,8 @@ class Unigram(ByteLevel):
     @classmethod
     def train(cls, documents: Sequence[str], vocab: int | None = None) -> Self:
         """Learn the tokens of these documents and their probabilities; fewer than `vocab` if the text has no more.
-
         `vocab` is by default 2,048. Training needs the extra `unigram`; a trained tokenizer does not. Raises InputError
-        if `vocab` is below 257, MissingExtra.
-        """
+        if `vocab` is below 257, MissingExtra."""
         size = size_of(cls.kind, vocab)
         cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
         words: Counter[str] = Counter()

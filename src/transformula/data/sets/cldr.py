@@ -45,10 +45,8 @@ class Things:
 def pairs(
     name: str, things: Sequence[Things], source: Locale, target: Locale, count: int = COUNT, seed: int = SEED
 ) -> Iterator[Pair]:
-    """Pairs of things written in two languages, each a pure function of its index, the seed and the version of CLDR.
-
-    A way of writing that one of the languages does not have (Japanese no long form of large numbers) is left out.
-    """
+    """Pairs of things written in two languages, each a pure function of its index, the seed and the version of CLDR. A
+    way of writing that one of the languages does not have (Japanese no long form of large numbers) is left out."""
 
     def is_known(way: Way) -> bool:
         try:

@@ -32,19 +32,15 @@ def copied(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
 
 
 def first_sentence(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
-    """The first sentence of each source (lead-1).
-
-    It ends at `.`, `!` or `?` before a space or a newline; nothing is known of abbreviations.
-    """
+    """The first sentence of each source (lead-1). It ends at `.`, `!` or `?` before a space or a newline; nothing is
+    known of abbreviations."""
     return [re.split(r"(?<=[.!?])\s+", source.strip())[0] for source in texts_of(records, "source")]
 
 
 def constant(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
-    """One text for every example: the most frequent of the training targets.
-
-    Where none is frequent (a hundredth of them, and at least two) it is the most typical one, that with the highest
-    mean F1 of words with the others, among those that are looked at (`LOOKED_AT`, evenly over the data).
-    """
+    """One text for every example: the most frequent of the training targets. Where none is frequent (a hundredth of
+    them, and at least two) it is the most typical one, that with the highest mean F1 of words with the others, among
+    those that are looked at (`LOOKED_AT`, evenly over the data)."""
     targets = texts_of(learned, "target")
     if not targets:
         return None
@@ -58,10 +54,8 @@ def constant(records: Sequence[Record], learned: Sequence[Record]) -> list[str] 
 
 
 def word_by_word(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
-    """Each word of a source as the word that stood most often in its place in training; a word never seen is copied.
-
-    A word is what stands between spaces. Only pairs of equally many words teach, as only there places are the same.
-    """
+    """Each word of a source as the word that stood most often in its place in training; a word never seen is copied. A
+    word is what stands between spaces. Only pairs of equally many words teach, as only there places are the same."""
     if not learned:
         return None
     beside: dict[str, Counter[str]] = defaultdict(Counter)

@@ -60,10 +60,8 @@ def mean_of(name: str, signature: str, sentences: Sequence[float]) -> Measured:
 
 
 def exact_match(predictions: Sequence[str], references: References) -> Measured:
-    """100 times the share of predictions that equal one of their references; spaces at both ends do not count.
-
-    Raises InputError.
-    """
+    """100 times the share of predictions that equal one of their references; spaces at both ends do not count. Raises
+    InputError."""
     lists = checked(predictions, references)
     equal = [100.0 * (text.strip() in map(str.strip, each)) for text, each in zip(predictions, lists, strict=True)]
     return mean_of("exact match", f"nrefs:{counted(lists)}|case:mixed", equal)
@@ -198,10 +196,8 @@ def shared(predicted: Sequence[Hashable], reference: Sequence[Hashable]) -> int:
 
 
 def common_subsequence(predicted: Sequence[str], reference: Sequence[str]) -> int:
-    """Length of the longest common subsequence, a row of the table of lengths in one integer's bits.
-
-    Bit j of `row` is 0 where the length grows at word j of `predicted` (Hyyro 2004); n m / 64 machine operations.
-    """
+    """Length of the longest common subsequence, a row of the table of lengths in one integer's bits. Bit j of `row` is
+    0 where the length grows at word j of `predicted` (Hyyro 2004); n m / 64 machine operations."""
     places: dict[str, int] = {}
     for j, word in enumerate(predicted):
         places[word] = places.get(word, 0) | 1 << j

@@ -175,11 +175,9 @@ def scored(
     search: str = "",
     notes: Sequence[str] = (),
 ) -> ScoreReport:
-    """Score predictions, and beside them what each baseline predicts: {"copy": [...], "constant": [...]}.
-
-    Of the `SHOWN` best examples and the `SHOWN` worst no one is among both: with few examples, there are fewer; equal
-    ones are in the order of the data. Raises InputError, MissingExtra.
-    """
+    """Score predictions, and beside them what each baseline predicts: {"copy": [...], "constant": [...]}. Of the
+    `SHOWN` best examples and the `SHOWN` worst no one is among both: with few examples, there are fewer; equal ones are
+    in the order of the data. Raises InputError, MissingExtra."""
     beside = {name: [each.score for each in measure(texts, references)] for name, texts in baselines.items()}
     rows = []
     for place, measured in enumerate(measure(predictions, references)):
