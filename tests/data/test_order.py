@@ -75,7 +75,7 @@ def test_a_pure_function_of_seed_step_and_micro_batch():
 def test_cuts_differ_between_epochs():
     windows = Windows(np.arange(1000, dtype=np.uint16), 50, batch=1, seed=0)
     assert len({int(windows.starts(epoch * windows.count)[0]) % 50 for epoch in range(30)}) > 10
-    assert windows.epochs(windows.count * 3) == 3
+    assert windows.steps(3) == windows.count * 3
 
 
 def test_a_batch_larger_than_an_epoch():

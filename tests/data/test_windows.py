@@ -37,7 +37,7 @@ def test_an_epoch_predicts_no_token_twice(streams: ContinuedWindows) -> None:
         assert len(set(found.tolist())) == len(found) == 972
         seen.append(set(found.tolist()))
     assert seen[0] != seen[1], "other cuts in another epoch"
-    assert [s for s in range(40) if streams.begins(s)] == [0, 18, 36] and streams.epochs(9) == 0.5
+    assert [s for s in range(40) if streams.begins(s)] == [0, 18, 36] and streams.steps(0.5) == 9
 
 
 def test_a_function_of_seed_and_step(streams: ContinuedWindows) -> None:

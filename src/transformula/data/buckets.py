@@ -165,17 +165,6 @@ class Buckets:
         one = float(self._cost(lengths.max(axis=0)) if self.counted == "padded" else self._cost(lengths).mean())
         return -(-len(rows) // int(self.budget / one))
 
-    def _epoch_of(self, batch: int) -> tuple[int, int]:
-        """The epoch of the batch of a number, and its place there."""
-        rounds, place = divmod(batch, int(self._begins[-1]))
-        layout = int(np.searchsorted(self._begins, place, side="right")) - 1
-        return rounds * LAYOUTS + layout, place - int(self._begins[layout])
-
-    def epochs(self, steps: int) -> float:
-        """How often each row is seen in so many steps."""
-        epoch, place = self._epoch_of(steps * self.accumulate)
-        return epoch + place / self._counts[epoch % LAYOUTS]
-
     def steps(self, epochs: float) -> int:
         """The least number of steps that sees each row so often."""
         rounds, rest = divmod(epochs, LAYOUTS)
@@ -185,7 +174,9 @@ class Buckets:
 
     def rows(self, step: int, micro: int = 0) -> np.ndarray:
         """Which rows a batch holds: (rows of the batch,) int64. Steps and micro-batches count from 0."""
-        return self._batch(*self._epoch_of(step * self.accumulate + micro))
+        rounds, place = divmod(step * self.accumulate + micro, int(self._begins[-1]))
+        layout = int(np.searchsorted(self._begins, place, side="right")) - 1
+        return self._batch(rounds * LAYOUTS + layout, place - int(self._begins[layout]))
 
     def epoch(self, number: int = 0) -> Iterator[np.ndarray]:
         """The batches of an epoch: all rows, each once."""

@@ -27,12 +27,8 @@ KINDS = {  # what is no file
     stat.S_IFBLK: "is a device; expected a file",
     stat.S_IFSOCK: "is a socket; expected a file",
 }
-MARKS = {  # how files in other encodings begin; the longer marks first, as UTF-16's is the beginning of UTF-32's
-    b"\xff\xfe\0\0": "UTF-32",
-    b"\0\0\xfe\xff": "UTF-32",
-    b"\xff\xfe": "UTF-16",
-    b"\xfe\xff": "UTF-16",
-}
+# How files in other encodings begin; the longer marks first, as UTF-16's is the beginning of UTF-32's.
+MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 MAGIC = {  # how files begin that are no text
     b"\x1f\x8b": "gzip; name it .gz",
     b"PK\x03\x04": "zip; unpack it first",

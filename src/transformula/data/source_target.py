@@ -119,10 +119,7 @@ def references_of(records: Sequence[Record]) -> list[list[str]]:
 
 
 def fitting(
-    lengths: Mapping[str, np.ndarray],
-    most: Mapping[str, int | None],
-    too_long: str,
-    records: Sequence[Record],
+    lengths: Mapping[str, np.ndarray], most: Mapping[str, int | None], too_long: str, records: Sequence[Record]
 ) -> tuple[np.ndarray, str]:
     """Which rows may be trained on: (rows,) bool; and what is said of the others, which, as `too_long` says, are
     refused (an error that shows the first), dropped or cut."""

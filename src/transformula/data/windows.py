@@ -124,10 +124,6 @@ class Windows:
         count = max(1, (len(self.ids) - self.context) // self.context)
         return count, min(self.context, len(self.ids) - count * self.context)
 
-    def epochs(self, steps: int) -> float:
-        """How often each window is seen in so many steps."""
-        return steps * self.accumulate * self.batch / self.count
-
     def steps(self, epochs: float) -> int:
         """The least number of steps that sees each window so often."""
         return math.ceil(epochs * self.count / (self.accumulate * self.batch) - 1e-9)
@@ -141,12 +137,9 @@ class Windows:
             epoch, place = divmod(at, self.count)
             first = place % BLOCK
             block = permuted(self.count, (self.seed, epoch), place - first, place - first + BLOCK)
-            parts.append(self._offset(epoch) + block[first : first + end - at] * self.context)
+            parts.append(key(self.seed, epoch, 1) % self.slack + block[first : first + end - at] * self.context)
             at += len(parts[-1])
         return np.concatenate(parts)
-
-    def _offset(self, epoch: int) -> int:
-        return key(self.seed, epoch, 1) % self.slack
 
     def at(self, step: int, micro: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and targets of a batch: (batch, context) int64 each."""
@@ -184,4 +177,4 @@ class ContinuedWindows(Windows):
     def starts(self, step: int, micro: int = 0) -> np.ndarray:
         epoch, place = divmod(step, self.strip)
         strips = permuted(self.rows, (self.seed, epoch))[micro * self.batch : (micro + 1) * self.batch]
-        return self._offset(epoch) + (strips * self.strip + place) * self.context
+        return key(self.seed, epoch, 1) % self.slack + (strips * self.strip + place) * self.context

@@ -16,8 +16,7 @@ from ..generation.decoding import device_of
 from ..model.transformer import evaluating
 from .base import IGNORED, Batch, Scores
 
-AT_ONCE = {"cpu": 1 << 19, "": 1 << 24}
-"""Numbers of the logits that are looked at together, by kind of device: on a CPU as many as its caches hold."""
+AT_ONCE = {"cpu": 1 << 19, "": 1 << 24}  # numbers of logits looked at together; on a CPU as many as its caches hold
 
 
 def target_nats(model: Callable[..., Tensor], batches: Iterable[Batch], device: torch.device) -> tuple[float, int]:
