@@ -13,11 +13,8 @@ from .tables import Tables
 from .waves import rotate, rotation_tables, turned_channels
 from .word import At, GeneratorFor, Word, choice, definition, flag, matrix, number, whole, word
 
-Streams = tuple[Tensor, Tensor, Tensor]
-"""Queries, keys and values."""
-
-Call = tuple[AttentionSettings, Extras | None]
-"""What one call is: the settings, and what it has besides queries, keys and values."""
+Streams = tuple[Tensor, Tensor, Tensor]  # queries, keys and values
+Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there is besides queries, keys and values
 
 
 @word(
@@ -102,16 +99,13 @@ class DotAttention(Word):
         return (q, k, v) if batch == others == v.shape[0] else of_one_batch(q, k, v)
 
     def joined(self, y: Tensor) -> Tensor:
-        """The heads' results (batch, heads, length, size) as a stream."""
         return y.transpose(1, 2).flatten(2)
 
     def call(
         self, wanted: bool = False, scores: Tensor | None = None, real: Tensor | None = None, **inputs: Tensor
     ) -> Call:
-        """What this call is, where the scores are `wanted`, too, or not.
-
-        scores (1 or batch, 1 or heads, length, keys); real (batch, keys), bool; inputs, each (batch, length or keys),
-        are those that the formulas read."""
+        """What this call is, where the scores are `wanted`, too, or not: scores (1 or batch, 1 or heads, length, keys);
+        real (batch, keys), bool; inputs, each (batch, length or keys), are those that the formulas read."""
         tables: Any = self._modules.get("score")
         settings = self.settings if self.training else self.evaluated
         settings = settings if tables is None else replace(settings, score=tables)
@@ -150,11 +144,9 @@ class DotAttention(Word):
         return self.result(attend(q, k, v, *call, at), taps, q, k, v)
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Cache | CrossCache:
-        """No keys and values yet; room is made as they come."""
         return Cache(capacity) if self.settings.causal else CrossCache()
 
     def carried(self, state: Any, keep: int) -> Cache | CrossCache:
-        """The keys and values of the last positions; those of another sequence are made again in each segment."""
         return state.last(keep) if isinstance(state, Cache) else CrossCache()
 
 
@@ -305,11 +297,9 @@ class Attention(DotAttention):
         return (x if module is None else module(x)).transpose(1, 2)
 
     def rotation(self, x: Tensor, at: At | None) -> Tables:
-        """The tables by which x (batch, heads, length, size) is turned."""
         return rotation_tables(x, self.turned, self.rotary, self.rotary_pairs, at)
 
     def joined(self, y: Tensor) -> Tensor:
-        """The heads' results through the last matrix."""
         output: Any = self._modules["output"]
         return output(super().joined(y))  # type: ignore[no-any-return]
 

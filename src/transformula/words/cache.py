@@ -62,16 +62,7 @@ class Cache:
         end = at.keys(length)
         return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
 
-    def append_inputs(self, extras: Extras, at: At) -> Extras:
-        """Keep the chunk's inputs, each (batch, length); `extras` with all so far."""
-        past = {}
-        for name, values in extras.inputs.items():
-            self.inputs[name] = put(self.inputs.get(name), values[:, None, :, None], at, self.capacity)
-            past[name] = self.inputs[name][:, 0, : at.keys(values.shape[1]), 0]
-        return replace(extras, past=past)
-
     def last(self, keep: int) -> Self:
-        """What the last `keep` positions left, no more."""
         self.keys, self.values = (x if x is None else x[:, :, -keep:] for x in (self.keys, self.values))
         self.inputs = {name: values[:, :, -keep:] for name, values in self.inputs.items()}
         return self
@@ -87,7 +78,11 @@ class Cache:
                 # what `attend` comes to, without its cases: it shows at length 1
                 return F.scaled_dot_product_attention(q, k, v, scale=settings.scale), None
         if extras is not None and extras.inputs:
-            extras = self.append_inputs(extras, at)
+            past = {}
+            for name, values in extras.inputs.items():  # each (batch, length)
+                self.inputs[name] = put(self.inputs.get(name), values[:, None, :, None], at, self.capacity)
+                past[name] = self.inputs[name][:, 0, : at.keys(values.shape[1]), 0]
+            extras = replace(extras, past=past)
         if self.capacity:
             return attend(q, k, v, settings, extras, at)
         if at.start == 0:  # gradients flow: the first segment is a whole causal pass, a later one has a mask

@@ -114,7 +114,6 @@ class Conv(Shift):
     step = forward
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        """The length - 1 inputs before the first."""
         if self.stride > 1:
             raise InputError(
                 f"conv(stride={self.stride}) makes a shorter sequence of its own, which cannot be decoded step by "

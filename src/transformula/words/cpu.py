@@ -83,8 +83,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """
     if x.device.type != "cpu" or tracing() or round((1 - p) * 256) in (0, 256):
         return F.dropout(x, p, True)
-    result: Tensor = _Dropout.apply(x, p)  # type: ignore[no-untyped-call]
-    return result
+    return _Dropout.apply(x, p)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def keep_mask(shape: tuple[int, ...] | torch.Size, p: float) -> tuple[Tensor, float]:

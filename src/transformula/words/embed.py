@@ -222,7 +222,6 @@ class Prepend(Word):
         return torch.cat([stream.expand(batch, -1, -1) for stream in (a, b)], 1)
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        """Raises InputError."""
         raise InputError(
             "the sequence that prepend makes is longer than the one that is decoded, so it cannot be decoded step by "
             "step; keep the two apart (attention(x, memory) reads another sequence), or run the whole one each time"

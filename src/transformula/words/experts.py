@@ -247,5 +247,4 @@ class SharedExperts(nn.Module):
     def forward(self, x: Tensor, activate: Callable[[Tensor], Tensor]) -> Tensor:
         h = self.up(x)
         h = activate(h) if self.gate is None else activate(self.gate(x)) * h
-        result: Tensor = self.down(h)
-        return result
+        return self.down(h)  # type: ignore[no-any-return]

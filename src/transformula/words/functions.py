@@ -89,13 +89,7 @@ class Softmax(Word):
         return torch.softmax(x, -1)
 
 
-@word(
-    "exp",
-    like="sigmoid",
-    constant="exp(c)",
-    example="x = x * exp(vector(0)) + mlp(norm(x))",
-    equation="y = exp(x)",
-)
+@word("exp", like="sigmoid", constant="exp(c)", example="x = x * exp(vector(0)) + mlp(norm(x))", equation="y = exp(x)")
 class Exp(Word):
     function = staticmethod(torch.exp)
 
@@ -125,13 +119,7 @@ class Sqrt(Word):
     function = staticmethod(torch.sqrt)
 
 
-@word(
-    "abs",
-    like="softplus",
-    constant="abs(c)",
-    example="x = x + abs(mlp(norm(x)))",
-    equation="y = |x|",
-)
+@word("abs", like="softplus", constant="abs(c)", example="x = x + abs(mlp(norm(x)))", equation="y = |x|")
 class Abs(Word):
     function = staticmethod(torch.abs)
 

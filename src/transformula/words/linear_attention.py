@@ -8,8 +8,7 @@ from torch.nn import functional as F
 
 from .word import At, Word, flag, matrix, number, whole, word
 
-CHUNK = 64
-"""Positions that are compared pair by pair; what stands before them is summed up."""
+CHUNK = 64  # positions that are compared pair by pair; what stands before them is summed up
 
 
 @word(
@@ -95,13 +94,11 @@ class LinearAttention(Word):
             state["S"] = state["S"] + k.transpose(2, 3) @ v
             state["z"] = state["z"] + k.sum(2, dtype=state["z"].dtype)
         y = sums / (weights + self.eps).to(sums.dtype)[..., None]
-        result: Tensor = self.output(y.transpose(1, 2).flatten(2))
-        return result
+        return self.output(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     step = forward
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        """Nothing summed yet, in float32 at least."""
         return super().start(batch, capacity, torch.promote_types(dtype, torch.float32), device)
 
 

@@ -15,7 +15,6 @@ def _typed(parameter: Tensor | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    """w y + b."""
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
@@ -32,7 +31,6 @@ class _Norm(Word):
         self.bias = empty(size) if bias else None
 
     def norm(self, x: Tensor) -> Tensor:
-        """Of x (..., size)."""
         raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
@@ -68,12 +66,7 @@ class LayerNorm(_Norm):
         return F.layer_norm(x, (self.size,), weight, bias, self.eps)
 
 
-@word(
-    "norm",
-    like="layernorm",
-    same_as="layernorm",
-    example="x = norm(x + attention(x)); x = norm(x + mlp(x))",
-)
+@word("norm", like="layernorm", same_as="layernorm", example="x = norm(x + attention(x)); x = norm(x + mlp(x))")
 class Norm(LayerNorm):
     """What `norm` means in a file that does not define it: `layernorm`."""
 

@@ -57,7 +57,6 @@ class Pointer(Word):
         return self._spread(q, k, ids, real)
 
     def _spread(self, q: Tensor, k: Tensor, ids: Tensor, real: Tensor | None) -> Tensor:
-        """Attention of q over k, put where the ids say."""
         scores = (q @ k.transpose(1, 2)) * self.size**-0.5
         if real is not None:
             scores = scores.masked_fill(~real[:, None], torch.finfo(scores.dtype).min)
@@ -68,17 +67,14 @@ class Pointer(Word):
         return spread.scatter_add(2, ids[:, None].expand_as(weights), weights)
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> CrossCache:
-        """No keys yet."""
         return CrossCache()
 
     def carried(self, state: Any, keep: int) -> CrossCache:
-        """The keys are made again in each segment."""
-        return CrossCache()
+        return CrossCache()  # the keys are made again in each segment
 
     def step(
         self, x: Tensor, memory: Tensor, ids: Tensor, *, state: CrossCache, at: At, real: Tensor | None = None
     ) -> Tensor:
-        """The chunk's queries over the keys of the first step."""
         if state.keys is None:
             k = self.key(once(memory, at))[:, None]
             state.keep(k, k, None, at)

@@ -11,8 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from .cpu import tracing
 from .word import At, GeneratorFor, Matrix, Word, empty, fill, fill_normal, spread, whole, word
 
-State = tuple[Tensor, ...]
-"""What a recurrence carries from one position to the next, each (batch, size); the first is its result there."""
+State = tuple[Tensor, ...]  # carried from one position to the next, each (batch, size); the first is the result there
 
 
 class _Recurrent(Word):
@@ -86,8 +85,7 @@ class _Recurrent(Word):
         return y.transpose(0, 1), tuple(torch.split(after, self.size, -1))
 
     def forward(self, x: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
-        """In decoding the chunk; the state is that after its last real position, or the old one in rows that have
-        none."""
+        """In decoding the chunk; `state` becomes that after the last real position, in rows that have one."""
         x = x.to(self.bias.dtype)
         before = tuple(state[name] if state else x.new_zeros(x.shape[0], self.size) for name in self.names)
         y, after = self._run(x, before) if at is None or at.new is None else self._ragged(x, before, at.new)

@@ -99,8 +99,7 @@ class RelativeScores(Word):
     step = forward
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> dict[str, Any]:
-        """No content yet, (batch, 1, room, q); only scores by key need that of the past."""
-        return {"past": None, "capacity": capacity}
+        return {"past": None, "capacity": capacity}  # past (batch, 1, room, q), which only scores by key need
 
     def carried(self, state: Any, keep: int) -> dict[str, Any]:
         return {**state, "past": None if state["past"] is None else state["past"][:, :, -keep:]}

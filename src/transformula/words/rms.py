@@ -22,8 +22,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
     wanted = x.requires_grad or (weight is not None and weight.requires_grad)
     if x.device.type != "cpu" or not wanted or not torch.is_grad_enabled() or tracing():
         return F.rms_norm(x, (x.shape[-1],), weight, eps)
-    result: Tensor = _RMSNorm.apply(x, weight, eps)  # type: ignore[no-untyped-call]
-    return result
+    return _RMSNorm.apply(x, weight, eps)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _RMSNorm(torch.autograd.Function):
@@ -63,8 +62,7 @@ def unit_linear(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return F.linear(x, weight).mul_(_root(x, eps))
     if tracing() or torch.is_autocast_enabled(x.device.type):
         return F.linear(x, weight) * _root(x, eps)
-    result: Tensor = _UnitLinear.apply(x, weight, eps)  # type: ignore[no-untyped-call]
-    return result
+    return _UnitLinear.apply(x, weight, eps)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _UnitLinear(torch.autograd.Function):
@@ -108,5 +106,4 @@ def _root(x: Tensor, eps: float) -> Tensor:
     return torch.addcmul(constant, size, size, value=1 / x.shape[-1]).rsqrt_().to(x.dtype)
 
 
-_CONSTANTS: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}
-"""Numbers as tensors, made once."""
+_CONSTANTS: dict[tuple[float, torch.dtype, torch.device], Tensor] = {}  # numbers as tensors, made once

@@ -187,10 +187,8 @@ _KEPT: dict[tuple[Hashable, ...], Seen] = {}
 
 def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torch.dtype, apart: bool) -> Seen:
     """What is added to the scores and which keys are seen. `apart`: the bias holds no -inf, and the mask says all.
-
     Where it depends on heads and positions alone it is made once for all layers: for lengths up to the next power of
-    two, in decoding for the step.
-    """
+    two, in decoding for the step."""
     score, mask, at = settings.score, settings.mask, grid.at
     formulas = [formula for formula in (score, mask) if formula is not None]
     # a score that does more than add is applied to the scores themselves and adds nothing here
@@ -256,10 +254,8 @@ def attend(
     q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras | None = None, at: At | None = None
 ) -> Attended:
     """Attention of q (batch, heads, queries, size) over k (batch, kv_heads, keys, size) and v (batch, kv_heads, keys,
-    value size).
-
-    at  in decoding: where the chunk of queries stands; in a causal stack k and v are all so far, its own last
-    """
+    value size). `at`: in decoding where the chunk of queries stands; in a causal stack k and v are all so far, its own
+    last."""
     length, keys, causal, window = q.shape[2], k.shape[2], settings.causal, settings.window
     dropout, scale = settings.dropout, settings.scale
     if at is None:
@@ -290,7 +286,6 @@ def attend(
 
 
 def _decoding(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, at: At) -> Tensor:
-    """A chunk's queries over all keys so far."""
     (batch, heads, length, size), kv_heads = q.shape, k.shape[1]
     window, first, scale = settings.window, 0, settings.scale
     if window and at.start is not None and at.start >= window:

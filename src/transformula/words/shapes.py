@@ -73,9 +73,7 @@ class Repeat(Word):
 
     @staticmethod
     def function(x: Tensor, *, n: int, each: bool = False) -> Tensor:
-        if each:
-            return x.repeat_interleave(n, -1)
-        return torch.cat([x] * n, -1)
+        return x.repeat_interleave(n, -1) if each else torch.cat([x] * n, -1)
 
 
 @word(
@@ -154,9 +152,7 @@ class Pick(Word):
                 return x[:, -1:]
             last = (real.sum(1) - 1).clamp(min=0)
             return x.gather(1, last[:, None, None].expand(-1, -1, x.shape[2]))
-        shortest = x.shape[1]
-        if real is not None and not tracing():
-            shortest = int(real.sum(1).min())
+        shortest = x.shape[1] if real is None or tracing() else int(real.sum(1).min())
         if self.n > shortest:
             raise InputError(f"pick(x, {self.n}): there is no position {self.n} in a sequence of {shortest}")
         return x[:, self.n - 1 : self.n]

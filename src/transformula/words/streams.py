@@ -113,7 +113,6 @@ class _Connection(Word):
 
 
 def precise(x: Tensor) -> Tensor:
-    """In float32 or better."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
@@ -338,10 +337,8 @@ class Write(_Connection):
 
 def sinkhorn(logits: Tensor, steps: int) -> Tensor:
     """logits (positions, n, n) to positive matrices whose rows sum to 1, and whose columns do in the limit of steps.
-
     As logarithms, so that nothing overflows or vanishes; positions last, so that one call divides many matrices at once
-    (7 times as fast as sums and quotients of a matrix each).
-    """
+    (7 times as fast as sums and quotients of a matrix each)."""
     z = logits.permute(1, 2, 0).contiguous()
     for _ in range(steps):
         z = torch.log_softmax(torch.log_softmax(z, 0), 1)

@@ -10,14 +10,10 @@ from torch import Tensor
 from .cpu import tracing
 
 Tables = tuple[Tensor, ...]
-Make = Callable[..., Tables]
-"""Tables from positions in float64, and further arguments."""
-
+Make = Callable[..., Tables]  # tables from positions in float64, and further arguments
 _KEPT: dict[tuple[Hashable, ...], Tables] = {}
 _LOCK = Lock()
-
-FURTHEST = 2**15
-"""Positions that tables are kept for where a chunk of a long text needs a few rows."""
+FURTHEST = 2**15  # positions that tables are kept for where a chunk of a long text needs a few rows
 
 
 def room_for(length: int) -> int:
@@ -28,9 +24,7 @@ def room_for(length: int) -> int:
 def cached_table(make: Make, given: tuple[Any, ...], length: int, dtype: torch.dtype, device: torch.device) -> Tables:
     """Tables of `length` rows, `make(positions, *given)` of the positions 0, 1, ...: cut from those of the next power
     of two. A table of type bool is square, and cut on both sides.
-
-    While torch traces (compile, export), nothing is kept: a traced tensor must not outlive its graph.
-    """
+    While torch traces (compile, export), nothing is kept: a traced tensor must not outlive its graph."""
     if tracing():
         return _made(make, given, 0, length, dtype, device)
     room = room_for(length)

@@ -83,15 +83,10 @@ from ..language.vocabulary import number as number
 from ..language.vocabulary import whole as whole
 from .shared_sequences import SharedSequences
 
-CLASSES: dict[str, type[Word]] = {}
-"""The class of every word whose file was imported, by name."""
-
-_STATED: dict[tuple[str, str], Mapping[str, Any]] = {}
-"""The decorator's keywords of every word, by module and name."""
-
+CLASSES: dict[str, type[Word]] = {}  # of every word whose file was imported, by name
+_STATED: dict[tuple[str, str], Mapping[str, Any]] = {}  # the decorator's keywords of every word, by module and name
 C = TypeVar("C")
-GeneratorFor = Callable[[str], torch.Generator]
-"""Gives the random generator of a parameter, by its name inside the word."""
+GeneratorFor = Callable[[str], torch.Generator]  # the random generator of a parameter, by its name inside the word
 
 
 def word(name: str, **stated: Any) -> Callable[[C], C]:
@@ -140,6 +135,7 @@ class At:
     new       (batch,): how many positions of this chunk are real in each row (the rest, on the right, are padding), or
               None if all are
     shared    which rows stand over the same other sequence; None: each over its own
+    kept      what one layer made for this chunk and the others can use: masks, tables of positions
 
     The queries of a chunk stand at lengths, lengths + 1, ...; the query at position i sees the keys j <= i. What
     padding writes into a state lies after every real position and is overwritten by the positions that come.
@@ -150,16 +146,11 @@ class At:
     new: Tensor | None = None
     first: int = 0
     shared: SharedSequences | None = None
+    kept: dict[Any, Any] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def longest(self) -> int:
-        """The largest of `lengths`."""
         return int(self.lengths.max()) if self.start is None else self.start
-
-    @cached_property
-    def kept(self) -> dict[Any, Any]:
-        """What one layer made for this chunk and the others can use: masks, tables of positions."""
-        return {}
 
     def positions(self, length: int) -> Tensor:
         """Positions of a chunk of `length`, from 0: (1 or batch, length)."""
@@ -171,10 +162,8 @@ class At:
         return self.longest + length - self.first
 
     def mask(self, length: int, window: int = 0, first: int | None = None) -> Tensor:
-        """(1 or batch, 1, length, keys): which of the keys first, first + 1, ..., longest + length - 1 each query sees.
-
-        first  by default that of the first key that is kept. Made once for all layers of a step.
-        """
+        """(1 or batch, 1, length, keys): which of the keys first, first + 1, ..., longest + length - 1 each query sees;
+        `first` is by default that of the first key that is kept. Made once for all layers of a step."""
         first = self.first if first is None else first
         key = ("mask", length, window, first)
         if key not in self.kept:
@@ -207,28 +196,20 @@ def fill_word(module: nn.Module, generator_for: GeneratorFor) -> None:
 
 
 class Word(nn.Module):
-    """Base of the modules of all words."""
+    """Base of the modules of all words.
+
+    faces        the module with other options, for calls that share it and differ in what shapes no weight: modules
+                 that have its tables of parameters as their own, and are not registered
+    state_sizes  of a state that decoding keeps and that does not grow: its tensors, 0 at first, each (batch, *size)
+    """
 
     record: ClassVar[WordRecord]
-
     faces: list[Word] | tuple[()] = ()
-    """The module with other options, for calls that share it and differ in what shapes no weight: modules that have its
-    tables of parameters as their own, and are not registered."""
-
-    made_with: Mapping[str, Any] = {}
-    """The widths and options that its constructor was given."""
-
-    constants: Mapping[str, float] = {}
-    """Own parameters that start at a number."""
-
-    deviations: Mapping[str, float] = {}
-    """Own parameters that are drawn from N(0, d^2), and d."""
-
-    matrices: Sequence[str] = ()
-    """Linear layers inside that are drawn as `fill_matrix` does."""
-
+    made_with: Mapping[str, Any] = {}  # the widths and options that its constructor was given
+    constants: Mapping[str, float] = {}  # own parameters that start at a number
+    deviations: Mapping[str, float] = {}  # own parameters that are drawn from N(0, d^2), and d
+    matrices: Sequence[str] = ()  # linear layers inside that are drawn as `fill_matrix` does
     state_sizes: Mapping[str, tuple[int, ...]] | None = None
-    """Of a state that decoding keeps and that does not grow: its tensors, 0 at first, each (batch, *size)."""
 
     def train(self, mode: bool = True) -> Self:
         super().train(mode)
@@ -335,10 +316,8 @@ def matrix(x: int, size: int, bias: bool = True) -> nn.Linear:
 
 
 def fill_matrix(layer: nn.Linear, generator_for: GeneratorFor, name: str = "") -> None:
-    """Fill a linear layer: W from N(0, 1 / (3 x)), which is the variance of PyTorch's default; b 0.
-
-    `name` is the layer's name inside its word, "" where the word is that layer.
-    """
+    """Fill a linear layer: W from N(0, 1 / (3 x)), which is the variance of PyTorch's default; b 0. `name` is the
+    layer's name inside its word, "" where the word is that layer."""
     fill_normal(layer.weight, generator_for(f"{name}.weight" if name else "weight"), spread(layer.weight.shape[1]))
     fill(layer.bias, 0)
 
