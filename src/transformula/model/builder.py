@@ -135,7 +135,6 @@ def spots(architecture: Architecture) -> dict[str, Spot]:
 
 
 def is_function(call: Call) -> bool:
-    """Whether a call needs no module."""
     return hasattr(word_class(call.word), "function")
 
 
@@ -172,7 +171,6 @@ class Blueprint:
         return remake, (architecture.text, list(records.values()), architecture.output.lines[0][0].source.text)
 
     def make(self, key: tuple[Any, ...], base: type[F], **functions: Any) -> F:
-        """A module of the class that has these functions as its methods."""
         identity = (base, *((name, id(function)) for name, function in functions.items()))
         if (cls := _classes.get(identity)) is None:
             cls = type(base.__name__, (base,), {"__module__": base.__module__, "__doc__": base.__doc__, **functions})

@@ -32,7 +32,7 @@ import torch
 
 from ..language.graph import Call, Section, Value
 from ..words.word import word_class
-from .dataflow import Key, sequence_read, stepped
+from .dataflow import Key, sequence_read
 from .files import PseudoFile
 
 T = TypeVar("T", bound=ast.AST)
@@ -262,7 +262,9 @@ class SectionCode(FunctionCode):
             module = module_at(path)
             if face:
                 module = subscript(attribute(module, "faces"), face - 1)
-            step = self.growing is not None and stepped(value, self.growing)
+            # in decoding a call must be told where the chunk stands if it acts on what grows, and on its past
+            acts = self.growing is not None and (call.word.positional or call.word.reach == "past")
+            step = acts and not {one.sequence for one in (value, *value.args)}.isdisjoint(self.growing or ())
             if step:
                 if call.word.reach == "past":
                     keywords["state"] = subscript(load("states"), len(self.sites))

@@ -128,7 +128,6 @@ def given_to(architecture: Architecture, section: Section, decoding: bool) -> di
 
 
 def key_of(value: Value, section: Section) -> Key:
-    """Where a value that enters a section comes from."""
     if value.op == "input":
         return ("input", value.name)
     if value.op == "history":
@@ -169,12 +168,6 @@ def across(value: Value) -> bool:
     of distances, of which scores are made, is no sequence."""
     streams = value.args[: len(value.called.streams)]
     return value.word_kind != "scores" and len({stream.sequence for stream in streams}) > 1
-
-
-def stepped(value: Value, growing: Collection[str]) -> bool:
-    """Whether a call must be told, in decoding, where the chunk stands: it acts on what grows, and on its past."""
-    word = value.called.word
-    return (word.positional or word.reach == "past") and any(v.sequence in growing for v in (value, *value.args))
 
 
 def positions_learned(value: Value, sequences: Collection[str]) -> int | None:
@@ -240,7 +233,6 @@ def parts_of(described: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def inputs_of(described: Any) -> list[str]:
-    """The inputs that a description reads, in order."""
     return [part[1] for part in parts_of(described) if part[0] in ("input", "image")]
 
 

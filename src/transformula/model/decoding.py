@@ -59,7 +59,6 @@ class Decoding:
         return At(self.lengths, self.start, new, shared=self.shared)
 
     def advance(self, length: int, new: Tensor | None) -> None:
-        """A chunk was decoded: `new` positions of each row are real, or all."""
         self.lengths = self.lengths + (length if new is None else new.to(self.lengths.device))
         more = [length] * self.batch if new is None else new.tolist()
         self._note_sizes([size + added for size, added in zip(self._sizes, more, strict=True)])

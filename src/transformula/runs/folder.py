@@ -169,7 +169,6 @@ class RunFolder:
         return with_current_keys(read)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
-        """Write the resolved configuration."""
         text = yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
         write_whole(self.path / CONFIG, text.encode())
 
