@@ -10,7 +10,7 @@ from torch import nn
 
 from transformula.training.choices import choose_precision, choose_threads, step_like
 from transformula.training.loop import flops_per_unit
-from transformula.training.machine import capability
+from transformula.training.machine import describe
 
 CPU = torch.device("cpu")
 
@@ -39,4 +39,4 @@ def with_threads(count: int, step: Callable[..., Any]) -> Callable[..., Any]:
 
 def has_matrix_units() -> bool:
     """Whether this CPU multiplies matrices in bf16 with units of its own (AMX): what bf16 gains depends on it."""
-    return "amx_bf16" in capability()
+    return "amx_bf16" in describe(torch.device("cpu"))["capability"]

@@ -19,7 +19,6 @@ PRELOADED = [
     "matplotlib.backends.backend_agg",
     "matplotlib.figure",
     "torch._dynamo",  # every optimizer of torch's imports it
-    "transformula.api.evaluation",
     "transformula.api.run",
     "transformula.cli.door",
     "transformula.tasks.language_modeling",

@@ -16,13 +16,13 @@ from .registry import lazy
 
 if TYPE_CHECKING:
     from . import gallery as gallery
-    from .api.evaluation import evaluate as evaluate
     from .api.model import Model as Model
     from .api.model import explain as explain
     from .api.model import nearest as nearest
     from .api.model import summary as summary
     from .api.recipe import reproduce as reproduce
     from .api.run import Run as Run
+    from .api.run import evaluate as evaluate
     from .api.run import train as train
     from .errors import TransformulaError as TransformulaError
     from .inspection.curves import curves as curves
@@ -34,7 +34,7 @@ HOMES = {  # public name -> the module that has it, or is it
     "Run": "api.run",
     "TransformulaError": "errors",
     "curves": "inspection.curves",
-    "evaluate": "api.evaluation",
+    "evaluate": "api.run",
     "explain": "api.model",
     "gallery": "gallery",
     "nearest": "api.model",

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from tests.fuzz import harness
 from tests.fuzz.mutate import DIGITS, as_json, changed, damaged
 from transformula import Model, explain, train
-from transformula.api.evaluation import task_of
+from transformula.api.run import task_of
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
 from transformula.tasks.writing import Writing

@@ -30,10 +30,9 @@ from pydantic import Field, model_validator
 from ..errors import ConfigError, DataError, Interrupted, did_you_mean, nearest, setting, shortened
 from ..recipes import recipe_path
 from ..settings import Settings
-from .evaluation import evaluate
 from .plan import check_use, plan_resume, plan_run, read_config
 from .reading import TASK, import_packages, path_of
-from .run import run_of
+from .run import evaluate, run_of
 
 if TYPE_CHECKING:
     from ..tasks.scores.report import Report

@@ -72,8 +72,8 @@ def train(given: Given) -> int:
 
 def evaluate_options(parser: Parser) -> None:
     """Its options; those of the task come once the run is known, which says the task."""
-    from ..api.evaluation import task_of
     from ..api.reading import import_packages, of_task
+    from ..api.run import task_of
 
     parser.add("--data", "VALUE", "score this data instead; may be repeated", action="append")
     WITH(parser)
@@ -104,7 +104,7 @@ def evaluate(given: Given) -> int:
     the test set (default: the validation set), with confidence intervals, signatures, trivial baselines, and the best
     and the worst examples. --data scores other data; the baselines still learn from the run's training set. The options
     depend on the run's task: transformula evaluate RUN --help lists them."""
-    from ..api.evaluation import evaluate
+    from ..api.run import evaluate
     from ..data.preview import counting
     from ..generation.settings import SearchSettings
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,8 @@ def failed(trainer: Trainer, error: Exception) -> TransformulaError:
     elif isinstance(error, (OSError, SafetensorError)):
         what = f"{trainer.run.path}: {str(error).strip() or type(error).__name__}"
     else:
-        what = lacks_memory(error, trainer.task) or f"failed with {type(error).__name__}: {error}"
+        amount, what = unallocated(error), f"failed with {type(error).__name__}: {error}"
+        what = what if amount is None else lacks_memory(amount, trainer.task)
     return RunError(f"step {trainer.position.step:,}: {what}{kept}")
 
 
@@ -91,10 +92,19 @@ def kept_of(trainer: Trainer) -> str:
     return f"\nsaved: {whole[-1]}; to resume: {trainer.run.resume_command()}"
 
 
-def lacks_memory(error: Exception, task: Task) -> str | None:
-    """What is said where memory could not be had; None for another error."""
-    if (amount := unallocated(error)) is None:
-        return None
+@contextmanager
+def allocating(said: Callable[[str], str]) -> Iterator[None]:
+    """Turn an allocation that fails into a RunError: what is `said` of the amount, "" where that is not known."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if (amount := unallocated(error)) is None:
+            raise
+        raise RunError(said(amount)) from error
+
+
+def lacks_memory(amount: str, task: Task) -> str:
+    """What is said in a run where so much memory could not be had."""
     batch = "--batch" if task.sequences else "--batch-tokens"
     return (
         f"there is no memory{f' for {amount} more' if amount else ''}. Lower {batch} (with as much more --accumulate a"

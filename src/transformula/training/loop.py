@@ -61,9 +61,7 @@ def named_losses(model: nn.Module) -> dict[str, Tensor]:
 
 def whole_loss(loss: Tensor, named: Mapping[str, Tensor]) -> Tensor:
     """The task's loss and all named ones."""
-    for value in named.values():
-        loss = loss + value.to(loss.dtype)
-    return loss
+    return sum((value.to(loss.dtype) for value in named.values()), loss)
 
 
 def by_kind(named: Mapping[str, float]) -> dict[str, float]:

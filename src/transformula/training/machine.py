@@ -48,17 +48,13 @@ def cpuinfo(*keys: str) -> str:
     return ""
 
 
-def capability() -> str:
-    """What the CPU can do, e.g. "AVX512 amx_bf16 avx512_bf16"; its name may hide that (virtual machines)."""
-    wanted = {"amx_bf16", "avx512_bf16", "bf16", "sve"} & set(cpuinfo("flags", "Features").split())
-    return " ".join([torch.backends.cpu.get_cpu_capability(), *sorted(wanted)])
-
-
 def describe(device: torch.device) -> dict[str, Any]:
     """The machine as plain data, for a manifest and as a key of what was measured on it."""
+    flags = {"amx_bf16", "avx512_bf16", "bf16", "sve"} & set(cpuinfo("flags", "Features").split())
     return {
         "processor": cpuinfo("model name") or platform.processor() or platform.machine(),
-        "capability": capability(),
+        # A processor's name may hide what it can do (virtual machines).
+        "capability": " ".join([torch.backends.cpu.get_cpu_capability(), *sorted(flags)]),
         "cores": os.cpu_count() or 1,
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),

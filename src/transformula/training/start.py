@@ -18,15 +18,15 @@ import torch
 from torch import nn
 
 from ..data.sources import SOURCES
-from ..errors import CheckpointError, ConfigError, RunError, did_you_mean, nearest
+from ..errors import CheckpointError, ConfigError, did_you_mean, nearest
 from ..interop.exchange import text_of
 from ..interop.weights import check_finite
 from ..runs import random_state
 from ..runs.folder import CONFIG, RunFolder
-from ..tasks.base import Batch, Task, tasks
+from ..tasks.base import Task, tasks
 from . import machine
 from .choices import choose_precision, choose_threads, step_like
-from .failure import Interrupts, failed, lacks_memory
+from .failure import Interrupts, allocating, failed, lacks_memory
 from .loop import Trainer, flops_per_unit
 from .optimizer import optimizers, parameters_of, width_of
 from .progress import Progress
@@ -36,8 +36,7 @@ from .settings import STEPS, TrainingSettings
 
 MACHINE = ("device", "threads")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
-FREE = (*LENGTH, "evaluate_every", "checkpoint_every", "keep", "log_every", *MACHINE, "out")
-"""What a resume may change."""
+FREE = (*LENGTH, "evaluate_every", "checkpoint_every", "keep", "log_every", *MACHINE, "out")  # what a resume may change
 
 
 def train(
@@ -98,7 +97,11 @@ def _train(
     if not fresh:
         check_finite(model.named_parameters(), "the weights to begin with")
     first = task.batch(0, 0).to(device)
-    precision, threads, lines = _measured(task, model, settings, device, first)
+    flops, asked = task.units(first) * flops_per_unit(model), settings.precision
+    with allocating(lambda amount: f"the first step: {lacks_memory(amount, task)}"):
+        precision, line = choose_precision(asked, model, task, device, first, flops)
+        step = partial(step_like, model, task, device, first, flops, precision)
+        threads, more = choose_threads(settings.threads, device, step)
     optimizer, width = optimizers.get(settings.optimizer), width_of(model, parameters)
     limited = settings.steps or settings.tokens or settings.minutes or settings.epochs
     resolved = settings.model_copy(
@@ -112,8 +115,8 @@ def _train(
         }
     )
     torch.set_num_threads(threads)
-    for line in [f"precision: {precision}, as the run began"] if resume else lines:
-        shown.say(line)
+    for text in [f"precision: {precision}, as the run began"] if resume else filter(None, (line, more)):
+        shown.say(text)
     shown.say(
         f"{settings.optimizer}, learning rate {resolved.lr:g}"
         + ("" if settings.lr else f" (by default at width {width})")
@@ -148,22 +151,6 @@ def _train(
         return conclude(trainer, stopped, interrupted=interrupts.asked, about=about)
     finally:
         run.log.close()
-
-
-def _measured(
-    task: Task, model: nn.Module, settings: TrainingSettings, device: torch.device, first: Batch
-) -> tuple[str, int, list[str]]:
-    """Precision and number of threads, and what is said of them. Raises RunError where the first batch is too large."""
-    flops = task.units(first) * flops_per_unit(model)
-    try:
-        precision, line = choose_precision(settings.precision, model, task, device, first, flops)
-        step = partial(step_like, model, task, device, first, flops, precision)
-        threads, more = choose_threads(settings.threads, device, step)
-    except (MemoryError, RuntimeError) as error:
-        if (lacking := lacks_memory(error, task)) is None:
-            raise
-        raise RunError(f"the first step: {lacking}") from None
-    return precision, threads, [text for text in (line, more) if text]
 
 
 def check_select(select: str | None, task: Task | type[Task]) -> None:
