@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.words.helpers import VOCABULARY, make, random_weights
+from transformula import Model
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import from_formula
@@ -253,3 +254,11 @@ def test_a_model_tells_its_words_which_positions_are_real() -> None:
     assert model.named_losses()["layers.1.experts.balance"].item() != pytest.approx(
         found[0]["layers.1.experts.balance"], rel=1e-6
     )
+
+
+def test_shared_experts_begin_as_large_as_one_expert() -> None:
+    """A matrix of the shared experts' sum is drawn with the fan-in of one expert, however many there are."""
+    model = Model("x = x + experts(norm(x), n=2, hidden=32, shared=4)", depth=1, width=64, vocab=8, context=8, heads=2)
+    (down,) = (p for name, p in model.module.named_parameters() if name.endswith("shared.down.weight"))
+    assert down.shape == (64, 4 * 32)
+    assert down.std().item() == pytest.approx((3 * 32) ** -0.5, rel=0.1)
