@@ -33,7 +33,7 @@ TRAIN = [
     "reviews.tsv",
     *SIZES,
 ]
-LONG = [*TRAIN, "--steps", "150", "--checkpoint-every", "1", "--keep", "3", "--evaluate-every", "50", "--quiet"]
+LONG = [*TRAIN, "--steps", "80", "--checkpoint-every", "1", "--keep", "3", "--evaluate-every", "40", "--quiet"]
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_a_run_that_is_killed_resumes_bit_for_bit(work: Path) -> None:
     assert process.exitcode == -signal.SIGKILL, "the run had ended"
     assert main(["train", "--resume", "cut", "--use", "classify", "--quiet"]) == 0
     (one, _), (two, _) = (RunFolder.open(work / name).newest_checkpoint() for name in ("run", "cut"))
-    assert one is not None and two is not None and one.step == two.step == 150
+    assert one is not None and two is not None and one.step == two.step == 80
     for part in ("weights", "optimizer", "streams"):
         ours, theirs = getattr(one, part), getattr(two, part)
         assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours), part
