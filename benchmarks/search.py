@@ -43,7 +43,7 @@ from transformula.generation import SearchSettings, search
 from transformula.generation.beam import Sentence, continuations, gathered, given_at_start
 from transformula.language.check import check
 from transformula.model import Transformer, build
-from transformula.model.evaluating import evaluating
+from transformula.model.transformer import evaluating
 
 BEGIN, END, LONGEST = 1, 2, 40
 BEAMS = {"greedy": 1, "beam 5": 5}
