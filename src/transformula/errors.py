@@ -1,7 +1,7 @@
 """The tree of errors. Every mistake of a user's ends as one of these, and none of them shows a traceback.
 
     TransformulaError
-    ├── InputError                 what was given is wrong: exit status 2
+    ├── InputError                 the input is wrong: exit status 2
     │   ├── FormulaError           a text in the formula language; underlines the place
     │   ├── ConfigError            settings: all mistakes in one report
     │   ├── UnknownName            a name that is not registered; knows the nearest ones

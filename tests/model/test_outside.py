@@ -13,20 +13,20 @@ from transformula.model import build
 from transformula.words.word import CLASSES, Word, word
 
 
-@word("doubled", streams=("x",), kind="function", width="x", equation="y = 2 x")
-class Doubled(Word):
-    def forward(self, x: Tensor) -> Tensor:
-        return 2 * x
-
-
-@word("timed", streams=("x",), kind="function", width="x", options={"by": {"type": "number", "default": 3}})
-class Timed(Word):
-    def forward(self, x: Tensor) -> Tensor:
-        return 3 * x
-
-
 @pytest.fixture(autouse=True, scope="module")
-def _forgotten() -> Iterator[None]:
+def _registered() -> Iterator[None]:
+    """Two words, known in this module's tests alone: other modules collect all words there are."""
+
+    @word("doubled", streams=("x",), kind="function", width="x", equation="y = 2 x")
+    class Doubled(Word):
+        def forward(self, x: Tensor) -> Tensor:
+            return 2 * x
+
+    @word("timed", streams=("x",), kind="function", width="x", options={"by": {"type": "number", "default": 3}})
+    class Timed(Word):
+        def forward(self, x: Tensor) -> Tensor:
+            return 3 * x
+
     yield
     CLASSES.pop("doubled")
     CLASSES.pop("timed")

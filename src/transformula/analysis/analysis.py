@@ -101,8 +101,8 @@ class Adviser:
         if grown is None or not parts:
             return ""
         layer = "; ".join(next(iter(parts.values())).splitlines())
-        said = f"is not: there the scale of {grown.stream} is {grown}."
-        return f"In size it is sound. Its pre-norm look-alike, {layer}, {said}"
+        verdict = f"is not: there the scale of {grown.stream} is {grown}."
+        return f"In size it is sound. Its pre-norm look-alike, {layer}, {verdict}"
 
     def mended(self, warnings: Sequence[Warning]) -> list[Remedy]:
         """Where there are several warnings: the text without any, one remedy after the other."""

@@ -67,7 +67,7 @@ class Scales:
         self, copies: Mapping[str, int], sources: Mapping[Value, Value] | None = None, scale: float = 1.0
     ) -> None:
         self.copies, self.sources, self.scale = copies, sources or {}, scale
-        self.directions: dict[object, Direction] = {}  # by what made them: what is made alike is one direction
+        self.directions: dict[object, Direction] = {}  # by how it is computed: the same way, the same direction
         self.vectors: dict[Value, Vector] = {}  # of every value of the sections evaluated so far
         self.sublayers: set[Value] = set()  # those that a sublayer of their section stands in, however deep
 
@@ -196,9 +196,9 @@ class Scales:
             return KnownVector({first: math.copysign(size, number)})
         shape = frozenset((part, round(c / number, 12)) for part, c in stream.parts.items())
         root = self.directions.setdefault(("root", shape), Direction()) if others else first.root
-        made = Direction(made_by=kind, up=not others and first.up and number > 0, root=root)
-        made = self.directions.setdefault(("normed", kind, shape, number > 0), made)
-        return KnownVector({made: math.copysign(size, number)})
+        direction = Direction(made_by=kind, up=not others and first.up and number > 0, root=root)
+        direction = self.directions.setdefault(("normed", kind, shape, number > 0), direction)
+        return KnownVector({direction: math.copysign(size, number)})
 
     def turned(self, value: Value, stream: Vector) -> Vector:
         """What keeps the size of each part and changes its direction: rotations, copies, parts; dropout keeps both."""

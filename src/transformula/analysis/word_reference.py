@@ -61,8 +61,8 @@ def find(vocabulary: Vocabulary, name: str) -> WordRecord:
 
 def by_kind(vocabulary: Vocabulary) -> dict[str, list[WordRecord]]:
     """Kind -> its words by name, in the order of TITLES; without kinds that have none."""
-    found = {kind: [r for _, r in sorted(vocabulary.items()) if r.kind == kind] for kind in TITLES}
-    return {kind: records for kind, records in found.items() if records}
+    records_of = {kind: [r for _, r in sorted(vocabulary.items()) if r.kind == kind] for kind in TITLES}
+    return {kind: records for kind, records in records_of.items() if records}
 
 
 def calls(record: WordRecord) -> list[str]:
@@ -102,9 +102,9 @@ def parts_of(example: str) -> dict[str, str]:
     """The keys of a model file that an example says: {"layer": ...}, always with a layer."""
     rows = example.splitlines()
     keys = [re.match(r"(layer|before|after|output|causal|family): (.+)", row) for row in rows]
-    said = {found[1]: found[2] for found in keys if found}
+    parts = {found[1]: found[2] for found in keys if found}
     plain = [row for row, found in zip(rows, keys, strict=True) if not found]
-    return {"layer": "; ".join(plain) or PLAIN, **said}
+    return {"layer": "; ".join(plain) or PLAIN, **parts}
 
 
 def command(record: WordRecord) -> str:

@@ -89,8 +89,8 @@ class Reproduced:
     @property
     def data(self) -> dict[str, Any]:
         """As plain data."""
-        found = {"score": self.value, "holds": self.holds, "run": str(self.folder)}
-        return {"recipe": self.recipe.plain(), **found, "report": self.report.data}
+        outcome = {"score": self.value, "holds": self.holds, "run": str(self.folder)}
+        return {"recipe": self.recipe.plain(), **outcome, "report": self.report.data}
 
     def __repr__(self) -> str:
         before = f" (found before: {', '.join(f'{n:g}' for n in self.recipe.found)})" if self.recipe.found else ""

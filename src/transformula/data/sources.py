@@ -122,9 +122,9 @@ def _built_in(name: str) -> Origin:
     left_out: dict[str, int] = {}
 
     def rows(options: Options) -> Iterator[PlacedRow]:
-        made = known.read(variant)
-        left_out.update(made.left_out)
-        for place, *values in made.rows:
+        records = known.read(variant)
+        left_out.update(records.left_out)
+        for place, *values in records.rows:
             yield place, dict(zip(known.columns, values, strict=True))
 
     where = f"{name}, which is built in"

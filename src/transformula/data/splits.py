@@ -175,16 +175,16 @@ def without_overlap(
     ("refuse"), or they are not trained on ("drop"), or they are ("keep"). Raises ConfigError for another word."""
     if overlap not in OVERLAP:
         raise ConfigError(f"overlap: {overlap!r} is none of: {', '.join(OVERLAP)}")
-    found = [one for one in overlaps if one.rows]
-    if not found or overlap == "keep":
+    shared = [one for one in overlaps if one.rows]
+    if not shared or overlap == "keep":
         return training, 0
     if overlap == "refuse":
         raise DataError(
-            "\n".join(map(str, found))
+            "\n".join(map(str, shared))
             + "\nscores on rows that were trained on say nothing; drop them from training with"
             f" {setting('overlap', 'drop')}, or keep them with {setting('overlap', 'keep')}"
         )
-    kept = [record for record in training if not any(row_digest(record, one.compared) in one.digests for one in found)]
+    kept = [record for record in training if not any(row_digest(record, one.compared) in one.digests for one in shared)]
     if not kept:
         raise DataError("every training row is also an evaluation row: nothing is left to train on")
     return kept, len(training) - len(kept)

@@ -380,8 +380,8 @@ def draw_diagrams(
         f' role="img" aria-labelledby="{" ".join(ids)}" font-family="{escape(FONT, quote=False)}">'
     )
     pen.rows.append(f'<title id="{ids[0]}">{escape(title, quote=False)}</title>')
-    said = [f"{p.title} {p.times}".strip() + ": " + "; ".join(p.equations) for p in shown]
-    pen.rows.append(f'<desc id="{ids[1]}">{escape(". ".join(said), quote=False)}</desc>')
+    descriptions = [f"{p.title} {p.times}".strip() + ": " + "; ".join(p.equations) for p in shown]
+    pen.rows.append(f'<desc id="{ids[1]}">{escape(". ".join(descriptions), quote=False)}</desc>')
     if dark is None and not figure:
         pen.rows.append(f"<style>@media (prefers-color-scheme: dark){{{colors(DARK)}}}</style>")
     pen.rows.append(f'<rect width="100%" height="100%" rx="6" {pen.fill("ground")}/>')

@@ -310,10 +310,10 @@ def finished(whole: ModelText, original: Original, roles: Mapping[str, str], sta
     one over the memory for each. Raises Unfit."""
     architecture = check(whole, original.vocabulary)
     for old, new in zip(original.architecture.main.layers, architecture.main.layers, strict=True):
-        count, made = len(attentions(old)), attentions(new)
-        if (made.count(False), made.count(True)) != (count, count):
+        count, after = len(attentions(old)), attentions(new)
+        if (after.count(False), after.count(True)) != (count, count):
             lost = "repeated over a memory, its lines would lose what a line before has set"
-            itself, memory = f"{made.count(False)} times to itself", f"{made.count(True)} times to the memory"
+            itself, memory = f"{after.count(False)} times to itself", f"{after.count(True)} times to the memory"
             raise Unfit(f"{lost} ({new.title} would attend {itself} and {memory}, not {count})", BY_HAND)
     return dataclasses.replace(whole, hooks=hooks_for(whole.hooks, architecture, roles, stacks))
 

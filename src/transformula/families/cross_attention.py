@@ -135,14 +135,14 @@ class Book:
                 return self.over(inner, memory, visible)
         if definition.name not in self.crossed:
             self.crossed[definition.name] = self.cross(definition)
-        made = self.crossed[definition.name]
+        crossed = self.crossed[definition.name]
         unnamed = zip(definition.defaults, call.items[len(definition.parameters) :], strict=False)
-        if any(name in made.defaults for name, _ in unnamed):
+        if any(name in crossed.defaults for name, _ in unnamed):
             raise Unfit(f"`{spell(call)}` gives options without their names", "name them")
-        items = [call.items[at] for at in made.parameters if at < len(call.items)]
-        options = tuple(o for o in call.options if o.name in made.defaults or o.name == "share")
-        self.roles.setdefault(call.word, made.name)
-        return dataclasses.replace(call, word=made.name, items=(*items, memory), options=options)
+        items = [call.items[at] for at in crossed.parameters if at < len(call.items)]
+        options = tuple(o for o in call.options if o.name in crossed.defaults or o.name == "share")
+        self.roles.setdefault(call.word, crossed.name)
+        return dataclasses.replace(call, word=crossed.name, items=(*items, memory), options=options)
 
     def word_over(self, call: CallNode, memory: Node) -> CallNode:
         record = self.vocabulary[call.word]
@@ -160,10 +160,10 @@ class Book:
         """A `dot_attention` of a layer's own over a memory: it and the lines of the layer that make its queries, keys
         and values become a definition. `streams` are what these lines read of the layer. Raises Unfit."""
         body = (*lines, made_line(fresh("result", {line.name for line in lines}), call))
-        made = self.cross(Definition("attend", tuple(streams), {}, body, False, len(self.definitions), call.place))
-        self.roles.setdefault(call.label or call.word, made.name)
-        items = tuple(Name(call.place, streams[at]) for at in made.parameters)
-        return CallNode(call.place, made.name, "", (*items, memory), (), call.head)
+        crossed = self.cross(Definition("attend", tuple(streams), {}, body, False, len(self.definitions), call.place))
+        self.roles.setdefault(call.label or call.word, crossed.name)
+        items = tuple(Name(call.place, streams[at]) for at in crossed.parameters)
+        return CallNode(call.place, crossed.name, "", (*items, memory), (), call.head)
 
     # A definition over a memory.
 
@@ -211,7 +211,7 @@ class Book:
         query, *pair = core.items
         distances = self.vocabulary[core.word].distances
         core_options = tuple(o for o in core.options if o.name not in distances)
-        asking, asked = needed(with_core(dataclasses.replace(core, items=(query,), options=core_options)))
+        asking, query_names = needed(with_core(dataclasses.replace(core, items=(query,), options=core_options)))
         keyed, keyed_names = sources(lines, pair, at, taps=True)
         others = {lines[i].name for i in asking} | {*parameters, *definition.defaults}
         keys = {lines[i].name for i in keyed}
@@ -234,7 +234,7 @@ class Book:
                 result.append(made_line(names[line.name], of_keys(value, i)))
             if i in asking:
                 result.append(line)
-        keys_only = tuple(i for i, name in enumerate(parameters) if name in keyed_names - asked)
+        keys_only = tuple(i for i, name in enumerate(parameters) if name in keyed_names - query_names)
         return changed_lines(result, lambda node: self.unturned(node, definition.index)), keys_only
 
     def unturned(self, node: Node, visible: int) -> Node | None:

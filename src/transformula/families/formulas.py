@@ -105,8 +105,8 @@ def changed_lines(lines: Iterable[Line], change: Change) -> list[Line]:
 
 def formula_text(lines: Iterable[Line], like: Source) -> Source:
     """The text of lines, as written where rewriting has not made them, under the name of the text they are made of."""
-    made = [(line, line.place.source.name == MADE) for line in lines]
-    rows = [f"{line.name} = {spell(line.value)}" if new else text_of(line.place) for line, new in made]
+    marked = [(line, line.place.source.name == MADE) for line in lines]
+    rows = [f"{line.name} = {spell(line.value)}" if new else text_of(line.place) for line, new in marked]
     return Source(like.name, "\n".join(rows))
 
 

@@ -170,8 +170,8 @@ def entries() -> list[Entry]:
 
 def in_order(of_kind: str, shown: Sequence[Entry]) -> list[Entry]:
     """The entries of a kind among those shown, those that most people know first."""
-    found = [entry for entry in shown if entry.about["kind"] == of_kind]
-    return sorted(found, key=lambda e: KNOWN.index(e.name) if e.name in KNOWN else len(KNOWN))
+    entries = [entry for entry in shown if entry.about["kind"] == of_kind]
+    return sorted(entries, key=lambda e: KNOWN.index(e.name) if e.name in KNOWN else len(KNOWN))
 
 
 def indexed() -> list[Entry]:

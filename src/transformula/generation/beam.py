@@ -216,12 +216,12 @@ def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettin
         written = torch.tensor(texts, dtype=torch.long, device=device).view(len(batch), longest)
     live = batch
     while True:
-        found = continuations(now, live, settings, stops, written)
-        if any(math.isnan(total) for of_one in found for total, _, _ in of_one):
+        candidates = continuations(now, live, settings, stops, written)
+        if any(math.isnan(total) for of_one in candidates for total, _, _ in of_one):
             raise not_finite(models, max(sentence.length for sentence in live))
         rows: list[int] = []
         first = 0
-        for sentence, of_one in zip(live, found, strict=True):
+        for sentence, of_one in zip(live, candidates, strict=True):
             before = len(sentence.beam)
             rows += [first + slot for slot in sentence.go_on(of_one, ends, settings)]
             first += before

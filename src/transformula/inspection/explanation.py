@@ -79,9 +79,9 @@ class Nearest:
         rows = ["nearest in the gallery, by edits a layer (0: the same wiring)"]
         width = max(len(n.name) for n in self.neighbours)
         for n in self.neighbours:
-            said = f"{n.title} ({', '.join(n.differs)})" if n.differs else n.title
+            label = f"{n.title} ({', '.join(n.differs)})" if n.differs else n.title
             first = f"  {n.distance:<5.3g} {n.name:<{width}}  "
-            rows += textwrap.wrap(said, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
+            rows += textwrap.wrap(label, WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
         return rows
 
     def text(self, ascii: bool = False) -> str:
@@ -101,7 +101,7 @@ def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str
     less = {what: [name for name in mine[what] if name not in theirs[what]] for what in mine}
     own = [name for name in more["shared"] if name != "layers"]
     norms = theirs["norms"] if theirs["norms"] != mine["norms"] else ()
-    said = {
+    differences = {
         f"its norm is {' and '.join(norms)}": norms,
         f"with {' and '.join(more['chance'])}": more["chance"],
         f"without {' and '.join(less['chance'])}": less["chance"],
@@ -112,7 +112,7 @@ def differs(mine: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str
         "each layer has weights of its own": "layers" in less["shared"],
         "each call has weights of its own": {*less["shared"]} - {"layers"},
     }
-    return tuple(text for text, holds in said.items() if holds)
+    return tuple(text for text, holds in differences.items() if holds)
 
 
 def neighbours(
@@ -253,8 +253,8 @@ class Explanation:
             yield from wrapped(f"{', '.join(names)}{': ' if differs else ''}{', '.join(differs)}", "  ", "    ")
         if self.nearest:
             near = ", ".join(f"{n.name} {n.distance:.3g}" for n in self.nearest)
-            said = f"nearest in the gallery, by edits a layer ({self.edits:.3g} from nothing): {near}"
-            yield from wrapped(said, "", "    ")
+            row = f"nearest in the gallery, by edits a layer ({self.edits:.3g} from nothing): {near}"
+            yield from wrapped(row, "", "    ")
 
 
 def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = False) -> Explanation:
@@ -286,10 +286,10 @@ def explained(architecture: Architecture, vocabulary: Vocabulary, ascii: bool = 
 
 def drawable(architecture: Architecture, budget: Budget) -> bool:
     """Whether a model is small enough to be drawn, layers of one kind once."""
-    said = "the diagram: it would have too many parts"
+    skipped = "the diagram: it would have too many parts"
     firsts = [stack.layers[n - 1] for stack in architecture.stacks for n in dict.fromkeys(first_of_kind(stack))]
     sizes = [len(section.values) for section in firsts]
-    return budget.allows("a picture", max(sizes, default=0), said) and budget.spend("drawn", sum(sizes), said)
+    return budget.allows("a picture", max(sizes, default=0), skipped) and budget.spend("drawn", sum(sizes), skipped)
 
 
 def parts_of(architecture: Architecture, vocabulary: Vocabulary) -> list[TextPart]:
@@ -311,8 +311,8 @@ def parts_of(architecture: Architecture, vocabulary: Vocabulary) -> list[TextPar
     missing = [key for key in FREE_NUMBERS if key in architecture.numbers and key not in numbers]
     if missing:
         parts.append(TextPart("numbers", ", ".join(f"{key} {architecture.numbers[key]:,}" for key in missing), True))
-    said = "p = 0, so it does nothing: the text has no number of that name"
-    return parts + [TextPart(name, said) for name in idle_chances(architecture, vocabulary)]
+    why = "p = 0, so it does nothing: the text has no number of that name"
+    return parts + [TextPart(name, why) for name in idle_chances(architecture, vocabulary)]
 
 
 def formula_text(section: Section) -> str:

@@ -55,17 +55,17 @@ def load_parts(
     if into is not None:
         tensors = placed(own, stacks, tensors, path, into)
         beside = [name for name in own if name.startswith(f"{into}.") and name not in tensors]
-    mine, given = parts(name for name in own if name not in beside), parts(tensors)
-    differences = {part: difference(own, tensors, names, given.get(part, [])) for part, names in mine.items()}
+    ours, theirs = parts(name for name in own if name not in beside), parts(tensors)
+    differences = {part: difference(own, tensors, names, theirs.get(part, [])) for part, names in ours.items()}
     random = {part: why for part, why in differences.items() if why is not None}
     loaded = tuple(part for part in differences if part not in random)
     check_types(own, tensors, path)
     if not loaded:
         what = f"{path}: no part of the model agrees with these weights by names and shapes: {reasons(random)}"
-        near = [name for part in random for name in nearest(part, given, 1)]
-        raise CheckpointError(f"{what}. They are those of: {titles(given)}", near=near)
+        near = [name for part in random for name in nearest(part, theirs, 1)]
+        raise CheckpointError(f"{what}. They are those of: {titles(theirs)}", near=near)
     with torch.no_grad():
-        for name in (name for part in loaded for name in given[part]):
+        for name in (name for part in loaded for name in theirs[part]):
             own[name].copy_(tensors[name])
     if beside:
         random[f"{beside[0]} and the like in {into}"] = f"{len(beside)} tensors"

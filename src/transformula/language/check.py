@@ -7,7 +7,7 @@ kind, width and sequence instead of tensors. The files of this folder, in the or
     file       model_file, model_writing
     numbers    numbers; messages (every error, with its example)
     words      vocabulary (records of words), definitions (words made of words), score_formula, score_binding
-    graph      graph (what is made), context (what all below share: names on their way, what has been read)
+    graph      graph (the result), context (what the files below share: names in use, keys that were read)
     check      names; options -> word_calls -> expressions -> this file
     afterward  reading (what may be, and what must be), roles (names of parameters)
 

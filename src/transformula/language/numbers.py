@@ -136,8 +136,8 @@ def _evaluated(text: str, names: Mapping[str, Any]) -> Any:
 
 @lru_cache(maxsize=4096)
 def _names(text: str) -> tuple[str, ...]:
-    found = (node.name for node in walk(_expression(text)) if isinstance(node, Name))
-    return tuple(dict.fromkeys(name for name in found if name != "pi"))
+    names = (node.name for node in walk(_expression(text)) if isinstance(node, Name))
+    return tuple(dict.fromkeys(name for name in names if name != "pi"))
 
 
 @lru_cache(maxsize=65536, typed=True)

@@ -78,7 +78,7 @@ class Dataflow:
         entering = given_to(self.architecture, section, decoding)
         reads = [self._read(key, values) for key, values in entering.items()]
         makes = {name: next(self._fresh) for name in leaving(section)}
-        # what is made of nothing that grows belongs to what is run once, the output apart
+        # a section that reads nothing that grows runs once; the output runs always
         grows = section.where == "output" or any(value in self._grown for value in reads)
         if makes:
             self.runs.append(SectionRun(index, [*entering], reads, [*makes.values()], grows))

@@ -96,9 +96,9 @@ class Decoding:
 
 
 def by_length(make: Callable[[Tensor, Tensor], list[Tensor]], ids: Tensor, lengths: Tensor) -> list[Tensor] | None:
-    """`make(ids, lengths)` with zeros at what is padding, made part by part: rows of like lengths together, each
-    part no longer than its longest row, so that an encoder on a CPU does little work for padding. None where parts are
-    not worth it, or what is made is not a value for each position.
+    """`make(ids, lengths)` in batches of rows of similar lengths, each no longer than its longest row: an encoder on a
+    CPU then does little work for padding. Padding positions are zeros. None where batches bring nothing, or where a
+    result is not a value for each position.
 
     ids (batch, length), whole; lengths (batch,), how many positions of each row are real; each value (batch, length,
     ...). Rows are taken as they come: a search sorts them.

@@ -115,11 +115,11 @@ def asked(architecture: Architecture | None, key: str) -> partial[Any] | None:
         raise InputError(f"{here(source)}: {error.message}. {remedy}", near=error.near) from None
     parameters = inspect.signature(function).parameters.values()
     defaults = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    given = bound(f"{here(source)}: {name}", list(defaults), items, options)
+    chosen = bound(f"{here(source)}: {name}", list(defaults), items, options)
     for option, default in defaults.items():
-        if default is inspect.Parameter.empty and option not in given:
+        if default is inspect.Parameter.empty and option not in chosen:
             raise InputError(f"{here(source)}: {name} needs {option}: write {name}({option}=...)")
-    return partial(function, **given)
+    return partial(function, **chosen)
 
 
 def check_hooks(architecture: Architecture) -> None:

@@ -152,8 +152,8 @@ def under_policy(
     """
 
     def run(values: Mapping[str, Any]) -> dict[str, Any]:
-        made = function(*[values[name] if name else one for name, one in zip(names, given, strict=True)])
-        return dict(zip(left, made if len(left) > 1 else (made,), strict=True))
+        result = function(*[values[name] if name else one for name, one in zip(names, given, strict=True)])
+        return dict(zip(left, result if len(left) > 1 else (result,), strict=True))
 
     values = policy(run, {name: one for name, one in zip(names, given, strict=True) if name}, layer, stepping)
     return values[left[0]] if len(left) == 1 else tuple(values[name] for name in left)

@@ -119,7 +119,7 @@ class Transformer(FormulaModule):
         """Begin to decode `batch` rows step by step, with room for `capacity` positions.
 
         `inputs` are those of other sequences than the tokens' (`source`, `image`), with their `lengths` as in a whole
-        pass: what is made of them alone, such as an encoder's result, is made here, once.
+        pass: what depends on them alone, such as an encoder's output, is computed here, once.
 
         Raises InputError where the formula cannot be decoded: a stack that sees the future, a word without steps.
         """
@@ -129,8 +129,8 @@ class Transformer(FormulaModule):
             raise InputError(f"decoding needs at least one row and one position; given: {batch} rows, {capacity}")
         names = self.given_at_start
         if set(inputs) != {*names}:
-            wanted, given = ", ".join(names) or "no inputs", ", ".join(inputs) or "none"
-            raise InputError(f"decoding starts with {wanted}; given: {given}")
+            wanted, received = ", ".join(names) or "no inputs", ", ".join(inputs) or "none"
+            raise InputError(f"decoding starts with {wanted}; given: {received}")
         for name, tensor in inputs.items():
             if tensor.shape[0] != batch:
                 raise InputError(f"{name} has {tensor.shape[0]} rows, the decoding {batch}")
@@ -144,9 +144,9 @@ class Transformer(FormulaModule):
         if len(inputs) == 1 and isinstance(lengths, Mapping) and set(lengths) == set(inputs) and not self.training:
             ((name, ids),) = inputs.items()
             if ids.dim() == 2 and isinstance(lengths[name], Tensor):
-                made = by_length(lambda rows, real: self._fixed(rows, {name: real}), ids, lengths[name])
-                if made is not None:
-                    return made
+                values_by_length = by_length(lambda rows, real: self._fixed(rows, {name: real}), ids, lengths[name])
+                if values_by_length is not None:
+                    return values_by_length
         values: list[Any] = self._fixed(*inputs.values(), lengths)
         return values
 

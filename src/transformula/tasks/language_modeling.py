@@ -170,8 +170,8 @@ class LanguageModeling(TextTask):
         "sample",
         help="write text with a trained model",
         about="""\
-Write text with a trained model. Several prompts are gone on from at once, and shown one after the other; without one,
-a text is begun. Filters act in the order in which they are listed here.""",
+Write text with a trained model. Several prompts run as one batch and are printed one after the other; without a
+prompt, the model begins a text. Filters act in the order in which they are listed here.""",
         examples=(
             'transformula sample runs/demo "The with statement" --temperature 0.8 --max-tokens 100',
             'transformula sample runs/demo "def" "class" --top-k 20 --seed 7 --json',

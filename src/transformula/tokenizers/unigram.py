@@ -79,7 +79,7 @@ def _learned(words: Counter[str], size: int) -> list[tuple[str, float]]:
     """At most `size` tokens, every sign of the words among them, with the logarithms of their probabilities. Words go
     in sorted and by one thread: sums, and with them equal scores, come out the same each time."""
     sentencepiece = need("sentencepiece", "training a unigram tokenizer")
-    made = io.BytesIO()
+    proto = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
         seeds = Path(folder) / "seeds.tsv"
         seeds.write_text("".join(f"{run}\t{covered}\n" for run, covered in _seeds(words)), encoding="utf-8")
@@ -87,7 +87,7 @@ def _learned(words: Counter[str], size: int) -> list[tuple[str, float]]:
             sentence_iterator=iter([f"{word}\t{count}" for word, count in sorted(words.items())]),
             input_format="tsv",
             seed_sentencepieces_file=str(seeds),
-            model_writer=made,
+            model_writer=proto,
             model_type="unigram",
             vocab_size=size + 1,  # its own sign for the unknown, which is left out here, is one of them
             hard_vocab_limit=False,
@@ -108,5 +108,5 @@ def _learned(words: Counter[str], size: int) -> list[tuple[str, float]]:
             num_threads=1,
             minloglevel=2,
         )
-    model = sentencepiece.SentencePieceProcessor(model_proto=made.getvalue())
+    model = sentencepiece.SentencePieceProcessor(model_proto=proto.getvalue())
     return [(model.id_to_piece(i), model.get_score(i)) for i in range(1, model.get_piece_size())]

@@ -65,8 +65,8 @@ def own_schedule(architecture: Architecture | None) -> dict[str, Any]:
         schedules.get(name)
     except UnknownName as error:
         raise InputError(f"{here(source)}: {error.message}", near=error.near) from None
-    given = bound(f"{here(source)}: {name}", ["warmup", "decay", "final"], items, options)
-    own = {"lr_schedule": name, **{"final_lr" if key == "final" else key: value for key, value in given.items()}}
+    chosen = bound(f"{here(source)}: {name}", ["warmup", "decay", "final"], items, options)
+    own = {"lr_schedule": name, **{"final_lr" if key == "final" else key: value for key, value in chosen.items()}}
     try:
         TrainingSettings.read(own)
     except ConfigError as error:
@@ -79,10 +79,10 @@ def with_own_schedule(settings: TrainingSettings, model: nn.Module) -> tuple[Tra
     own = own_schedule(getattr(model, "architecture", None))
     if not own:
         return settings, ""
-    given = settings.model_fields_set
-    if settings.lr_schedule != own["lr_schedule"] and "lr_schedule" in given:
+    stated = settings.model_fields_set
+    if settings.lr_schedule != own["lr_schedule"] and "lr_schedule" in stated:
         return settings, f" (the run's; the model's own is {own['lr_schedule']})"
-    chosen = {key: value for key, value in own.items() if key not in given}
+    chosen = {key: value for key, value in own.items() if key not in stated}
     return settings.model_copy(update=chosen), " (the model's own)"
 
 

@@ -97,9 +97,9 @@ def _train(
     if not fresh:
         check_finite(model.named_parameters(), "the weights to begin with")
     first = task.batch(0, 0).to(device)
-    flops, asked = task.units(first) * flops_per_unit(model), settings.precision
+    flops, wanted = task.units(first) * flops_per_unit(model), settings.precision
     with allocating(lambda amount: f"the first step: {lacks_memory(amount, task)}"):
-        precision, line = choose_precision(asked, model, task, device, first, flops)
+        precision, line = choose_precision(wanted, model, task, device, first, flops)
         step = partial(step_like, model, task, device, first, flops, precision)
         threads, more = choose_threads(settings.threads, device, step)
     optimizer, width = optimizers.get(settings.optimizer), width_of(model, parameters)

@@ -133,8 +133,8 @@ class DotAttention(Word):
         if at is not None and not self.settings.causal:
             return self.across((q, k, v), call, state, at, taps)
         q, k, v = self.by_heads(q, k, v, at)
-        made = attend(q, k, v, *call) if at is None else state.attend(q, k, v, *call, at)
-        return self.result(made, taps, q, k, v)
+        result = attend(q, k, v, *call) if at is None else state.attend(q, k, v, *call, at)
+        return self.result(result, taps, q, k, v)
 
     step = forward
 

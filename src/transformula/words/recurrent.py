@@ -76,12 +76,12 @@ class _Recurrent(Word):
         from torch._higher_order_ops.scan import scan
 
         # what is carried is one tensor: two that start as zeros would be made one, which scan does not allow
-        def cell(carried: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
-            after = self.cell(given, *torch.split(carried, self.size, -1))
+        def cell(carried: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+            after = self.cell(inputs, *torch.split(carried, self.size, -1))
             return torch.cat(after, -1), after[0].clone()
 
-        given = F.linear(x, self.input.weight, self.bias).transpose(0, 1)
-        after, y = scan(cell, torch.cat(before, -1), given, dim=0)
+        inputs = F.linear(x, self.input.weight, self.bias).transpose(0, 1)
+        after, y = scan(cell, torch.cat(before, -1), inputs, dim=0)
         return y.transpose(0, 1), tuple(torch.split(after, self.size, -1))
 
     def forward(self, x: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:

@@ -96,9 +96,9 @@ class _Connection(Word):
         """W u, x (positions, n, size) to (positions, n, ...), of mhc (positions, ...); None: nothing is dynamic."""
         if self.weight is None:
             return None
-        made = unit_linear(x if self.each else x.flatten(1), self.weight, self.eps)
+        product = unit_linear(x if self.each else x.flatten(1), self.weight, self.eps)
         # frac: part by part, later; Inductor (2.13, CPU) makes a wrong gradient of what a part of a tanh multiplies
-        return made.tanh() if self.kind == "hc" else made
+        return product.tanh() if self.kind == "hc" else product
 
     def logits(self, static: Tensor, scale: Tensor | None, part: Tensor | None) -> Tensor:
         """static + scale * part; of mhc in float32 or better, for no plain product follows. What is static alone has
