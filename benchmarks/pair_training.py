@@ -97,6 +97,8 @@ class Peer(nn.Module):
         places = torch.arange(512)[:, None] / 10000 ** (torch.arange(0, WIDTH, 2) / WIDTH)
         self.register_buffer("places", torch.stack([places.sin(), places.cos()], -1).flatten(1))
 
+    places: Tensor
+
     def embedded(self, ids: Tensor) -> Tensor:
         return self.dropout(self.words(ids) * math.sqrt(WIDTH) + self.places[: ids.shape[1]])
 
@@ -125,7 +127,9 @@ def random_batches(task: SequenceToSequence, seed: int) -> list[np.ndarray]:
     """Rows in random order, cut where one more would be above the budget of padded tokens of the longer side."""
     side = task.data.training
     assert side.sources is not None
-    batches, batch, longest = [], [], 0
+    batches: list[np.ndarray] = []
+    batch: list[int] = []
+    longest = 0
     for row in np.random.default_rng(seed).permutation(len(side)):
         size = int(max(side.sources.lengths[row], side.targets.lengths[row]))
         if batch and (len(batch) + 1) * max(longest, size) > BUDGET:
@@ -209,8 +213,8 @@ def main() -> None:
     ]
     print("\n".join(lines))
     if given.keep:
-        chosen = {"precision": precision, "threads": {"ours": threads, "peer": torch.get_num_threads()}}
-        keep("pair_training", {"rates": rates, "real": shares, "ratio": ratio, **chosen}, lines)
+        choices = {"precision": precision, "threads": {"ours": threads, "peer": torch.get_num_threads()}}
+        keep("pair_training", {"rates": rates, "real": shares, "ratio": ratio, **choices}, lines)
     raise SystemExit(0 if ratio >= goal else 1)
 
 

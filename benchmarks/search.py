@@ -98,7 +98,7 @@ def sources_of(count: int, vocab: int) -> list[list[int]]:
 def without_cache(model: Transformer, sources: list[list[int]], settings: SearchSettings) -> list[list[int]]:
     """All rows in one batch to the end, each step a whole pass of the decoder. The best text of each sentence."""
     prompts = [[BEGIN]] * len(sources)
-    sentences: list[Sentence] = gathered([model], prompts, settings, [END], {"source": sources}, None)
+    sentences: list[Sentence] = gathered([model], prompts, settings, [END], {"source": sources}, None, LONGEST)
     stops, beam = torch.tensor([END]), settings.beam
     started = model.start(len(sentences), settings.max_length or 200, **given_at_start(sentences, stops.device))
     empty = copy.deepcopy(started.states)

@@ -217,6 +217,7 @@ def by_our_names(model: Model) -> Iterator[tuple[str, Tensor]]:
             yield f"layers.{number}.{full}", parameter
         if model.wiring == "hyper-connections":
             for own, read, write in ((layer.first, "read", "attention"), (layer.second, "read_2", "mlp")):
+                assert isinstance(own, HyperConnection)
                 yield from streams(own, f"layers.{number}.{read}", f"layers.{number}.{write}_output_write")
     yield "after.norm.weight", model.norm.weight
     yield "after.norm.bias", model.norm.bias
