@@ -32,6 +32,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("sinusoids", {"x": 8}, {}),
     ("sinusoids", {"x": 8}, {"at": 4}),
     ("rotary", {"x": 32}, {"pairs": True, "part": 0.5}),
+    ("transitions", {"x": 3}, {}),
 ]
 IDS = [f"{name}-{n}" for n, (name, _, _) in enumerate(CASES)]
 LENGTH = 75  # more than the first room of a cache, so that it grows

@@ -90,6 +90,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[(name, X, options) for name in ("rnn", "gru", "lstm") for options in ({}, {"size": 12})],
     *[("linear_attention", X, o) for o in ({}, {"heads": 2, "size": 6, "bias": False})],
     ("mean", X, {}),
+    ("transitions", {"x": 5}, {}),
     *[("pick", X, o) for o in ({"n": 2}, {"at": "end"})],
     *[("batchnorm", X, o) for o in ({}, {"weight": False}, {"bias": False, "eps": 1e-3, "momentum": 0.5})],
     *[("learned", {}, {"rows": 9, **o}) for o in ({}, {"size": 7})],

@@ -28,7 +28,7 @@ def unit_rows(model: Transformer, *, columns: str = COLUMNS) -> None:
 
     Square matrices read the stream unless their name matches `columns` (patterns separated by `|`), by default those
     called `output` and `down`. Matrices without a side of the stack's width (the inside of a low rank) and everything
-    that is no matrix or table (norms, biases, coefficients, kernels of convolutions) stay as they are.
+    that is no matrix or table (norms, biases, coefficients, transitions, kernels of convolutions) stay as they are.
 
     nGPT: Loshchilov et al. 2024, 2410.01131. As in the published code (NVIDIA/ngpt, `normalize_matrices`), which
     normalizes queries, keys, values, the MLP's first matrix, embedding and output along dimension 1, the attention's
@@ -55,7 +55,8 @@ def weights_of(architecture: Architecture) -> dict[str, tuple[str, int]]:
     for stack in architecture.stacks:
         sections = [*stack.sections(), *([architecture.output] if stack is architecture.main else [])]
         for call in [value.called for section in sections for value in section.calls()]:
-            if call.word.parameters and call.word.kind in ("input", "positions", "channels", "output"):
+            adds = call.word.kind == "output" and call.word.flops == "0"  # its table multiplies nothing: no direction
+            if call.word.parameters and not adds and call.word.kind in ("input", "positions", "channels", "output"):
                 kinds.setdefault(call.path, (call.word.kind, int(stack.numbers["width"])))
     return kinds
 
