@@ -120,3 +120,10 @@ class SearchSettings(Settings):
         if self.alpha == 0:
             return "sum of log p"
         return f"sum of log p / {'((5 + l) / 6)' if self.penalty == 'gnmt' else 'l'}^{self.alpha:g}"
+
+
+class FillSettings(Settings):
+    """How the gaps of a text are filled."""
+
+    sign: str = Field("[MASK]", min_length=1, description="what stands for a gap in a text")
+    n_best: int = Field(1, ge=1, description="how many fillings are shown, the most probable first")

@@ -30,6 +30,7 @@ from ..structured import load_json
 from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, task
 from .losses import perplexity, smoothed_cross_entropy, target_nats
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
+from .predictor import Predictor
 from .scores.report import standing
 from .verb import Verb
 from .writing import TextGenerator
@@ -82,7 +83,7 @@ class TextTask(Task):
     def preview(self) -> Preview:
         return self.data.preview()
 
-    def predictor(self) -> TextGenerator:
+    def predictor(self) -> Predictor:
         return TextGenerator(self.data.tokenizer)
 
 

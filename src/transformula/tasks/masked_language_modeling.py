@@ -1,0 +1,226 @@
+"""Masked language modeling, as BERT is pre-trained: tell the tokens of a text that are hidden, by those on both sides.
+
+loss = mean over the chosen tokens of -log P(token | the window with its masks)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.random import default_rng
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..data.encoded import padded
+from ..data.lines import shown
+from ..errors import InputError
+from ..generation.decoding import device_of
+from ..generation.settings import FillSettings
+from ..language.graph import Architecture
+from ..model.transformer import evaluating
+from ..tokenizers.base import Tokenizer
+from .base import IGNORED, Batch, Progress, Scores, task
+from .losses import perplexity, smoothed_cross_entropy
+from .masking import MASK, Masked, MaskedText, check_sees_all, most_frequent
+from .predictor import Answer, Predictor, predictor
+from .verb import Verb
+
+AT_ONCE = 32  # texts whose gaps are filled together
+SHOWN, SHOWN_TOKENS = 3, 48  # windows that are filled to be looked at, and tokens of each
+
+
+@dataclass(frozen=True)
+class Filled(Answer):
+    """A text without gaps. Its score is the product of the probabilities of the tokens that fill them."""
+
+    tokens: tuple[str, ...] = ()
+    probabilities: tuple[float, ...] = ()
+
+
+@predictor("filling")
+@dataclass(frozen=True)
+class Filling(Predictor):
+    """A text with gaps -> the text with one token in each. Gaps are filled one by one, each as if the others were not
+    known: of several, the most probable combinations.
+
+    tokenizer  of the text; the mask is the id above its own
+    documents  whether texts stand between two ends of documents, as those of training did
+    """
+
+    tokenizer: Tokenizer
+    documents: bool
+
+    settings = FillSettings
+    task: ClassVar[str] = "masked-language-modeling"
+    verb = "fill"
+
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[str], settings: FillSettings, *, progress: Any = None
+    ) -> list[list[Filled]]:
+        model, answers = models[0], []
+        limit = model.positions_of("tokens")
+        for first in range(0, len(inputs), AT_ONCE):
+            texts = inputs[first : first + AT_ONCE]
+            rows = [self.ids(text, settings.sign) for text in texts]
+            for number, (text, row) in enumerate(zip(texts, rows, strict=True), first + 1):
+                if limit is not None and len(row) > limit:
+                    what = f"text {number} has {len(row)} tokens, and the model has learned {limit} positions"
+                    raise InputError(f"{what}: shorten it ({shown(text)})")
+            lengths = torch.tensor([len(row) for row in rows])
+            batch = Batch({"tokens": padded(rows)}, torch.empty(0), {"tokens": lengths}).to(device_of(model))
+            with torch.no_grad():
+                logits = logits_of(model, batch)[..., : self.tokenizer.vocab].float()
+            for row, row_logits in zip(rows, logits, strict=True):
+                answers.append(self.filled(row, row_logits, settings))
+            if progress is not None:
+                progress(first + len(texts), len(inputs))
+        return answers
+
+    def parts(self, text: str, sign: str) -> list[str]:
+        """What stands around the gaps. A blank before one belongs to it where tokens begin with blanks."""
+        parts = text.split(sign)
+        if any(piece[:1] == b" " and len(piece) > 1 for piece in self.tokenizer.pieces):
+            parts = [*(part.removesuffix(" ") for part in parts[:-1]), parts[-1]]
+        return parts
+
+    def ids(self, text: str, sign: str) -> np.ndarray:
+        """(tokens,) with the mask for each gap. Raises InputError for a text without one."""
+        if sign not in text:
+            raise InputError(f"there is no gap in {shown(text)}: write {sign} where a token is missing")
+        first, *others = (self.tokenizer.encode(part) for part in self.parts(text, sign))
+        ids = [*first, *(number for part in others for number in (self.tokenizer.vocab, *part))]
+        ends = [self.tokenizer.end_of_document] if self.documents else []
+        return np.array([*ends, *ids, *ends])
+
+    def filled(self, ids: np.ndarray, logits: Tensor, settings: FillSettings) -> list[Filled]:
+        """The most probable combinations of tokens, one for each mask of (tokens,) ids; logits (length, vocab)."""
+        gaps = np.flatnonzero(ids == self.tokenizer.vocab)
+        logits = logits[torch.from_numpy(gaps).to(logits.device)]
+        if self.tokenizer.end_of_document is not None:
+            logits[:, self.tokenizer.end_of_document] = -torch.inf  # it is never hidden
+        best = logits.softmax(-1).topk(min(settings.n_best, logits.shape[-1]))
+        combinations: list[tuple[float, tuple[tuple[int, float], ...]]] = [(1.0, ())]
+        for places, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):
+            each = list(zip(places, values, strict=True))
+            longer = [(p * q, (*known, (token, q))) for p, known in combinations for token, q in each]
+            combinations = sorted(longer, key=lambda combination: -combination[0])[: settings.n_best]
+        answers = []
+        for score, choice in combinations:
+            tokens, probabilities = zip(*choice, strict=True)
+            whole = ids.copy()
+            whole[gaps] = tokens
+            pieces = tuple(self.tokenizer.decode([token]) for token in tokens)
+            answers.append(Filled(self.tokenizer.decode(whole.tolist()), score, pieces, probabilities))
+        return answers
+
+
+@task("masked-language-modeling", aliases=["masked"])
+class MaskedLanguageModeling(MaskedText):
+    """Masked language modeling on a text."""
+
+    measures = ("loss", "accuracy", "pseudo_perplexity", "tokens")
+    higher = frozenset(["accuracy"])
+    score_unit = "nats per masked token"
+    model: ClassVar = {"family": "encoder", "output": "logits = unembed.words(x)"}
+    verb = Verb(
+        "fill",
+        help="fill the gaps of a text with the most probable tokens",
+        about="""\
+Fill the gaps of texts by a model of --task masked-language-modeling. Each [MASK] stands for one token of the model's
+tokenizer, and takes the blank before it along.""",
+        examples=(
+            'transformula fill runs/encoder "The [MASK] statement" --n-best 5 --scores',
+            "transformula fill runs/encoder --input sentences.txt --sign ___ --format jsonl",
+        ),
+        settings=FillSettings,
+    )
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        others = [name for name in architecture.inputs if name not in ("tokens", "types")]
+        if others or "tokens" not in architecture.inputs:
+            raise InputError(
+                f"{cls.name} gives a model `tokens` alone (and `types`, all 0); this one reads"
+                f" {', '.join(architecture.inputs) or 'nothing'}: take {', '.join(others) or 'a model of tokens'}"
+            )
+        check_sees_all(cls.name, architecture)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        # the softmax of the chosen positions alone: a step in 5 % less time at 128 wide layers and 2,048 tokens
+        chosen = batch.targets != IGNORED
+        return smoothed_cross_entropy(logits_of(model, batch)[chosen], batch.targets[chosen], 0.0)
+
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
+        """Scores of the whole validation text, masked always in the same way.
+
+        loss               nats per chosen token
+        accuracy           share of the chosen tokens that are the most probable ones
+        pseudo_perplexity  exp(loss). Salazar et al. 2019 mask one token at a time, and here as many as in training
+        tokens             how many were chosen
+        """
+        view, nats, right, count = evaluating(model), 0.0, 0, 0
+        for batch in map(partial(Batch.to, device=device_of(model)), self.batches(progress)):
+            chosen = batch.targets != IGNORED
+            targets = batch.targets[chosen]
+            with torch.no_grad():
+                logits = logits_of(view, batch)[chosen].float()
+            nats += float(F.cross_entropy(logits, targets, reduction="sum").double())
+            right += int((logits.argmax(-1) == targets).sum())
+            count += len(targets)
+        loss = nats / max(1, count)
+        return Scores(loss=loss, accuracy=right / max(1, count), pseudo_perplexity=perplexity(loss), tokens=count)
+
+    def baselines(self) -> dict[str, float]:
+        """Nats per chosen token of the validation text, by how often each token stands in the training text."""
+        if self.data.split.alone:
+            return {}
+        _, nats = most_frequent(self.data)
+        return {"unigram": float(nats[asked(self.measured)].mean())}
+
+    def verdict(self, scores: Mapping[str, float]) -> str:
+        verdict = super().verdict(scores)
+        if self.data.split.alone:
+            return verdict
+        frequent = (asked(self.measured) == most_frequent(self.data)[0]).mean()
+        return f"{verdict}; accuracy {scores['accuracy']:.3f}, that of the most frequent token {frequent:.3f}"
+
+    def sample(self, model: nn.Module, seed: int = 1) -> str:
+        """A few windows of the validation text: input, output and reference."""
+        view, lines, pieces = evaluating(model), [], self.data.tokenizer.pieces
+        shown_pieces = [*pieces, MASK.encode()]
+        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN]:
+            tokens, targets = (row[:SHOWN_TOKENS] for row in self.measured[place])
+            with torch.no_grad():
+                batch = Batch({"tokens": torch.from_numpy(tokens)[None]}, torch.empty(0)).to(device_of(model))
+                likeliest = logits_of(view, batch)[0, :, : len(pieces)].argmax(-1).cpu().numpy()
+            chosen = targets != IGNORED
+            texts = {"input": tokens, "output": np.where(chosen, likeliest, tokens)}
+            texts["reference"] = np.where(chosen, targets, tokens)
+            for name, ids in texts.items():
+                text = b"".join(shown_pieces[number] for number in ids).decode("utf-8", errors="replace")
+                lines.append(f"{name:<11}{text!r}")
+            lines.append("")
+        return "\n".join(lines).strip()
+
+    def predictor(self) -> Filling:
+        return Filling(self.data.tokenizer, self.data.split.whole)
+
+
+def asked(windows: Sequence[Masked]) -> np.ndarray:
+    """The tokens that were chosen, (tokens,)."""
+    targets = np.concatenate([window.targets for window in windows])
+    chosen: np.ndarray = targets[targets != IGNORED]
+    return chosen
+
+
+def logits_of(model: Any, batch: Batch) -> Tensor:
+    """A model's logits; one that reads `types`, such as BERT, is told that all tokens are of the first."""
+    tokens = batch.inputs["tokens"]
+    types = {"types": torch.zeros_like(tokens)} if "types" in getattr(model, "inputs", ()) else {}
+    logits: Tensor = model(**batch.given, **types)
+    return logits

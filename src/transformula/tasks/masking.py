@@ -1,0 +1,166 @@
+"""Tokens of a text that are hidden from a model that sees both sides: what tasks share that learn to tell them.
+
+Row `row` of micro-batch `micro` of step `step` is masked by numpy.random.default_rng((seed, step, micro, row)), window
+`number` of the validation text by default_rng(number). So a run that goes on sees what it would have seen, and every
+evaluation asks the same. The mask is the id above the tokenizer's own; a task that goes on with the weights and the
+same tokenizer leaves it unused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import Generator, default_rng
+from pydantic import Field
+
+from ..data.prepare import TextData
+from ..data.settings import TextSettings
+from ..errors import ConfigError, InputError
+from ..language.graph import Architecture
+from ..tokenizers.base import Tokenizer
+from .base import FORWARD, IGNORED, Batch, Progress
+from .language_modeling import TextTask
+from .seq2seq_data import padded_batch
+
+COUNTED = 4_000_000  # tokens of the training text that the baselines count, or few more
+MASK = "[MASK]"  # how the mask is shown to people
+
+
+class MaskSettings(TextSettings):
+    """Which text a model learns from, and which of its tokens are hidden."""
+
+    mask_rate: float = Field(0.15, gt=0, lt=1, description="share of the tokens that are chosen to be predicted")
+    mask_share: float = Field(0.8, ge=0, le=1, description="share of the chosen tokens that become the mask")
+    random_share: float = Field(
+        0.1, ge=0, le=1, description="share of the chosen tokens that become a random token; the others stay"
+    )
+    mask_words: bool = Field(False, description="choose whole words, as white space parts them, instead of tokens")
+
+
+class Masked(NamedTuple):
+    """A window: what the model reads, and what it should predict, -100 at tokens that were not chosen; (tokens,)."""
+
+    tokens: np.ndarray
+    targets: np.ndarray
+
+
+class Masking:
+    """Chooses tokens of a window and hides them. The end of a document is never chosen.
+
+    mask    the id of the mask
+    begins  (vocab,) bool: whether a token begins with white space, and with it a word
+
+    Raises ConfigError for shares that are more than all.
+    """
+
+    def __init__(self, settings: MaskSettings, tokenizer: Tokenizer) -> None:
+        if settings.mask_share + settings.random_share > 1:
+            raise ConfigError(
+                f"mask_share, random_share: {settings.mask_share:g} and {settings.random_share:g} of the chosen tokens"
+                " are more than all of them; what is left of 1 stays as it is"
+            )
+        self.settings, self.mask, self.end = settings, tokenizer.vocab, tokenizer.end_of_document
+        self.begins = np.array([piece[:1].isspace() for piece in tokenizer.pieces])
+
+    def apply(self, ids: np.ndarray, chance: Generator) -> Masked:
+        """A window (tokens,) with `mask_rate` of its tokens chosen, one at least: of these `mask_share` become the
+        mask, `random_share` any token of the tokenizer, and the others stay. Source: Devlin et al. 2018."""
+        ids = ids.astype(np.int64)
+        chosen, drawn = self.choose(ids, chance), chance.random(len(ids))
+        masked = chosen & (drawn < self.settings.mask_share)
+        changed = chosen & ~masked & (drawn < self.settings.mask_share + self.settings.random_share)
+        tokens = np.where(masked, self.mask, np.where(changed, chance.integers(self.mask, size=len(ids)), ids))
+        return Masked(tokens, np.where(chosen, ids, IGNORED))
+
+    def choose(self, ids: np.ndarray, chance: Generator) -> np.ndarray:
+        """(tokens,) bool. Of whole words as many as fit, the first that is drawn in any case."""
+        chosen, places = np.zeros(len(ids), dtype=bool), np.flatnonzero(ids != self.end)
+        count = max(1, round(len(places) * self.settings.mask_rate))
+        if not self.settings.mask_words:
+            chosen[chance.permutation(places)[:count]] = True
+            return chosen
+        words = np.cumsum(self.begins[ids] | (ids == self.end))
+        names, sizes = np.unique(words[places], return_counts=True)
+        order = chance.permutation(len(names))
+        taken = names[order[np.cumsum(sizes[order]) <= max(count, sizes[order[:1]].sum())]]
+        chosen[places] = np.isin(words[places], taken)
+        return chosen
+
+
+class MaskedText(TextTask):
+    """A task on windows of a text of which some tokens are hidden.
+
+    measured  the validation text, masked: window after window, the same at each evaluation
+    """
+
+    unit = "tokens"
+    settings = evaluation = MaskSettings
+
+    def __init__(self, settings: MaskSettings, numbers: Mapping[str, Any], **given: Any) -> None:
+        super().__init__(settings, numbers, given, extra=1)
+        self.chosen, self.masking = settings, Masking(settings, self.data.tokenizer)
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        context, rows = self.numbers["context"], []
+        for row, start in enumerate(self.windows.starts(step, micro)):
+            chance = default_rng((self.seed, step, micro, row))
+            rows.append(self.masking.apply(self.windows.ids[start : start + context], chance))
+        return batch_of(rows)
+
+    def units(self, batch: Batch) -> int:
+        return batch.targets.numel()
+
+    @cached_property
+    def measured(self) -> list[Masked]:
+        ids, context = np.asarray(self.data.validation.ids), self.numbers["context"]
+        parts = (ids[start : start + context] for start in range(0, len(ids), context))
+        return [self.masking.apply(part, default_rng(number)) for number, part in enumerate(parts)]
+
+    def batches(self, progress: Progress | None = None) -> Iterator[Batch]:
+        """The validation windows, some at a time."""
+        rows, most = self.measured, self.evaluated_at_once
+        for first in range(0, len(rows), most):
+            yield batch_of(rows[first : first + most])
+            if progress is not None:
+                progress(min(first + most, len(rows)), len(rows))
+
+    @property
+    def validation_rows(self) -> int:
+        return len(self.measured)
+
+    def cost_of(self, rows: int) -> float:
+        return FORWARD * self.numbers["context"] * rows
+
+    def keep_rows(self, rows: np.ndarray) -> None:
+        self.__dict__["measured"] = [self.measured[row] for row in rows]
+
+    def describe(self) -> dict[str, Any]:
+        own = self.chosen.model_dump(mode="json", exclude=set(TextSettings.model_fields))
+        return {"task": self.name, **self.data.describe(), **dict(sorted(own.items())), **self.numbers}
+
+
+def batch_of(rows: list[Masked]) -> Batch:
+    return padded_batch({"tokens": [row.tokens for row in rows]}, [row.targets for row in rows])
+
+
+def most_frequent(data: TextData) -> tuple[int, np.ndarray]:
+    """The most frequent token of a training text, and -log of the share of each token, each counted once more. The end
+    of a document is not among them."""
+    ids, end = np.asarray(data.training.ids), data.tokenizer.end_of_document
+    counts = 1.0 + np.bincount(ids[:: max(1, len(ids) // COUNTED)], minlength=data.tokenizer.vocab)
+    if end is not None:
+        counts[end] = 0
+    nats = np.log(counts.sum()) - np.log(np.maximum(counts, 1))
+    return int(counts.argmax()), nats
+
+
+def check_sees_all(name: str, architecture: Architecture) -> None:
+    """Raise InputError for a model of which a stack sees the past alone."""
+    if any(stack.causal for stack in architecture.stacks):
+        raise InputError(
+            f"{name} asks for hidden tokens by those on both sides; a causal stack sees those before alone. Any model"
+            " of one stack sees all by --family encoder; in a file, write causal: false"
+        )
