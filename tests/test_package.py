@@ -101,6 +101,7 @@ USES = [
     ("translate run the", "transformula sample run"),
     ("summarize run the", "transformula sample run"),
     ("caption run a.png", "transformula sample run"),
+    ("fill run the", "transformula sample run"),
     ("reproduce built-in/cldr-dates --out dates", "pip install 'transformula["),
 ]
 """What is typed, in this order, and what is printed of it."""
