@@ -89,8 +89,8 @@ class DataSettings(TextSettings):
     )
 
 
-class RowSettings(SourceSettings):
-    """Which rows there are, which of their columns are the source and the target, and how they become tokens."""
+class TestedSettings(SourceSettings):
+    """Data of rows, with a test set beside the validation set."""
 
     test: Named = Field(
         None, description="the test set, which `evaluate` scores; by default the validation set if one is named, or"
@@ -99,6 +99,11 @@ class RowSettings(SourceSettings):
     split: float = Field(
         0.05, gt=0, le=0.5, description="fraction of the data held out for validation, and as much again for test"
     )
+
+
+class RowSettings(TestedSettings):
+    """Which rows there are, which of their columns are the source and the target, and how they become tokens."""
+
     source: str | None = Field(None, description="the column of the source; by default 'source', or the first of two")
     target: str | None = Field(None, description="the column of the target; by default 'target', or the second of two")
     references: str | None = Field(
@@ -149,3 +154,15 @@ class BatchSettings(Settings):
 
 class Seq2SeqSettings(BatchSettings, RowSettings):
     """From which rows a model learns to write a target for a source."""
+
+
+class LabeledSettings(TestedSettings):
+    """Rows that a model reads, each with what it should say of them."""
+
+    overlap: Literal["refuse", "drop", "keep"] = Field(
+        "drop", description="evaluation rows that are also in the training set: refuse them, drop them from training,"
+        " or keep them",
+    )  # fmt: skip
+    max_tokens: int = Field(512, ge=1, description="most tokens of a row; longer rows are cut")
+    lower: bool = Field(False, description="lowercase the texts")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each label spread over all labels")

@@ -3,61 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
-from .preview import working
 from .records import Record, columns_of, read_records
 from .settings import Named, RowSettings
-from .splits import find_overlap, split_records, without_overlap
+from .splits import SplitRows, read_split
 
 
-@dataclass(frozen=True)
-class SourceTargetRows:
-    """Records with the fields `source` and `target`, and `references` where there are such."""
-
-    name: str  # of the data
-    training: Sequence[Record]
-    validation: Sequence[Record]
-    test: Sequence[Record]
-    notes: tuple[str, ...]  # what a person is told of them
-
-
-def read_source_target(settings: RowSettings, default: str, images: bool = False) -> SourceTargetRows:
-    """The rows that the settings name, or of the built-in set `default`; with `images` the source is a picture. Raises
-    DataError at the row that cannot be read, for evaluation rows that are also training rows, and for none at all;
+def read_source_target(settings: RowSettings, default: str, images: bool = False) -> SplitRows:
+    """Records with the fields `source` and `target`, and `references` where there are such: those that the settings
+    name, or of the built-in set `default`; with `images` the source is a picture. Raises as `read_split` does, and
     ConfigError for columns that are not there."""
-    data = settings.data or default
-    notes: list[str] = []
-    held: dict[str, Sequence[Record]] = {}
-    with working("reading the data"):
-        training: Sequence[Record] = read_rows(data, settings, images, "data", notes)
-        named = {"validation": settings.validation, "test": settings.test}
-        for name, sources in named.items():
-            if sources is not None:
-                held[name] = read_rows(sources, settings, images, name, notes)
-        # Rows that choose the best of a run's models are not those that score it, unless they alone were named.
-        for seed, name in enumerate(named if "validation" not in held else (), 1):
-            if name not in held:
-                training, held[name] = split_records(training, settings.split, seed)
-                notes.append(f"{len(held[name]):,} rows ({100 * settings.split:g} %) are held out for {name}")
-    with working("looking for evaluation rows in the training set"):
-        # Of rows that were held out by their sources no source is left, unless groups decided.
-        grouped = any(record.group for record in training)
-        overlaps = [
-            find_overlap(training, rows, f"the {name} rows", ("source", "target"))
-            for name, rows in held.items()
-            if grouped or named[name] is not None
-        ]
-        training, dropped = without_overlap(training, overlaps, settings.overlap)
-    if dropped:
-        notes.append(f"{dropped:,} rows were dropped from training: they are also evaluation rows")
-    elif any(overlap.rows for overlap in overlaps):
-        notes.append("kept in training: " + "; ".join(str(overlap).splitlines()[0] for overlap in overlaps))
-    name = ", ".join(map(str, data)) if isinstance(data, list) else str(data)
-    return SourceTargetRows(name, training, held["validation"], held.get("test", held["validation"]), tuple(notes))
+
+    def read(sources: Named, key: str, notes: list[str]) -> list[Record]:
+        return read_rows(sources, settings, images, key, notes)
+
+    return read_split(settings, read, ("source", "target"), ("source",), default)
 
 
 def read_rows(sources: Named, settings: RowSettings, images: bool, key: str, notes: list[str]) -> list[Record]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,8 +26,9 @@ from ..errors import ConfigError, DataError, setting
 from ..tokenizers.texts import Texts, place_of
 from .corpus import Corpus
 from .lines import shown
+from .preview import working
 from .records import Record, Value
-from .settings import FRACTION
+from .settings import FRACTION, Named, TestedSettings
 
 T = TypeVar("T")
 
@@ -113,6 +114,63 @@ def split_records(
         what = "are no records" if not rows else "is only one record, or one group of records"
         raise DataError(f"there {what}: none can be held out; name more, or validation data")
     return parted(rows, hashes, share)
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """Records of three splits. Where no test set is named beside a validation set, the two are one."""
+
+    name: str  # of the data
+    training: Sequence[Record]
+    validation: Sequence[Record]
+    test: Sequence[Record]
+    notes: tuple[str, ...]  # what a person is told of them
+
+
+def read_split(
+    settings: TestedSettings,
+    read: Callable[[Named, str, list[str]], Sequence[Record]],
+    compared: Sequence[str],
+    together: Sequence[str],
+    default: Named = None,
+) -> SplitRows:
+    """The rows that the settings name, or of the built-in set `default`, split and checked for overlap.
+
+    read      the rows of some sources; the key that names them, for errors; notes that it may add to
+    compared  the fields by which an evaluation row is also a training row
+    together  fields that keep rows on one side of a split where they are equal
+
+    Raises DataError at the row that cannot be read, for evaluation rows that are also training rows, and for none.
+    """
+    data = settings.data or default
+    notes: list[str] = []
+    held: dict[str, Sequence[Record]] = {}
+    with working("reading the data"):
+        training = read(data, "data", notes)
+        named = {"validation": settings.validation, "test": settings.test}
+        for name, sources in named.items():
+            if sources is not None:
+                held[name] = read(sources, name, notes)
+        # Rows that choose the best of a run's models are not those that score it, unless they alone were named.
+        for seed, name in enumerate(named if "validation" not in held else (), 1):
+            if name not in held:
+                training, held[name] = split_records(training, settings.split, seed, together)
+                notes.append(f"{len(held[name]):,} rows ({100 * settings.split:g} %) are held out for {name}")
+    with working("looking for evaluation rows in the training set"):
+        # Of rows that were held out by equal fields none is left, unless groups decided.
+        grouped = any(record.group for record in training)
+        overlaps = [
+            find_overlap(training, rows, f"the {name} rows", compared)
+            for name, rows in held.items()
+            if grouped or named[name] is not None
+        ]
+        training, dropped = without_overlap(training, overlaps, settings.overlap)
+    if dropped:
+        notes.append(f"{dropped:,} rows were dropped from training: they are also evaluation rows")
+    elif any(overlap.rows for overlap in overlaps):
+        notes.append("kept in training: " + "; ".join(str(overlap).splitlines()[0] for overlap in overlaps))
+    name = ", ".join(map(str, data)) if isinstance(data, list) else str(data)
+    return SplitRows(name, training, held["validation"], held.get("test", held["validation"]), tuple(notes))
 
 
 SHOWN = 10  # rows of an overlap that are listed

@@ -23,8 +23,8 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from ..data.records import Record
 from ..data.settings import BatchSettings
-from ..data.source_target import SourceTargetRows
 from ..data.spelling import PLAIN, Spelling
+from ..data.splits import SplitRows
 from ..data.tokenizing import choose_tokenizers
 from ..errors import DataError
 from ..settings import Settings
@@ -153,20 +153,20 @@ class RuleRows(RowSource):
         task = self.task
         return DrawnRows(task.name, partial(task.row, settings), settings.shortest, settings.longest, task.same)
 
-    def read(self, settings: Any) -> SourceTargetRows:
+    def read(self, settings: Any) -> SplitRows:
         """Training, validation and test rows. Raises DataError where there are too few different ones."""
         drawn, held, notes = self.drawn(settings), {}, []
         for split, count in (("validation", settings.validation_rows), ("test", settings.test_rows)):
             held[split] = drawn.held(split, count)
             if len(held[split]) < count:
                 notes.append(f"{len(held[split]):,} different rows are held out for {split}, for want of {count:,}")
-        return SourceTargetRows(self.task.name, drawn.training(settings.rows), **held, notes=tuple(notes))
+        return SplitRows(self.task.name, drawn.training(settings.rows), **held, notes=tuple(notes))
 
     def beyond(self, settings: Any) -> list[Record]:
         return self.drawn(settings).beyond(ROWS_BEYOND, FURTHER)
 
     def tokenizers(
-        self, settings: Any, rows: SourceTargetRows, reads: str, numbers: Mapping[str, Any]
+        self, settings: Any, rows: SplitRows, reads: str, numbers: Mapping[str, Any]
     ) -> tuple[dict[str, Tokenizer], Spelling, str]:
         """A token for each character that a row may have, whether one of these has it or not."""
         kind = "characters" if settings.tokenizer == "auto" else settings.tokenizer

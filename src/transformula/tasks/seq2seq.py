@@ -22,9 +22,9 @@ from ..data.built_in import built_in_names
 from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.records import Record
 from ..data.settings import Named, Seq2SeqSettings
-from ..data.source_target import SourceTargetRows, read_rows, references_of
+from ..data.source_target import read_rows, references_of
 from ..data.sources import need_sources
-from ..data.splits import find_overlap, short_row
+from ..data.splits import SplitRows, find_overlap, short_row
 from ..errors import ConfigError, DataError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
@@ -306,7 +306,7 @@ def rows_to_score(
     rows."""
     typed = {key: value for key, value in given.items() if key in COLUMNS and value is not None}
     recorded, notes = trained.recorded, trained.notes
-    rows: SourceTargetRows | None = None
+    rows: SplitRows | None = None
     if recorded and not trained.lost:
         rows = kind.source.read(kind.settings.read(trained.settings_of(kind.settings)))
     if data is None:

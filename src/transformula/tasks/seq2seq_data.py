@@ -21,8 +21,9 @@ from ..data.buckets import BOTH, LONGEST, Buckets
 from ..data.encoded import Encoded, padded
 from ..data.records import Record
 from ..data.settings import BatchSettings, check_pictures
-from ..data.source_target import SourceTargetRows, fitting, read_source_target
+from ..data.source_target import fitting, read_source_target
 from ..data.spelling import Spelling
+from ..data.splits import SplitRows
 from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError
 from ..generation.settings import SearchSettings
@@ -45,7 +46,7 @@ class RowSource:
     def __init__(self, default: str = "", pictures: bool = False) -> None:
         self.default, self.pictures = default, pictures
 
-    def read(self, settings: Any) -> SourceTargetRows:
+    def read(self, settings: Any) -> SplitRows:
         """The rows that the settings name."""
         if self.pictures:
             check_pictures(settings)
@@ -56,7 +57,7 @@ class RowSource:
         return []
 
     def tokenizers(
-        self, settings: Any, rows: SourceTargetRows, reads: str, numbers: Mapping[str, Any]
+        self, settings: Any, rows: SplitRows, reads: str, numbers: Mapping[str, Any]
     ) -> tuple[dict[str, Tokenizer], Spelling, str]:
         """The tokenizer of each side that is a text, how texts are spelled for it, and a line that says how it came to
         be. `reads` is what the source is for the model; see `Writing.input`."""

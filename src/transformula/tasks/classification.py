@@ -1,0 +1,150 @@
+"""Classification of texts, and of pairs of texts: sentiment, topic, entailment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from ..data.records import Record, columns_of, read_records
+from ..data.settings import LabeledSettings, Named
+from ..data.splits import SplitRows
+from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
+from ..tokenizers.base import Tokenizer
+from .base import task
+from .labels import LabelPredictor, LabelSettings, LabelTask, classes_of
+from .predictor import predictor
+from .rows import EncodedRow
+from .verb import Verb
+
+TEXTS = ("text", "sentence", "review", "content", "document", "title")  # common names of the columns
+LABELS = ("label", "labels", "class", "category", "tag", "topic", "intent", "sentiment")
+LOOKED_AT = 1000  # rows by which the column of the label is known where nothing names it
+
+
+class ClassificationSettings(LabeledSettings):
+    """Texts with their labels."""
+
+    text: str | None = Field(None, description="the column of the text; by default 'text', or the one beside the label")
+    text_2: str | None = Field(None, description="the column of the second text, for pairs of texts")
+    label: str | None = Field(
+        None, description="the column of the label; by default 'label', or of two columns that with fewer values"
+    )
+    several: bool = Field(False, description="a text may have several labels, or none")
+    label_separator: str = Field(",", min_length=1, description="what parts the labels of a text, if not a list")
+
+
+@predictor("classifier")
+@dataclass(frozen=True)
+class Classifier(LabelPredictor):
+    """pair: whether it reads two texts."""
+
+    pair: bool
+
+    def input_of(self, record: Record) -> Any:
+        return (record["text"], record["text_2"]) if self.pair else record["text"]
+
+    def opened(self, inputs: Sequence[Any]) -> list[Any]:
+        """Pairs of texts as they are, or as one text with a tab between."""
+        if not self.pair:
+            return list(super().opened(inputs))
+        pairs = [tuple(each.split("\t")) if isinstance(each, str) else tuple(each) for each in inputs]
+        for number, each in enumerate(pairs, 1):
+            if len(each) != 2 or not all(isinstance(text, str) for text in each):
+                raise InputError(
+                    f"source {number}: this model reads pairs of texts: put a tab between the two, or in Python give"
+                    " tuples (text, text)"
+                )
+        return pairs
+
+    def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
+        sides = list(zip(*inputs, strict=True)) if self.pair else [inputs]
+        return self.joined(list(zip(*map(self.texts, sides), strict=True)))
+
+
+@task("classification")
+class Classification(LabelTask):
+    """Texts, or pairs of texts, with labels."""
+
+    settings = ClassificationSettings
+    compared: ClassVar[tuple[str, ...]] = ("text",)
+    model = {"family": "encoder", "output": "logits = linear(mean(x), classes)", "classes": "2"}
+    verb = Verb(
+        "classify",
+        help="the label of a text",
+        about="""\
+Label texts with a trained model: arguments, the lines of a file, or those of standard input as they come. A line in, a
+label out, in order. Of a model for pairs of texts, the two stand on one line with a tab between.""",
+        examples=(
+            'transformula classify runs/reviews "A film that I will not forget."',
+            "transformula classify runs/reviews --input reviews.txt --output labels.txt",
+            "cat reviews.txt | transformula classify runs/reviews --scores",
+            "transformula classify runs/reviews --input rows.jsonl --column text --format jsonl --n-best 3",
+        ),
+        settings=LabelSettings,
+        answers="labels",
+        ensemble=True,
+    )
+
+    @classmethod
+    def read(cls, sources: Named, settings: Any, key: str, notes: list[str]) -> list[Record]:
+        assert sources is not None
+        columns, kinds = columns_for(sources, settings), {"label": "list"} if settings.several else {}
+        records = read_records(sources, columns, kinds=kinds, quoted=settings.quoted, empty="keep")
+        rows = [row for row in records if str(row["text"]).strip()]
+        if not rows:
+            raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+        if len(rows) < records.tally.kept:
+            notes.append(f"{key}: {records.tally.kept - len(rows):,} rows have no text and are left out")
+        return [separated(row, settings.label_separator) for row in rows] if settings.several else rows
+
+    def learn(
+        self, rows: SplitRows, tokenizer: Tokenizer | None, settings: Any, numbers: Mapping[str, Any],
+        inputs: Sequence[str],
+    ) -> tuple[Classifier, dict[str, int]]:  # fmt: skip
+        labels, sizes = classes_of(rows.training, settings.several), self.positions(tokenizer, settings, numbers)
+        kind = Classifier(
+            tokenizer, list(inputs), sizes["context"], settings.lower, labels, settings.several,
+            settings.text_2 is not None,
+        )  # fmt: skip
+        return kind, {**sizes, "classes": len(labels)}
+
+    @classmethod
+    def texts(cls, records: Sequence[Record]) -> list[str]:
+        return [str(row[name]) for row in records for name in ("text", "text_2") if name in row]
+
+
+def separated(row: Record, separator: str) -> Record:
+    """A row whose labels are a list of their own each, where they came as one text."""
+    labels = row["label"]
+    assert isinstance(labels, list)
+    parts = labels[0].split(separator) if len(labels) == 1 else labels
+    return Record({**row, "label": [part.strip() for part in parts if part.strip()]}, row.place, row.group)
+
+
+def columns_for(sources: str | list[str], settings: ClassificationSettings) -> dict[str, str | int]:
+    """Which columns are the text, the second text where there is one, and the label. Raises ConfigError where nothing
+    says so."""
+    names, _ = columns_of(sources, settings.quoted)
+    second: dict[str, str | int] = {} if settings.text_2 is None else {"text_2": settings.text_2}
+    label = settings.label or next((name for name in LABELS if name in names), None)
+    text = settings.text or next((name for name in TEXTS if name in names and name != label), None)
+    others = [name for name in names if name not in (text, label, settings.text_2)]
+    if text is None and label is None and len(others) == 2:
+        some = list(islice(read_records(sources, others, quoted=settings.quoted, empty="keep"), LOOKED_AT))
+        label, text = sorted(others, key=lambda name: len({str(row[name]) for row in some}))
+    elif text is None and label is not None and len(others) == 1:
+        text = others[0]
+    elif label is None and text is not None and len(others) == 1:
+        label = others[0]
+    for key, column in (("text", text), ("label", label)):
+        if column is None:
+            near = did_you_mean(nearest(key, names))
+            raise ConfigError(
+                f"{key}: the rows of {sources} have the columns {', '.join(names)}: say which is the {key}, as in"
+                f" --{key} {names[0 if key == 'text' else -1]}{';' + near if near else ''}"
+            )
+    return {"text": str(text), **second, "label": str(label)}

@@ -1,0 +1,140 @@
+"""Labels: what tasks share whose model says to which classes a row belongs; one class, or several or none.
+
+one      loss = mean of -log P(label | row), P = softmax of the logits
+several  loss = mean over rows and labels of -log P(y | row), P(label) = sigmoid of its logit
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..data.records import Record
+from ..errors import DataError, did_you_mean, nearest
+from ..settings import Settings
+from .base import Batch
+from .predictor import Answer
+from .rows import RowPredictor, RowTask
+from .scores.measured import Measured, mean_of
+
+HALF = 0.5  # a label of several is given from this probability on
+
+
+class LabelSettings(Settings):
+    """How labels are shown."""
+
+    n_best: int = Field(1, ge=1, description="how many labels are shown, the most probable first")
+
+
+@dataclass(frozen=True)
+class Label(Answer):
+    """A label (of several: all that are given, joined) with its probability, and the probabilities of all."""
+
+    labels: tuple[str, ...] = ()
+    probabilities: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LabelPredictor(RowPredictor):
+    """
+    labels   the classes, in the order of the logits
+    several  whether a row has several labels or none
+    """
+
+    labels: list[str]
+    several: bool
+
+    settings = LabelSettings
+    verb = "classify"
+
+    def alike(self) -> tuple[Any, ...]:
+        return (*super().alike(), list(self.labels), self.several)
+
+    def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> list[list[Label]]:
+        if not outputs:
+            return []
+        logits = torch.stack([output[0] for output in outputs])
+        probabilities = (logits.sigmoid() if self.several else logits.softmax(-1)).tolist()
+        return [self.best(dict(zip(self.labels, each, strict=True)), settings.n_best) for each in probabilities]
+
+    def best(self, probabilities: dict[str, float], count: int) -> list[Label]:
+        ranked = sorted(probabilities, key=lambda label: -probabilities[label])
+        if self.several and count == 1:
+            given = tuple(label for label in self.labels if probabilities[label] >= HALF)
+            sure = min((max(p, 1 - p) for p in probabilities.values()), default=1.0)
+            return [Label(", ".join(given), sure, given, probabilities)]
+        return [Label(label, probabilities[label], (label,), probabilities) for label in ranked[:count]]
+
+
+def labels_of(records: Sequence[Record], several: bool) -> list[tuple[str, ...]]:
+    """The labels of each record."""
+    if several:
+        return [tuple(map(str, row["label"])) for row in records]  # type: ignore[arg-type]
+    return [(str(row["label"]),) for row in records]
+
+
+def classes_of(records: Sequence[Record], several: bool) -> list[str]:
+    """All labels of the training set, numbers by their size, others by the alphabet. Raises DataError for fewer than
+    two, or one of which rows have but one label where they might have several."""
+    classes = {label for labels in labels_of(records, several) for label in labels}
+    if len(classes) < 2 - several:
+        only = f"is labeled {next(iter(classes))!r}" if classes else "has no label"
+        raise DataError(f"every training row {only}: there is nothing to tell apart; is it the right column?")
+    numbers = all(label.lstrip("-").replace(".", "", 1).isdecimal() for label in classes)
+    return sorted(classes, key=float) if numbers else sorted(classes)
+
+
+def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[Label]:
+    """The label that most training rows have; of several, the set of labels that most have."""
+    several = not isinstance(learned[0]["label"], str)
+    labels = Counter(labels_of(learned, several)).most_common(1)[0][0]
+    return [Label(", ".join(labels), 1.0, labels)] * len(records)
+
+
+class LabelTask(RowTask):
+    """A task that gives rows labels: what its predictor says of classes, and its records call `label`."""
+
+    measures = ("loss", "accuracy")
+    higher = frozenset(["accuracy"])
+    score = "accuracy"
+    trivial = {"most frequent label": most_frequent}
+
+    def target(self, record: Record) -> Tensor:
+        """() int64, the class; of several labels (classes,) float32, 1 for those of the row."""
+        labels = labels_of([record], self.kind.several)[0]
+        for label in labels:
+            if label not in self.kind.labels:
+                near = did_you_mean(nearest(label, self.kind.labels))
+                raise DataError(
+                    f"{record.place}: the label {label!r} is not in the training set;{near} it has:"
+                    f" {', '.join(self.kind.labels[:20])}"
+                )
+        if self.kind.several:
+            return torch.tensor([float(label in labels) for label in self.kind.labels])
+        return torch.tensor(self.kind.labels.index(labels[0]))
+
+    def objective(self, output: Tensor, batch: Batch) -> Tensor:
+        logits, targets = output[:, 0], batch.targets
+        if self.kind.several:
+            return F.binary_cross_entropy_with_logits(logits, targets)
+        return F.cross_entropy(logits, targets, label_smoothing=self.data_settings.label_smoothing)
+
+    @classmethod
+    def measure(cls, answers: Sequence[Label], records: Sequence[Record]) -> list[Measured]:
+        several = not isinstance(records[0]["label"], str)
+        right = [
+            100.0 * (set(answer.labels) == set(labels))
+            for answer, labels in zip(answers, labels_of(records, several), strict=True)
+        ]
+        return [mean_of("accuracy", "subset" if several else "", right)]
+
+    def shown(self) -> dict[str, Any]:
+        counts = Counter(label for labels in labels_of(self.source.training, self.kind.several) for label in labels)
+        return {"labels": ", ".join(f"{label} {counts[label]:,}" for label in self.kind.labels)}

@@ -1,0 +1,100 @@
+"""Classification: what a model is given, its answers, and its scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transformula import Model, evaluate, train
+from transformula.errors import ConfigError, DataError
+from transformula.tasks.base import tasks
+from transformula.tasks.classification import Classification
+
+WORDS = {"good": "a fine film , I liked it", "bad": "a dull film , I left early"}
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> Path:
+    rows = [f"{text} {'very ' * (n % 7)}{n}\t{label}" for n in range(60) for label, text in WORDS.items()]
+    path = tmp_path / "reviews.tsv"
+    path.write_text("\n".join(rows))
+    return path
+
+
+def made(path: Path, numbers: dict[str, Any] | None = None, **settings: Any) -> Classification:
+    read = tasks.get("classification").settings.read(
+        {"data": str(path), "tokenizer": "bytes", "split": 0.2, **settings}
+    )
+    return Classification.make(read, numbers or {}, inputs=("tokens",))
+
+
+def test_the_label_is_the_column_with_fewer_values(reviews: Path) -> None:
+    task = made(reviews)
+    assert task.kind.labels == ["bad", "good"]
+    assert task.numbers["classes"] == 2
+
+
+def test_columns_that_nothing_names(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("one,two,three\na,b,c\n")
+    with pytest.raises(ConfigError, match="say which is the text"):
+        made(path)
+
+
+def test_one_class_is_nothing_to_learn(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + "\n".join(f"a{n},x" for n in range(20)))
+    with pytest.raises(DataError, match="nothing to tell apart"):
+        made(path)
+
+
+def test_a_label_that_training_has_not(reviews: Path, tmp_path: Path) -> None:
+    other = tmp_path / "validation.tsv"
+    other.write_text("a text\tgod")
+    with pytest.raises(DataError, match=r"validation.tsv:1: the label 'god' .* did you mean good"):
+        made(reviews, validation=str(other), text="1", label="2")
+
+
+def test_long_pairs_are_cut_where_they_are_longest(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text("a\tb\tlabel\n" + "\n".join(f"{'x' * 40} {n}\tyy\t{n % 2}" for n in range(40)))
+    task = made(path, text="a", text_2="b", label="label", max_tokens=12)
+    mark = task.kind.tokenizer.end_of_document
+    row = task.kind.encode([("x" * 40, "yy")])[0]["tokens"].tolist()
+    assert row == [mark, *b"xxxxxxxx", mark, *b"yy"]
+
+
+def test_alone_and_in_any_batch(reviews: Path) -> None:
+    task = made(reviews)
+    model = Model("pre-norm", family="encoder", output="logits = linear(mean(x), classes)", depth=1, width=16, heads=2,
+                  **task.numbers)  # fmt: skip
+    texts = [str(row["text"]) for row in task.source.training[:9]]
+    together = task.kind.predict([model.module], texts, task.kind.settings())
+    turned = task.kind.predict([model.module], texts[::-1], task.kind.settings())[::-1]
+    for text, one, other in zip(texts, together, turned, strict=True):
+        (alone,) = task.kind.predict([model.module], [text], task.kind.settings())
+        for each in (one, other):
+            assert each[0].probabilities == pytest.approx(alone[0].probabilities, abs=1e-5)
+
+
+def test_several_labels(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("text,label\n" + "\n".join(f'word{n},"{"a,b" if n % 2 else ""}"' for n in range(40)))
+    task = made(path, several=True)
+    batch = task.batch(0)
+    assert batch.targets.dtype == torch.float32
+    assert set(map(tuple, batch.targets.tolist())) == {(0.0, 0.0), (1.0, 1.0)}
+
+
+def test_from_a_table_to_labels(reviews: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = train("pre-norm", task="classification", data=str(reviews), depth=1, width=16, heads=2, tokenizer="bytes",
+                steps=12, split=0.2, out=str(out))  # fmt: skip
+    assert run.model.predict("I liked it") in WORDS
+    answers = Model.from_folder(out).predict(["I liked it", ""], scores=True)
+    assert sum(answers[0].probabilities.values()) == pytest.approx(1)
+    report = evaluate(out)
+    assert report.data["scores"]["accuracy"]["baselines"]["most frequent label"] > 0
