@@ -33,7 +33,7 @@ def made(path: Path, numbers: dict[str, Any] | None = None, **settings: Any) -> 
 
 def test_the_label_is_the_column_with_fewer_values(reviews: Path) -> None:
     task = made(reviews)
-    assert task.kind.labels == ["bad", "good"]
+    assert task.data.kind.labels == ["bad", "good"]
     assert task.numbers["classes"] == 2
 
 
@@ -62,8 +62,8 @@ def test_long_pairs_are_cut_where_they_are_longest(tmp_path: Path) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\tlabel\n" + "\n".join(f"{'x' * 40} {n}\tyy\t{n % 2}" for n in range(40)))
     task = made(path, text="a", text_2="b", label="label", max_tokens=12)
-    mark = task.kind.tokenizer.end_of_document
-    row = task.kind.encode([("x" * 40, "yy")])[0]["tokens"].tolist()
+    mark = task.data.kind.tokenizer.end_of_document
+    row = task.data.kind.encode([("x" * 40, "yy")])[0]["tokens"].tolist()
     assert row == [mark, *b"xxxxxxxx", mark, *b"yy"]
 
 
@@ -71,11 +71,11 @@ def test_alone_and_in_any_batch(reviews: Path) -> None:
     task = made(reviews)
     model = Model("pre-norm", family="encoder", output="logits = linear(mean(x), classes)", depth=1, width=16, heads=2,
                   **task.numbers)  # fmt: skip
-    texts = [str(row["text"]) for row in task.source.training[:9]]
-    together = task.kind.predict([model.module], texts, task.kind.settings())
-    turned = task.kind.predict([model.module], texts[::-1], task.kind.settings())[::-1]
+    texts = [str(row["text"]) for row in task.data.source.training[:9]]
+    together = task.data.kind.predict([model.module], texts, task.data.kind.settings())
+    turned = task.data.kind.predict([model.module], texts[::-1], task.data.kind.settings())[::-1]
     for text, one, other in zip(texts, together, turned, strict=True):
-        (alone,) = task.kind.predict([model.module], [text], task.kind.settings())
+        (alone,) = task.data.kind.predict([model.module], [text], task.data.kind.settings())
         for each in (one, other):
             assert each[0].probabilities == pytest.approx(alone[0].probabilities, abs=1e-5)
 

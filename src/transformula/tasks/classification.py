@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
 from ..data.records import Record, columns_of, read_records
-from ..data.settings import LabeledSettings, Named
+from ..data.settings import LabeledSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
-from ..tokenizers.base import Tokenizer
 from .base import task
-from .labels import LabelPredictor, LabelSettings, LabelTask, classes_of
+from .labels import LabelPredictor, LabelReader, LabelSettings, LabelTask, classes_of
 from .predictor import predictor
 from .rows import EncodedRow
 from .verb import Verb
@@ -65,12 +64,36 @@ class Classifier(LabelPredictor):
         return self.joined(list(zip(*map(self.texts, sides), strict=True)))
 
 
+class LabeledTexts(LabelReader):
+    """Records with the fields `text`, `label` and, of pairs, `text_2`."""
+
+    def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
+        columns, kinds = columns_for(sources, settings), {"label": "list"} if settings.several else {}
+        records = read_records(sources, columns, kinds=kinds, quoted=settings.quoted, empty="keep")
+        rows = [row for row in records if str(row["text"]).strip()]
+        if not rows:
+            raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+        if len(rows) < records.tally.kept:
+            notes.append(f"{key}: {records.tally.kept - len(rows):,} rows have no text and are left out")
+        return [separated(row, settings.label_separator) for row in rows] if settings.several else rows
+
+    def learn(
+        self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
+    ) -> Classifier:
+        labels, pair = classes_of(rows.training, settings.several), settings.text_2 is not None
+        sizes["classes"] = len(labels)
+        return Classifier(tokenizer, list(inputs), sizes["context"], settings.lower, labels, settings.several, pair)
+
+    def texts(self, records: Sequence[Record]) -> list[str]:
+        return [str(row[name]) for row in records for name in ("text", "text_2") if name in row]
+
+
 @task("classification")
 class Classification(LabelTask):
     """Texts, or pairs of texts, with labels."""
 
     settings = ClassificationSettings
-    compared: ClassVar[tuple[str, ...]] = ("text",)
+    reader = LabeledTexts()
     model = {"family": "encoder", "output": "logits = linear(mean(x), classes)", "classes": "2"}
     verb = Verb(
         "classify",
@@ -88,33 +111,6 @@ label out, in order. Of a model for pairs of texts, the two stand on one line wi
         answers="labels",
         ensemble=True,
     )
-
-    @classmethod
-    def read(cls, sources: Named, settings: Any, key: str, notes: list[str]) -> list[Record]:
-        assert sources is not None
-        columns, kinds = columns_for(sources, settings), {"label": "list"} if settings.several else {}
-        records = read_records(sources, columns, kinds=kinds, quoted=settings.quoted, empty="keep")
-        rows = [row for row in records if str(row["text"]).strip()]
-        if not rows:
-            raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
-        if len(rows) < records.tally.kept:
-            notes.append(f"{key}: {records.tally.kept - len(rows):,} rows have no text and are left out")
-        return [separated(row, settings.label_separator) for row in rows] if settings.several else rows
-
-    def learn(
-        self, rows: SplitRows, tokenizer: Tokenizer | None, settings: Any, numbers: Mapping[str, Any],
-        inputs: Sequence[str],
-    ) -> tuple[Classifier, dict[str, int]]:  # fmt: skip
-        labels, sizes = classes_of(rows.training, settings.several), self.positions(tokenizer, settings, numbers)
-        kind = Classifier(
-            tokenizer, list(inputs), sizes["context"], settings.lower, labels, settings.several,
-            settings.text_2 is not None,
-        )  # fmt: skip
-        return kind, {**sizes, "classes": len(labels)}
-
-    @classmethod
-    def texts(cls, records: Sequence[Record]) -> list[str]:
-        return [str(row[name]) for row in records for name in ("text", "text_2") if name in row]
 
 
 def separated(row: Record, separator: str) -> Record:

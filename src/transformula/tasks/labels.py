@@ -21,7 +21,7 @@ from ..errors import DataError, did_you_mean, nearest
 from ..settings import Settings
 from .base import Batch
 from .predictor import Answer
-from .rows import RowPredictor, RowTask
+from .rows import RowPredictor, RowReader, RowTask
 from .scores.measured import Measured, mean_of
 
 HALF = 0.5  # a label of several is given from this probability on
@@ -98,6 +98,28 @@ def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[
     return [Label(", ".join(labels), 1.0, labels)] * len(records)
 
 
+class LabelReader(RowReader):
+    """Rows whose records have the field `label`: a text, or of several labels a list of texts."""
+
+    def target(self, kind: LabelPredictor, record: Record) -> Tensor:
+        """() int64, the class; of several labels (classes,) float32, 1 for those of the row."""
+        labels = labels_of([record], kind.several)[0]
+        for label in labels:
+            if label not in kind.labels:
+                near = did_you_mean(nearest(label, kind.labels))
+                raise DataError(
+                    f"{record.place}: the label {label!r} is not in the training set;{near} it has:"
+                    f" {', '.join(kind.labels[:20])}"
+                )
+        if kind.several:
+            return torch.tensor([float(label in labels) for label in kind.labels])
+        return torch.tensor(kind.labels.index(labels[0]))
+
+    def about(self, kind: LabelPredictor, records: Sequence[Record]) -> dict[str, str]:
+        counts = Counter(label for labels in labels_of(records, kind.several) for label in labels)
+        return {"labels": ", ".join(f"{label} {counts[label]:,}" for label in kind.labels)}
+
+
 class LabelTask(RowTask):
     """A task that gives rows labels: what its predictor says of classes, and its records call `label`."""
 
@@ -106,25 +128,11 @@ class LabelTask(RowTask):
     score = "accuracy"
     trivial = {"most frequent label": most_frequent}
 
-    def target(self, record: Record) -> Tensor:
-        """() int64, the class; of several labels (classes,) float32, 1 for those of the row."""
-        labels = labels_of([record], self.kind.several)[0]
-        for label in labels:
-            if label not in self.kind.labels:
-                near = did_you_mean(nearest(label, self.kind.labels))
-                raise DataError(
-                    f"{record.place}: the label {label!r} is not in the training set;{near} it has:"
-                    f" {', '.join(self.kind.labels[:20])}"
-                )
-        if self.kind.several:
-            return torch.tensor([float(label in labels) for label in self.kind.labels])
-        return torch.tensor(self.kind.labels.index(labels[0]))
-
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
         logits, targets = output[:, 0], batch.targets
-        if self.kind.several:
+        if self.data.kind.several:
             return F.binary_cross_entropy_with_logits(logits, targets)
-        return F.cross_entropy(logits, targets, label_smoothing=self.data_settings.label_smoothing)
+        return F.cross_entropy(logits, targets, label_smoothing=self.data.settings.label_smoothing)
 
     @classmethod
     def measure(cls, answers: Sequence[Label], records: Sequence[Record]) -> list[Measured]:
@@ -134,7 +142,3 @@ class LabelTask(RowTask):
             for answer, labels in zip(answers, labels_of(records, several), strict=True)
         ]
         return [mean_of("accuracy", "subset" if several else "", right)]
-
-    def shown(self) -> dict[str, Any]:
-        counts = Counter(label for labels in labels_of(self.source.training, self.kind.several) for label in labels)
-        return {"labels": ", ".join(f"{label} {counts[label]:,}" for label in self.kind.labels)}

@@ -9,10 +9,10 @@ a prediction is the same alone and in any batch.
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import json
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -263,22 +263,129 @@ def row_report(
     return ScoreReport(rows, best, worst, how, notes, [answer.text for answer in answers])
 
 
+class RowReader(ABC):
+    """Where the rows of a task come from, and what a model learns of them. A task says:
+
+    compared  the fields by which an evaluation row is also a training row; where they are equal, rows are not parted
+    default   the built-in set that is read where no data is named; "" for none
+    """
+
+    compared: tuple[str, ...] = ("text",)
+    default: str = ""
+
+    @abstractmethod
+    def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> Sequence[Record]:
+        """The records of some sources; `key` names these in errors. What a person is told is added to `notes`."""
+
+    @abstractmethod
+    def learn(
+        self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
+    ) -> Any:
+        """The predictor: what a trained model needs to answer. `sizes` has the numbers vocab and context, and takes the
+        others that the model's text needs from the data."""
+
+    @abstractmethod
+    def target(self, kind: Any, record: Record) -> Tensor:
+        """What the model should say of a record. Raises DataError for what it cannot."""
+
+    def texts(self, records: Sequence[Record]) -> list[str]:
+        """The texts that a tokenizer learns from; none where there are no texts."""
+        return []
+
+    def about(self, kind: Any, records: Sequence[Record]) -> dict[str, str]:
+        """What else is said of the training set before training, by name."""
+        return {}
+
+    def split(self, settings: TestedSettings) -> SplitRows:
+        def read(sources: Named, key: str, notes: list[str]) -> Sequence[Record]:
+            return self.read(sources, settings, key, notes)
+
+        return read_split(settings, read, self.compared, self.compared, self.default or None)
+
+    def side(self, kind: RowPredictor, records: Sequence[Record]) -> Side:
+        rows = kind.encode([kind.input_of(record) for record in records])
+        return Side(records, rows, [self.target(kind, record) for record in records])
+
+
+class RowData:
+    """The data of a task, read and encoded.
+
+    source      the records
+    kind        the predictor
+    training, validation   encoded
+    buckets     batches of the training rows, on average of as many rows as are asked for
+    numbers     what the model's text takes from the data
+    about       how the tokenizer came to be; "" for none
+    """
+
+    def __init__(
+        self, reader: RowReader, settings: Any, numbers: Mapping[str, Any], inputs: Sequence[str], batch: int,
+        accumulate: int, seed: int,
+    ) -> None:  # fmt: skip
+        self.reader, self.settings = reader, settings
+        self.source = rows = reader.split(settings)
+        tokenizer, self.about = self._tokenizer(numbers)
+        self.numbers: dict[str, int] = {}
+        if tokenizer is not None:
+            most = min(int(numbers.get("context") or settings.max_tokens), settings.max_tokens)
+            self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0)), "context": most}
+        self.kind: Any = reader.learn(rows, tokenizer, self.numbers, settings, inputs)
+        self.training = reader.side(self.kind, rows.training)
+        lengths = self.training.lengths
+        if tokenizer is not None and numbers.get("context") is None:
+            self.numbers["context"] = int(lengths.max())
+            self.kind = replace(self.kind, most=int(lengths.max()))
+        self.validation = reader.side(self.kind, rows.validation)
+        budget = max(round(batch * float(lengths.mean())), int(lengths.max()))
+        self.buckets = Buckets({"tokens": lengths}, budget, counted="filled", accumulate=accumulate, seed=seed)
+
+    def _tokenizer(self, numbers: Mapping[str, Any]) -> tuple[Tokenizer | None, str]:
+        rows, settings = self.source, self.settings
+        training, others = (self.reader.texts(each) for each in (rows.training, [*rows.validation, *rows.test]))
+        if not training:
+            return None, ""
+        if settings.lower:
+            training, others = ([text.lower() for text in texts] for texts in (training, others))
+        chosen, about = choose_tokenizers(settings.tokenizer, True, {"text": training}, {"text": others}, numbers)
+        return chosen["text"], about.removesuffix(", both sides")
+
+    @property
+    def preview(self) -> Preview:
+        source, extra = self.source, self.reader.about(self.kind, self.source.training)
+        examples = [short_row(record) for record in source.training[:SHOWN]]
+        training, validation, test = (len(each) for each in (self.training, self.validation, source.test))
+        about = {"data": source.name, "training_rows": training, "validation_rows": validation, "test_rows": test}
+        about |= {"tokenizer": self.about, "examples": examples, "notes": list(source.notes), **extra}
+        rows = [("data", f"{source.name}: {training:,} rows to train, {validation:,} to validate, {test:,} to test")]
+        if self.about:
+            rows += [("tokenizer", self.about), ("lengths", lengths_shown(lengths_of(self.training.lengths)))]
+        rows += extra.items()
+        return Preview(about, [*rows, *under("examples", examples), *(("note", note) for note in source.notes)])
+
+    @property
+    def described(self) -> dict[str, Any]:
+        digests = [row_digest(record) for side in (self.training, self.validation) for record in side.records]
+        return {
+            "data": self.source.name,
+            "identity": hashlib.sha256(b"".join(digests)).hexdigest()[:32],
+            "training_rows": len(self.training),
+            "validation_rows": len(self.validation),
+            "tokenizer": self.kind.tokenizer and self.kind.tokenizer.identity,
+            **self.numbers,
+        }
+
+
 class RowTask(Task):
     """A task on rows. A task says:
 
-    data_set  the built-in set that it learns from where no data is named; "" for none
-    compared  the fields by which an evaluation row is also a training row
-    trivial   the baselines, by name
-    kind      the predictor that it makes
-
-    source    the records, split; sides: encoded
+    reader   where the rows come from
+    trivial  the baselines, by name
     """
 
     unit = "tokens"
     sequences = 32
     evaluation = RowEvaluation
-    data_set: ClassVar[str] = ""
-    compared: ClassVar[tuple[str, ...]]
+    reader: ClassVar[RowReader]
     trivial: ClassVar[Mapping[str, Baseline]] = {}
 
     def __init__(
@@ -291,37 +398,10 @@ class RowTask(Task):
         accumulate: int = 1,
         seed: int = 1,
     ) -> None:
-        self.data_settings, self.seed = settings, seed
-        self.source = rows = self.read_split(settings)
-        tokenizer, self.about = self.choose_tokenizer(rows, settings, numbers)
-        self.kind, self.numbers = self.learn(rows, tokenizer, settings, numbers, inputs)
-        self.training = self.side(rows.training)
-        if "context" in self.numbers and numbers.get("context") is None:
-            self.numbers["context"] = longest = int(self.training.lengths.max())
-            self.kind = replace(self.kind, most=longest)
-        self.validation = self.side(rows.validation)
-        lengths = self.training.lengths
         count = batch or self.sequences or 1
-        budget = max(round(count * float(lengths.mean())), int(lengths.max()))
-        self.buckets = Buckets({"tokens": lengths}, budget, counted="filled", accumulate=accumulate, seed=seed)
-
-    # What a task says of its data.
-
-    @classmethod
-    @abstractmethod
-    def read(cls, sources: Named, settings: Any, key: str, notes: list[str]) -> Sequence[Record]:
-        """The records of some sources; `key` names these in errors. What a person is told is added to `notes`."""
-
-    @abstractmethod
-    def learn(
-        self, rows: SplitRows, tokenizer: Tokenizer | None, settings: Any, numbers: Mapping[str, Any],
-        inputs: Sequence[str],
-    ) -> tuple[Any, dict[str, int]]:  # fmt: skip
-        """What a trained model needs to answer; and the numbers that its text takes from the data."""
-
-    @abstractmethod
-    def target(self, record: Record) -> Tensor:
-        """What the model should say of a record. Raises DataError for what it cannot."""
+        self.data = RowData(self.reader, settings, numbers, inputs, count, accumulate, seed)
+        self.numbers, self.seed = self.data.numbers, seed
+        self.beside: dict[str, float] | None = None
 
     @abstractmethod
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
@@ -330,47 +410,7 @@ class RowTask(Task):
     @classmethod
     @abstractmethod
     def measure(cls, answers: Sequence[Any], records: Sequence[Record]) -> list[Measured]:
-        """Scores of predictions (`Answer.value`s) of records, the main one first."""
-
-    @classmethod
-    def texts(cls, records: Sequence[Record]) -> list[str]:
-        """The texts that a tokenizer learns from; none where there are no texts."""
-        return []
-
-    # The data.
-
-    @classmethod
-    def read_split(cls, settings: TestedSettings) -> SplitRows:
-        def read(sources: Named, key: str, notes: list[str]) -> Sequence[Record]:
-            return cls.read(sources, settings, key, notes)
-
-        return read_split(settings, read, cls.compared, cls.compared, cls.data_set or None)
-
-    def choose_tokenizer(
-        self, rows: SplitRows, settings: Any, numbers: Mapping[str, Any]
-    ) -> tuple[Tokenizer | None, str]:
-        """The tokenizer, and a line that says how it came to be."""
-        training, others = self.texts(rows.training), self.texts([*rows.validation, *rows.test])
-        if settings.lower:
-            training, others = ([text.lower() for text in texts] for texts in (training, others))
-        if not training:
-            return None, ""
-        chosen, about = choose_tokenizers(settings.tokenizer, True, {"text": training}, {"text": others}, numbers)
-        return chosen["text"], about.removesuffix(", both sides")
-
-    def positions(self, tokenizer: Tokenizer | None, settings: Any, numbers: Mapping[str, Any]) -> dict[str, int]:
-        """The numbers `vocab` and `context` of a model that reads tokens."""
-        if tokenizer is None:
-            return {}
-        context = numbers.get("context")
-        return {
-            "vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0)),
-            "context": settings.max_tokens if context is None else min(int(context), settings.max_tokens),
-        }
-
-    def side(self, records: Sequence[Record]) -> Side:
-        inputs = [self.kind.input_of(record) for record in records]
-        return Side(records, self.kind.encode(inputs), [self.target(record) for record in records])
+        """Scores of the best answers to records, the main one first."""
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
@@ -382,13 +422,11 @@ class RowTask(Task):
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
-        if settings.data is None and not cls.data_set:
+        if settings.data is None and not cls.reader.default:
             raise InputError(f"no {setting('data')}: name rows to learn from, such as rows.tsv")
 
-    # Training and evaluation.
-
     def batch(self, step: int, micro: int = 0) -> Batch:
-        return self.training.batch(self.buckets.rows(step, micro).tolist())
+        return self.data.training.batch(self.data.buckets.rows(step, micro).tolist())
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return self.objective(model(**batch.given).float(), batch)
@@ -397,63 +435,59 @@ class RowTask(Task):
         return positions_of(batch)
 
     def steps(self, epochs: float) -> int:
-        return self.buckets.steps(epochs)
+        return self.data.buckets.steps(epochs)
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the validation rows, or on a sample of them: `loss`, the mean over the rows, and the task's own."""
-        side, device, loss, done = self.validation, device_of(model), 0.0, 0
+        side, kind, device, loss, done = self.data.validation, self.data.kind, device_of(model), 0.0, 0
         outputs: list[Tensor] = [torch.empty(0)] * len(side)
         view = evaluating(model)
         with torch.no_grad():
             for places in like_lengths(side.rows):
-                batch = side.batch(places)
-                output = view(**batch.to(device).given).float()
-                loss += float(self.objective(output, batch.to(device))) * len(places)
+                batch = side.batch(places).to(device)
+                output = view(**batch.given).float()
+                loss += float(self.objective(output, batch)) * len(places)
                 for place, part in zip(places, parts_of(output.cpu(), batch.inputs, batch.lengths), strict=True):
                     outputs[place] = part
                 done += len(places)
                 if progress is not None:
                     progress(done, len(side))
-        inputs = [self.kind.input_of(record) for record in side.records]
-        answers = self.kind.answers(inputs, outputs, self.kind.settings())
-        measured = self.measure([best[0] for best in answers], side.records)
+        inputs = [kind.input_of(record) for record in side.records]
+        measured = self.measure([best[0] for best in kind.answers(inputs, outputs, kind.settings())], side.records)
         return Scores(loss=loss / len(side), **{key_of(each): each.score for each in measured})
 
     @property
     def validation_rows(self) -> int:
-        return len(self.validation)
+        return len(self.data.validation)
 
     def cost_of(self, rows: int) -> float:
-        return FORWARD * rows * float(self.validation.lengths.mean())
+        return FORWARD * rows * float(self.data.validation.lengths.mean())
 
     def keep_rows(self, rows: np.ndarray) -> None:
-        self.validation = self.validation.part(rows)
+        self.data = copy.copy(self.data)
+        self.data.validation = self.data.validation.part(rows)
 
     def baselines(self) -> dict[str, float]:
-        return self._baselines
-
-    @cached_property
-    def _baselines(self) -> dict[str, float]:
-        records = self.source.validation
-        return {name: self.measure(answers, records)[0].score
-                for name, answers in predicted_by(self.trivial, self.source.training, records).items()}  # fmt: skip
+        if self.beside is None:
+            source = self.data.source
+            answers = predicted_by(self.trivial, source.training, source.validation)
+            self.beside = {name: self.measure(each, source.validation)[0].score for name, each in answers.items()}
+        return self.beside
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         """For instance 'accuracy 81.2 on 872 validation rows: above TF-IDF (79.1) and most frequent label (50.9)'."""
-        name, value = self.score.replace("_", " "), scores[self.score]
-        return (
-            f"{name} {value:.1f} on {len(self.source.validation):,} validation rows: {above(value, self.baselines())}"
-        )
+        name, value, rows = self.score.replace("_", " "), scores[self.score], len(self.data.source.validation)
+        return f"{name} {value:.1f} on {rows:,} validation rows: {above(value, self.baselines())}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation rows with the model's answers."""
-        records = self.source.validation
+        records, kind = self.data.source.validation, self.data.kind
         some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN]]
-        answers = self.kind.predict([model], [self.kind.input_of(record) for record in some], self.kind.settings())
+        answers = kind.predict([model], [kind.input_of(record) for record in some], kind.settings())
         return "\n".join(f"{best[0].text:<16} {short_row(record)}" for record, best in zip(some, answers, strict=True))
 
     def predictor(self) -> RowPredictor:
-        kind: RowPredictor = self.kind
+        kind: RowPredictor = self.data.kind
         return kind
 
     @classmethod
@@ -461,7 +495,7 @@ class RowTask(Task):
         cls, trained: Trained, data: Named, given: Mapping[str, Any], progress: Progress | None = None
     ) -> ScoreReport:
         """Scores on the test rows of its run, or on the rows named."""
-        records, learned, notes = cls.rows_to_score(trained, data, cls.evaluation.read(given))
+        records, learned, notes = rows_to_score(cls, trained, data, cls.evaluation.read(given))
         kind: Any = load_predictor(trained.folder)
         inputs = [kind.input_of(record) for record in records]
         answers = [best[0] for best in kind.predict(trained.modules, inputs, kind.settings(), progress=progress)]
@@ -472,54 +506,32 @@ class RowTask(Task):
         together = f"{len(trained.modules)} models, their logits averaged" if len(trained.modules) > 1 else "one model"
         return row_report(cls.measure(answers, records), beside, answers, records, together, notes)
 
-    @classmethod
-    def rows_to_score(
-        cls, trained: Trained, data: Named, chosen: Any
-    ) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
-        """The rows to be scored, those of training as far as they are there, and notes."""
-        recorded, notes = trained.recorded, trained.notes
-        settings: Any = cls.settings.read(trained.settings_of(cls.settings))
-        rows = cls.read_split(settings) if recorded and not trained.lost else None
-        if data is None and rows is not None:
-            return rows.test, rows.training, []
-        if data is None:
-            if not trained.lost:
-                raise trained.unknown("--data ROWS")
-            data = recorded.get("test") or recorded.get("validation")
-            if data is None:
-                raise trained.held_back()
-        records = cls.read(data, settings, "data", notes)
-        if rows is None:
-            return records, [], notes
-        overlap = find_overlap(rows.training, records, "--data", cls.compared)
-        if overlap.rows and chosen.overlap == "refuse":
-            raise DataError(
-                f"{overlap}\nscores on rows that were trained on say nothing; if that is meant: --overlap keep"
-            )
-        return records, rows.training, notes
-
     def preview(self) -> Preview:
-        name, notes = self.source.name, self.source.notes
-        examples = [short_row(record) for record in self.source.training[:SHOWN]]
-        training, validation, test = (len(each) for each in (self.training, self.validation, self.source.test))
-        about = {"data": name, "training_rows": training, "validation_rows": validation, "test_rows": test}
-        about |= {"tokenizer": self.about, "examples": examples, "notes": list(notes), **self.shown()}
-        rows = [("data", f"{name}: {training:,} rows to train, {validation:,} to validate, {test:,} to test")]
-        if self.about:
-            rows += [("tokenizer", self.about), ("lengths", lengths_shown(lengths_of(self.training.lengths)))]
-        rows += [(key, str(value)) for key, value in self.shown().items()]
-        return Preview(about, [*rows, *under("examples", examples), *(("note", note) for note in notes)])
-
-    def shown(self) -> dict[str, Any]:
-        """What else is said of the data before training, by name."""
-        return {}
+        return self.data.preview
 
     def describe(self) -> dict[str, Any]:
-        digests = [row_digest(record) for side in (self.training, self.validation) for record in side.records]
-        identity = hashlib.sha256(b"".join(digests)).hexdigest()[:32]
-        tokenizer = self.kind.tokenizer
-        return {
-            "task": self.name, "data": self.source.name, "identity": identity,
-            "training_rows": len(self.training), "validation_rows": len(self.validation),
-            "tokenizer": tokenizer and tokenizer.identity, **json.loads(json.dumps(self.numbers)),
-        }  # fmt: skip
+        return {"task": self.name, **self.data.described}
+
+
+def rows_to_score(
+    kind: type[RowTask], trained: Trained, data: Named, chosen: Any
+) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
+    """The rows to be scored, those of training as far as they are there, and notes."""
+    recorded, notes, reader = trained.recorded, trained.notes, kind.reader
+    settings: Any = kind.settings.read(trained.settings_of(kind.settings))
+    rows = reader.split(settings) if recorded and not trained.lost else None
+    if data is None and rows is not None:
+        return rows.test, rows.training, []
+    if data is None:
+        if not trained.lost:
+            raise trained.unknown("--data ROWS")
+        data = recorded.get("test") or recorded.get("validation")
+        if data is None:
+            raise trained.held_back()
+    records = reader.read(data, settings, "data", notes)
+    if rows is None:
+        return records, [], notes
+    overlap = find_overlap(rows.training, records, "--data", reader.compared)
+    if overlap.rows and chosen.overlap == "refuse":
+        raise DataError(f"{overlap}\nscores on rows that were trained on say nothing; if that is meant: --overlap keep")
+    return records, rows.training, notes
