@@ -16,6 +16,7 @@ import pytest
 from transformula.cli.door import all_verbs
 from transformula.extras import EXTRAS
 from transformula.recipes import recipe_names
+from transformula.tasks.verb import built_in_verbs
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -98,10 +99,7 @@ USES = [
     ("import exported --format pytorch --out imported", "imported"),
     ("sample imported the --max-tokens 3", "the"),
     ("completion bash", "pip install 'transformula[completion]'"),
-    ("translate run the", "transformula sample run"),
-    ("summarize run the", "transformula sample run"),
-    ("caption run a.png", "transformula sample run"),
-    ("fill run the", "transformula sample run"),
+    *((f"{verb} run the", "transformula sample run") for verb in built_in_verbs() if verb != "sample"),
     ("reproduce built-in/cldr-dates --out dates", "pip install 'transformula["),
 ]
 """What is typed, in this order, and what is printed of it."""
