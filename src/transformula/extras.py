@@ -14,6 +14,7 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "pyarrow": "parquet",
     "sacrebleu": "translation",
     "sentencepiece": "unigram",
+    "sklearn": "baselines",
     "torchinfo": "torchinfo",
 }
 

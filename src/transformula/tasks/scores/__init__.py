@@ -1,1 +1,1 @@
-"""Scores of texts: predictions and references in, numbers out. No torch, no model; see `measured` and `report`."""
+"""Scores: predictions and references in, numbers out. No torch, no model; see `measured` and `report`."""

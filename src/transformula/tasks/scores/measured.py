@@ -1,7 +1,6 @@
-"""A score and what it is made of: a few numbers for each example, whose sum says the score of all of them.
+"""A score as a function of how often each example counts, so that a bootstrap never looks at an example again.
 
-BLEU of a thousand sentences is a function of ten sums (matches and totals of n-grams, two lengths). So whatever asks
-for the score of some of the examples, such as a bootstrap, adds rows up and never looks at text again.
+Most are functions of sums: BLEU of a thousand sentences is one of ten (matches and totals of n-grams, two lengths).
 
 BLEU and chrF are sacrebleu's (Post 2018, "A call for clarity in reporting BLEU scores"); ROUGE-1, ROUGE-2 and ROUGE-L
 (Lin 2004) are F1, with the words of the Python package rouge-score.
@@ -29,34 +28,53 @@ References = Sequence[str | Sequence[str]]  # for each example its reference, or
 
 @dataclass(frozen=True)
 class Measured:
-    """A score of predictions against references, from 0 to 100: higher is better.
+    """A score of predictions against references.
 
-    name        as it is printed: "BLEU"
-    signature   how it was computed, in the way of sacrebleu: "nrefs:1|case:mixed|..."
-    statistics  (examples, numbers): what each example adds
-    value       sums of statistics (..., numbers) -> scores (...)
-    sentences   (examples,): the score of each example alone
+    name       as it is printed: "BLEU"
+    signature  how it was computed, in the way of sacrebleu: "nrefs:1|case:mixed|..."
+    value      counts (draws, examples), how often each draw has each example -> scores (draws,)
+    sentences  (examples,): the score of each example alone, higher is better
+    digits     as it is printed: 1 of a score from 0 to 100, 3 of one from 0 to 1
+    higher     whether a higher score is better
     """
 
     name: str
     signature: str
-    statistics: Numbers = field(repr=False)
     value: Callable[[Numbers], Numbers] = field(repr=False)
     sentences: Numbers = field(repr=False)
+    digits: int = 1
+    higher: bool = True
 
     @property
     def score(self) -> float:
-        return float(self.value(self.statistics.sum(axis=0)))
+        return float(self.value(np.ones((1, len(self))))[0])
 
     def __len__(self) -> int:
-        return len(self.statistics)
+        return len(self.sentences)
 
 
-def mean_of(name: str, signature: str, sentences: Sequence[float]) -> Measured:
-    """A score that is the mean of the examples' scores: two sums, theirs and their number."""
+def of_sums(
+    name: str,
+    signature: str,
+    statistics: Numbers,
+    value: Callable[[Numbers], Numbers],
+    sentences: Numbers,
+    **shown: Any,
+) -> Measured:
+    """A score that is a function of sums: statistics (examples, numbers), what each example adds; value: sums of them
+    (draws, numbers) -> scores (draws,). `shown` are further fields of `Measured`."""
+    return Measured(name, signature, lambda counts: value(counts @ statistics), sentences, **shown)
+
+
+def mean_of(name: str, signature: str, sentences: Sequence[float] | NDArray[Any], **shown: Any) -> Measured:
+    """A score that is the mean of the examples' scores; `shown` are further fields of `Measured`."""
     each = np.asarray(sentences, dtype=np.float64)
-    statistics = np.stack([each, np.ones_like(each)], axis=1)
-    return Measured(name, signature, statistics, lambda sums: sums[..., 0] / sums[..., 1], each)
+    return Measured(name, signature, lambda counts: counts @ each / counts.sum(axis=-1), each, **shown)
+
+
+def ratio(above: Numbers, below: Numbers) -> Numbers:
+    """above / below; 0 where `below` is 0."""
+    return np.divide(above, below, out=np.zeros_like(above, dtype=np.float64), where=below != 0)
 
 
 def exact_match(predictions: Sequence[str], references: References) -> Measured:
@@ -69,6 +87,16 @@ def exact_match(predictions: Sequence[str], references: References) -> Measured:
 
 def checked(predictions: Sequence[str], references: References) -> list[list[str]]:
     """The references as lists. Raises InputError where there are none, or not as many as predictions."""
+    check_as_many(predictions, references)
+    lists = [[each] if isinstance(each, str) else list(each) for each in references]
+    if [] in lists:
+        number = lists.index([]) + 1
+        raise InputError(f"example {number:,} has no reference: give at least one, or leave the example out")
+    return lists
+
+
+def check_as_many(predictions: Sequence[Any] | Numbers, references: Sequence[Any] | Numbers) -> None:
+    """Raise InputError unless there are as many references as predictions, and some."""
     if isinstance(predictions, str) or isinstance(references, str):
         raise InputError("scores take a list of predictions and a list of references, not one text")
     if len(predictions) != len(references):
@@ -76,13 +104,8 @@ def checked(predictions: Sequence[str], references: References) -> list[list[str
             f"{len(predictions):,} predictions, but references for {len(references):,}: scores take as many of both, "
             "in the same order"
         )
-    if not predictions:
+    if not len(predictions):
         raise InputError("no predictions to score: give at least one")
-    lists = [[each] if isinstance(each, str) else list(each) for each in references]
-    if [] in lists:
-        number = lists.index([]) + 1
-        raise InputError(f"example {number:,} has no reference: give at least one, or leave the example out")
-    return lists
 
 
 def counted(references: Sequence[Sequence[str]]) -> str:
@@ -138,7 +161,7 @@ def measured_by(metric: Any, alone: Any, name: str, predictions: Sequence[str], 
         return np.minimum(scores, 100.0)  # by rounding, the best may have a little more
 
     # the signature last: the metric knows how many references there are once it has seen them
-    return Measured(name, str(metric.get_signature()), statistics, value, value(statistics, alone))
+    return of_sums(name, str(metric.get_signature()), statistics, value, value(statistics, alone))
 
 
 def rouge(predictions: Sequence[str], references: References, *, stem: bool = False) -> list[Measured]:

@@ -1,8 +1,7 @@
 """Scores with their intervals and the trivial baselines beside them, and the best and the worst predictions.
 
 Intervals are those of a bootstrap (Koehn 2004, "Statistical significance tests for machine translation"). A resample
-draws as many examples as there are, with replacement. Its score needs only how often each example was drawn:
-(resamples, examples) counts times (examples, numbers) statistics are the sums that a score is made of.
+draws as many examples as there are, with replacement. Its score needs only how often each example was drawn.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ def resampled(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbe
     """The scores of resamples, (resamples,). Which examples each draws follows from the seed and their number."""
     examples = len(measured)
     generator = np.random.default_rng(seed)
-    sums = []
+    scores = []
     for start in range(0, resamples, step := max(1, AT_ONCE // examples)):
         drawn = generator.integers(examples, size=(min(step, resamples - start), examples))
         counts = np.stack([np.bincount(row, minlength=examples) for row in drawn])
-        sums.append(counts.astype(np.float64) @ measured.statistics)
-    return measured.value(np.concatenate(sums))
+        scores.append(measured.value(counts.astype(np.float64)))
+    return np.concatenate(scores)
 
 
 class Report(ABC):
