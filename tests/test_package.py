@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from transformula.cli.door import all_verbs
-from transformula.extras import EXTRAS
+from transformula.extras import EXTRAS, PACKAGES
 from transformula.recipes import recipe_names
 from transformula.tasks.verb import built_in_verbs
 
@@ -37,10 +37,11 @@ def test_what_is_said_of_the_package_agrees() -> None:
     about = PROJECT["project"]
     extras = about["optional-dependencies"]
     assert set(EXTRAS.values()) <= set(extras)
-    assert all(any(module in needed for needed in extras[extra]) for module, extra in EXTRAS.items())
+    packages = {extra: PACKAGES.get(module, module) for module, extra in EXTRAS.items()}
+    assert all(any(package in needed for needed in extras[extra]) for extra, package in packages.items())
     page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)` \| (\w+) \|", page, flags=re.MULTILINE))
-    assert rows == {extra: module for module, extra in EXTRAS.items()}
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([\w-]+) \|", page, flags=re.MULTILINE))
+    assert rows == packages
     versions = re.findall(r"Python :: (3\.\d+)", "\n".join(about["classifiers"]))
     assert about["requires-python"] == f">={versions[0]}"
     assert f"Python {versions[0]} to {versions[-1]}" in page

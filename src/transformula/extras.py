@@ -18,8 +18,9 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "torchinfo": "torchinfo",
 }
 
-# installed with ours, and needed by some runs only: import name -> name to install
-ALWAYS = {"matplotlib": "matplotlib", "PIL": "pillow"}
+ALWAYS = ("matplotlib", "PIL")  # installed with ours, and needed by some runs only
+
+PACKAGES = {"PIL": "pillow", "sklearn": "scikit-learn"}  # import name -> package, where they differ
 
 
 def need(module: str, purpose: str) -> ModuleType:
@@ -28,6 +29,6 @@ def need(module: str, purpose: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         name = module.split(".")[0]
-        package = ALWAYS.get(name, name)
+        package = PACKAGES.get(name, name)
         named = package if name in ALWAYS else f"'transformula[{EXTRAS[name]}]'"
         raise MissingExtra(f"{purpose} needs the package {package}; install it with: pip install {named}") from error
