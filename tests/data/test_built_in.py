@@ -40,7 +40,7 @@ def test_with_other_sources_and_under_other_names(squares, tmp_path):
 
 
 def test_options_that_mean_nothing_are_refused(squares):
-    for options in ({"header": True}, {"join": " "}, {"form": "tsv"}, {"quoted": False}, {"channels": 1}):
+    for options in ({"header": True}, {"join": " "}, {"file_format": "tsv"}, {"quoted": False}, {"channels": 1}):
         with pytest.raises(ConfigError, match="no meaning for squares, which is built in"):
             read_records("squares", **options)
     with pytest.raises(ConfigError, match="images: squares has none"):

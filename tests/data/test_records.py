@@ -386,12 +386,12 @@ class TestOptions:
     def test_unknown_formats(self, tmp_path):
         with pytest.raises(
             DataError,
-            match="did you mean tsv. known: csv, json, jsonl, .*tsv; .*form: tsv;.*train.{de,en}",
+            match="did you mean tsv. known: bio, conll, .*csv, .*json, jsonl, .*tsv; .*file_format=tsv;.*train.{de,en}",
         ):
             read_records(write(tmp_path / "a.tsvv", "x"))
-        assert rows(write(tmp_path / "a.txt", "x\ty\n1\t2\n"), form="tsv") == [{"x": "1", "y": "2"}]
-        with pytest.raises(ConfigError, match="form: has no meaning"):
-            read_records({"a": str(tmp_path / "a.txt")}, form="tsv")
+        assert rows(write(tmp_path / "a.txt", "x\ty\n1\t2\n"), file_format="tsv") == [{"x": "1", "y": "2"}]
+        with pytest.raises(ConfigError, match="file_format: has no meaning"):
+            read_records({"a": str(tmp_path / "a.txt")}, file_format="tsv")
         with pytest.raises(ConfigError, match="none is named"):
             read_records([])
 

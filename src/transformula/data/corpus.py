@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import DataError, setting
 from ..tokenizers.texts import Content, Texts, pieces_of
@@ -13,6 +14,8 @@ from .built_in import built_in_names
 from .format import Options, kind_of
 from .records import find, names_columns, whole_characters
 from .sources import Origin, PlacedRow, Source, origins
+
+DEFAULT = Options()
 
 
 @dataclass(frozen=True)
@@ -25,17 +28,19 @@ class Corpus:
     left_out: int = 0  # empty documents, which are not among them
 
 
-def read_corpus(data: Source | Sequence[Source], column: str | None = None, quoted: bool | None = None) -> Corpus:
+def read_corpus(data: Source | Sequence[Source], column: str | None = None, **reading: Any) -> Corpus:
     """The documents of what `sources` knows (a built-in set, a file, a folder, a pattern, ...), or of a list of such;
-    for `quoted` see `Options`. Raises DataError for what is missing, empty or broken, with place and remedy."""
+    for `quoted`, `encoding` and `file_format` see `Options`. Raises DataError for what is missing, empty or broken,
+    with place and remedy."""
     sources: list[Source] = [data] if isinstance(data, (str, Path, Mapping)) else list(data)
     if not sources:
         raise DataError(f"no data is named; name a file, a folder, a pattern or one of: {', '.join(built_in_names())}")
+    how = Options(**reading)
     contents: list[Content] = []
     files = 0
-    for origin in itertools.chain.from_iterable(origins(source, texts=True) for source in sources):
-        contents += Texts.of(documents_of(origin, column, quoted)).contents
-        files += "form" in origin.takes
+    for origin in itertools.chain.from_iterable(origins(source, how.file_format, texts=True) for source in sources):
+        contents += Texts.of(documents_of(origin, column, how)).contents
+        files += "file_format" in origin.takes
     name = ", ".join(map(str, sources))
     kept = [content for content in contents if any(piece.strip() for piece in pieces_of(content))]
     if not kept:
@@ -43,15 +48,16 @@ def read_corpus(data: Source | Sequence[Source], column: str | None = None, quot
     return Corpus(name, Texts(kept), files, len(contents) - len(kept))
 
 
-def documents_of(origin: Origin, column: str | None = None, quoted: bool | None = None) -> Iterator[str | Content]:
+def documents_of(origin: Origin, column: str | None = None, how: Options = DEFAULT) -> Iterator[str | Content]:
     """The texts of rows, one by one, so that no second copy of a large file is held: one column of each. A list of
     texts is joined by spaces; null is an empty document. Raises DataError with the place."""
-    quoted = quoted if origin.table else None
+    how = replace(how, quoted=how.quoted if origin.table else None)
+    origin.check(how, images=False)
     wanted: str | int = "text"
-    options = Options(columns=() if column is None else (column,), quoted=quoted)
+    options = replace(how, columns=() if column is None else (column,))
     if origin.columns:
-        wanted, header = text_column(origin, column, quoted)
-        options = Options(columns=(wanted,), header=header, quoted=quoted)
+        wanted, header = text_column(origin, column, how)
+        options = replace(how, columns=(wanted,), header=header)
     for place, row in origin.read(options):
         value = row[str(wanted)] if str(wanted) in row else find(row, wanted, place)
         if isinstance(value, (list, tuple)) and all(isinstance(part, str) or part is None for part in value):
@@ -64,11 +70,11 @@ def documents_of(origin: Origin, column: str | None = None, quoted: bool | None 
             raise DataError(f"{place}: {wanted!r} is {kind_of(value)}; expected a string")
 
 
-def text_column(origin: Origin, column: str | None, quoted: bool | None = None) -> tuple[str | int, bool | None]:
+def text_column(origin: Origin, column: str | None, how: Options = DEFAULT) -> tuple[str | int, bool | None]:
     """Which column holds the text: the one asked for, else "text", else the only one of strings; and whether a table's
     first row names the columns, as it does unless `column` is a number. Raises DataError that lists the columns; and
     where nothing says whether the first row names them."""
-    rows = origin.read(Options(header=False, quoted=quoted))
+    rows = origin.read(replace(how, header=False))
     place, first = next(rows, (origin.name, {}))
     if not first:
         raise DataError("is empty; expected rows", path=origin.name)

@@ -11,11 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from ..registry import Registry
-from .lines import whole_file
+from .lines import encoding_of, whole_file
 
 # Where it stands in its file, a line or in words ("entry 3"), and its values by column: texts, numbers, lists, None; a
 # whole document also as UTF-8 that is known to be valid.
 Row = tuple[int | str, Mapping[str, Any]]
+
+
+class Grouped(dict[str, Any]):
+    """Values by column of a row that belongs to a group, which a split keeps on one side."""
+
+    def __init__(self, values: Mapping[str, Any], group: str) -> None:
+        super().__init__(values)
+        self.group = group
 
 
 @dataclass(frozen=True)
@@ -23,11 +31,15 @@ class Options:
     """How rows are read. None: the default of the format."""
 
     columns: tuple[str | int, ...] = ()  # those that are asked for, by name or number; none: all
-    form: str | None = None  # the format of a file, by its extension: "tsv"; by default what the file's name ends in
+    file_format: str | None = None  # of a file, by its extension: "tsv"; by default what the file's name ends in
     header: bool | None = None  # the first row of a table names its columns: unless these are asked for by number
     quoted: bool | None = None  # fields of a table may stand in quotes; the default in csv, not in tsv
     join: str | Mapping[str, str] | None = None  # of a list's texts, for all fields or by field; else it is refused
+    encoding: str | None = None  # of text, as Python names it: "latin-1"; by default UTF-8
     channels: int | None = None  # of pictures, 1 or 3; by default as many as a picture has
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "encoding", encoding_of(self.encoding))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Files, opened for reading: those that have an end, unpacked where they are packed; and their text, whole or line by
-line. Text is UTF-8, a byte-order mark is left out, and a line ends at \\n, or at \\r\\n, and nowhere else."""
+line. Text is UTF-8 unless an encoding is named, a byte-order mark is left out, and a line ends at \\n, or at \\r\\n,
+and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..errors import DataError, did_you_mean, nearest, shortened
+from ..errors import ConfigError, DataError, did_you_mean, nearest, setting, shortened
 from ..tokenizers.texts import PIECE, Content
 
 UNPACKED = 100 * 2**20  # bytes up to which any gzip file is unpacked
@@ -134,9 +135,31 @@ def check_mark(start: bytes, path: Path) -> None:
             raise DataError(message, path=path, line=1)
 
 
-def utf8_of(path: Path) -> Content:
-    """The content of a whole file as it is, without a byte-order mark, known to be UTF-8. Raises DataError with offset
-    and line where the file is empty, binary or in another encoding."""
+def encoding_of(name: str | None) -> str | None:
+    """The encoding of that name; None for UTF-8, the default. Raises ConfigError for one that is not known, or in which
+    a line does not end at the byte of \\n."""
+    try:
+        known = codecs.lookup(name or "utf-8").name.removesuffix("-sig")
+        if "a\n".encode(known) != b"a\n":
+            raise ConfigError(f"encoding: {name} is read only after: iconv -f {name} -t UTF-8 FILE > NEW")
+    except (LookupError, UnicodeError):
+        raise ConfigError(f"encoding: {name!r} is not known; expected one such as latin-1, cp1252 or gb18030") from None
+    return None if known == "utf-8" else known
+
+
+def in_another_encoding(path: Path, encoding: str | None) -> str:
+    """What is to be done with a file that is not in the encoding that was named, or not in UTF-8."""
+    if encoding is not None:
+        return f"name the encoding that it is in with {setting('encoding', 'NAME')}"
+    return (
+        f"if it is text in another encoding, name that, as in {setting('encoding', 'latin-1')}, or convert it:"
+        f" iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW"
+    )
+
+
+def utf8_of(path: Path, encoding: str | None = None) -> Content:
+    """The content of a whole file as UTF-8, without a byte-order mark: as it is, unless another encoding is named.
+    Raises DataError with offset and line where the file is empty, binary or in another encoding."""
     content = whole_file(path)
     if not content.strip():
         raise DataError("is empty; expected text", path=path)
@@ -148,50 +171,47 @@ def utf8_of(path: Path) -> Content:
         raise DataError(message, path=path, line=content.count(b"\n", 0, zero) + 1)
     text = memoryview(content)[len(codecs.BOM_UTF8) if content.startswith(codecs.BOM_UTF8) else 0 :]
     start = 0
-    while start < len(text):
-        end = start + PIECE
-        try:
+    try:
+        if encoding is not None:
+            return memoryview(str(text, encoding).encode("utf-8", "replace"))
+        while start < len(text):
+            end = start + PIECE
             start += codecs.utf_8_decode(text[start:end], "strict", end >= len(text))[1]
-        except UnicodeDecodeError as error:
-            at = len(content) - len(text) + start + error.start
-            raise DataError(
-                f"is not UTF-8: byte {at} is 0x{content[at]:02x}{looks}; if it is text in another encoding,"
-                f" convert it with: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW",
-                path=path,
-                line=content.count(b"\n", 0, at) + 1,
-            ) from None
+    except UnicodeDecodeError as error:
+        at = len(content) - len(text) + start + error.start
+        message = f"is not {encoding or 'UTF-8'}: byte {at} is 0x{content[at]:02x}{looks}"
+        line = content.count(b"\n", 0, at) + 1
+        raise DataError(f"{message}; {in_another_encoding(path, encoding)}", path=path, line=line) from None
     return text
 
 
-def whole_line(raw: bytes, number: int, at: int, path: Path) -> str:
+def whole_line(raw: bytes, number: int, at: int, path: Path, encoding: str | None = None) -> str:
     """The text of a line, without its end and, in the first, without a byte-order mark. Lines are numbered from 1, and
-    bytes, of which its first is number `at`, from 0. Raises DataError where it is no UTF-8."""
+    bytes, of which its first is number `at`, from 0. Raises DataError where it is not in its encoding."""
     if number == 1:
         check_mark(raw[:4], path)
     if b"\0" in raw:
         raise DataError(f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8", path=path, line=number)
     try:
-        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        text = raw.decode(encoding or ("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError as error:
-        start = error.start + (3 if number == 1 and raw.startswith(codecs.BOM_UTF8) else 0)
-        around = raw[max(0, start - 30) : start + 30].strip().decode("utf-8", "backslashreplace")
-        raise DataError(
-            f"is not UTF-8: byte {at + start} of the file is 0x{raw[start]:02x}; if it is text in another"
-            f" encoding, convert it with: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW: {shown(around)}",
-            path=path,
-            line=number,
-        ) from None
+        marked = encoding is None and number == 1 and raw.startswith(codecs.BOM_UTF8)
+        start = error.start + (3 if marked else 0)
+        around = shown(raw[max(0, start - 30) : start + 30].strip().decode("utf-8", "backslashreplace"))
+        message = f"is not {encoding or 'UTF-8'}: byte {at + start} of the file is 0x{raw[start]:02x}"
+        message += f"; {in_another_encoding(path, encoding)}: {around}"
+        raise DataError(message, path=path, line=number) from None
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+def lines_of(path: Path, encoding: str | None = None) -> Iterator[tuple[int, str]]:
     """(number, text) of the lines of a file, read one by one. Raises DataError with the line and its bytes where it is
-    no UTF-8."""
+    not in its encoding, by default UTF-8."""
     at = number = 0
     with opened(path) as file:
         while raw := unpacked(file.readline, path, number + 1):
             number += 1
-            yield number, whole_line(raw, number, at, path)
+            yield number, whole_line(raw, number, at, path, encoding)
             at += len(raw)
     if number == 0:
         raise DataError("is empty; expected rows", path=path)

@@ -160,7 +160,7 @@ def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None 
 def read_split(settings: TextSettings) -> tuple[Corpus, Split]:
     """The texts that the settings name, and their two sides. Without `data` there is nothing to train on."""
     corpus, validation = (
-        None if sources is None else read_corpus(sources, settings.column, settings.quoted)
+        None if sources is None else read_corpus(sources, settings.column, **settings.reading)
         for sources in (settings.data, settings.validation)
     )
     if corpus is not None and validation is not None:

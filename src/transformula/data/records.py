@@ -13,13 +13,15 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
-from .format import Options
+from .format import Grouped, Options
 from .lines import shown
+from .messages import Message, messages_of
 from .pictures import PictureFile, picture
 from .sources import Origin, Source, origins
 
-Value = str | float | list[str] | Tensor
-"""What a field holds: a text, a number, a list of texts or of tokens, or a picture (channels, height, width) uint8."""
+Value = str | float | list[str] | list[float] | list[Message] | Tensor
+"""What a field holds: a text, a number, a list of texts or tokens, of numbers or of messages, or a picture (channels,
+height, width) uint8."""
 
 SHARED_NAMES: dict[tuple[str, ...], tuple[str, ...]] = {}  # of fields, for all records of a source
 
@@ -56,7 +58,7 @@ class Record(Mapping[str, Value]):
 
 
 EMPTY = ("drop", "keep", "refuse")
-KINDS = ("text", "list", "number", "picture")
+KINDS = ("text", "list", "number", "numbers", "messages", "picture")
 
 
 @dataclass
@@ -84,7 +86,7 @@ class Part:
     origin: Origin
     options: Options
     columns: Mapping[str, str | int] | None  # by field; None: all, under their names
-    kinds: Mapping[str, str]  # what fields hold that are no texts: "list", "number" or "picture"
+    kinds: Mapping[str, str]  # what fields hold that are no texts; see `KINDS`
 
     def __post_init__(self) -> None:
         for name, kind in self.kinds.items():
@@ -101,7 +103,8 @@ class Part:
             columns = {name: name for name in row}
             unknown = next((name for name in self.kinds if name not in columns), None)
             if unknown is not None:
-                raise ConfigError(f"images: {unknown!r} is no field; fields: {', '.join(columns)}")
+                key = "images" if self.kinds[unknown] == "picture" else "kinds"
+                raise ConfigError(f"{key}: {unknown!r} is no field; fields: {', '.join(columns)}")
         return {name: self._value(name, find(row, column, place), place) for name, column in columns.items()}
 
     def _value(self, name: str, value: Any, place: str) -> Value | PictureFile:
@@ -115,10 +118,11 @@ class Part:
         if kind == "list":
             return [as_text(part, name, place) for part in (value if isinstance(value, (list, tuple)) else [value])]
         if kind == "number":
-            try:
-                return float(value)
-            except (TypeError, ValueError):
-                raise DataError(f"{place}: {name!r} is {shown(repr(value))}; expected a number") from None
+            return as_number(value, name, place)
+        if kind == "numbers":
+            return [as_number(part, name, place) for part in (value if isinstance(value, (list, tuple)) else [value])]
+        if kind == "messages":
+            return messages_of(value, f"{place}: {name!r}")
         join = self.options.join
         return as_text(value, name, place, join.get(name) if isinstance(join, Mapping) else join)
 
@@ -131,11 +135,11 @@ class Records:
     notes  what a built-in set itself leaves out, a line each; known from the first pass on
     """
 
-    def __init__(self, parts: Sequence[Part], empty: str) -> None:
+    def __init__(self, parts: Sequence[Part], empty: str, optional: Sequence[str] = ()) -> None:
         if empty not in EMPTY:
             raise ConfigError(f"empty: {empty!r} is none of: {', '.join(EMPTY)}")
         self.name = ", ".join(part.origin.name for part in parts)
-        self._parts, self._empty = parts, empty
+        self._parts, self._empty, self._optional = parts, empty, optional
         self.tally = Tally()
 
     @property
@@ -152,7 +156,7 @@ class Records:
             for place, row in part.origin.read(part.options):
                 fields = part.fields(row, place)
                 tally.rows += 1
-                empty = [name for name, value in fields.items() if is_blank(value)]
+                empty = [name for name, value in fields.items() if name not in self._optional and is_blank(value)]
                 if empty and self._empty == "refuse":
                     raise DataError(f"{place}: {empty[0]!r} is empty; fill it, take the row out, or say empty: drop")
                 if empty:
@@ -161,14 +165,15 @@ class Records:
                     if self._empty == "drop":
                         continue
                 tally.kept += 1
-                yield Record(fields, place, place.rpartition(":")[0] if part.origin.grouped else "")
+                group = place.rpartition(":")[0] if part.origin.grouped else ""
+                yield Record(fields, place, row.group if isinstance(row, Grouped) else group)
 
 
 def is_blank(value: Value | PictureFile) -> bool:
-    """Whether a text, or each text of a list, is but white space."""
+    """Whether a text, or each text of a list, is but white space; or there is nothing in a list."""
     if isinstance(value, str):
         return not value.strip()
-    return isinstance(value, list) and not any(map(str.strip, value))
+    return isinstance(value, list) and not any(part.strip() if isinstance(part, str) else True for part in value)
 
 
 def read_records(
@@ -178,6 +183,7 @@ def read_records(
     images: Sequence[str] = (),
     kinds: Mapping[str, str] | None = None,
     empty: str = "drop",
+    optional: Sequence[str] = (),
     **options: Any,
 ) -> Records:
     """The records of a source, or of several one after another.
@@ -186,8 +192,10 @@ def read_records(
     fields  which columns become fields: {"source": "de", "target": "en"}, or by number, from 1; or only names. A name
             with dots goes into an object or, by number, into a list: "translation.de", "target.1". None: all columns
     images  fields whose column names a picture's file, seen from the file that names it, or holds a picture's bytes
-    kinds   what other fields hold that are no texts: "list" (of texts) or "number"
-    empty   what is done with a row of which a text is empty: "drop", "keep" or "refuse"
+    kinds   what other fields hold that are no texts: "list" (of texts), "number", "numbers" (a list), or "messages",
+            which `messages_of` reads
+    empty   what is done with a row of which a text or a list is empty: "drop", "keep" or "refuse"
+    optional  fields that may be empty
     the rest: see `Options`
 
     Raises DataError at the row that cannot be read, with its place; ConfigError for options that contradict the source.
@@ -203,14 +211,14 @@ def read_records(
     how = Options(columns=tuple((columns or {}).values()), **options)
     by_number = bool(columns) and all(isinstance(column, int) for column in how.columns)
     parts = []
-    for origin in (origin for one in sources for origin in origins(one, how.form)):
+    for origin in (origin for one in sources for origin in origins(one, how.file_format)):
         named_pictures = kinds
         if origin.image is not None and "picture" not in kinds.values():
             names = [origin.image] if columns is None else [n for n, c in columns.items() if c == origin.image]
             named_pictures = {**kinds, **dict.fromkeys(names, "picture")}
         header = not by_number if origin.table and how.header is None else how.header
         parts.append(Part(origin, replace(how, header=header), columns, named_pictures))
-    return Records(parts, empty)
+    return Records(parts, empty, optional)
 
 
 def find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
@@ -235,6 +243,14 @@ def find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
                 f" the row: {shown(json.dumps(dict(row), ensure_ascii=False, default=lambda v: type(v).__name__))}"
             )
     return value
+
+
+def as_number(value: Any, name: str, place: str) -> float:
+    """The number of a field, which may be written as a text. Raises DataError, with the place, for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise DataError(f"{place}: {name!r} is {shown(repr(value))}; expected a number") from None
 
 
 def as_text(value: Any, name: str, place: str, join: str | None = None) -> str:
@@ -267,15 +283,18 @@ def whole_characters(text: str, name: str, place: str) -> str:
     return text
 
 
-def columns_of(source: Source | Sequence[Source], quoted: bool | None = None) -> tuple[list[str], bool | None]:
-    """The columns of a source, by its first row; see `names_columns`. Raises DataError where it has no rows.
+def columns_of(source: Source | Sequence[Source], **options: Any) -> tuple[list[str], bool | None]:
+    """The columns of a source, by its first row; see `names_columns`, and `Options` for the rest. Raises DataError
+    where it has no rows.
 
     names   by which they are asked for: numbers, from 1, of a table whose first row does not name them
     header  whether the first row names them; None where no row does, as each says its names or files are columns
     """
     first: Source = source if isinstance(source, (str, Path, Mapping)) else next(iter(source))
-    origin = origins(first)[0]
-    for _, row in origin.read(Options(header=False, quoted=quoted)):
+    how = Options(**options)
+    origin = origins(first, how.file_format)[0]
+    origin.check(how, images=False)
+    for _, row in origin.read(replace(how, header=False)):
         if not origin.table:
             return list(row), None
         names = list(map(str, row.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -13,7 +13,46 @@ Named = str | list[str] | None  # a source, several, or none
 FRACTION = 0.1  # default fraction of a text that is held out
 
 
-class SourceSettings(Settings):
+class FileSettings(Settings):
+    """How files are read."""
+
+    quoted: bool | None = Field(
+        None, description="whether fields of a table may stand in quotes; by default in .csv, not in .tsv"
+    )
+    encoding: str | None = Field(None, description="of the files' text, such as latin-1 or cp1252; by default UTF-8")
+    file_format: str | None = Field(
+        None, description="the format of the files, by its extension, such as tsv: for files whose names do not say it"
+    )
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, value: str | None) -> str | None:
+        if value is not None:
+            from .lines import encoding_of
+
+            try:
+                encoding_of(value)
+            except ConfigError as error:
+                raise ValueError(error.message.removeprefix("encoding: ")) from None
+        return value
+
+    @field_validator("file_format")
+    @classmethod
+    def _known_format(cls, value: str | None) -> str | None:
+        if value is not None:
+            from .format import formats
+
+            if value not in formats:
+                raise ValueError(f"no such format; expected one of: {', '.join(formats.names())}")
+        return value
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """These settings as keywords of `read_records`, `columns_of` and `read_corpus`."""
+        return {"quoted": self.quoted, "encoding": self.encoding, "file_format": self.file_format}
+
+
+class SourceSettings(FileSettings):
     """What every task on data from files says of it."""
 
     data: Named = Field(
@@ -26,9 +65,6 @@ class SourceSettings(Settings):
         "refuse", description="evaluation examples that are also in the training set: refuse them, drop them from"
         " training, or keep them",
     )  # fmt: skip
-    quoted: bool | None = Field(
-        None, description="whether fields of a table may stand in quotes; by default in .csv, not in .tsv"
-    )
     tokenizer: str = Field(
         "auto",
         min_length=1,

@@ -32,7 +32,7 @@ def read_rows(sources: Named, settings: RowSettings, images: bool, key: str, not
     kinds = {"source": "picture"} if images else {}
     if settings.references is not None:
         fields["references"], kinds["references"] = settings.references, "list"
-    records = read_records(sources, fields, kinds=kinds, join=settings.join, quoted=settings.quoted)
+    records = read_records(sources, fields, kinds=kinds, join=settings.join, **settings.reading)
     rows = list(records)
     if not rows:
         raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
@@ -47,7 +47,7 @@ def columns(sources: str | list[str], settings: RowSettings) -> tuple[dict[str, 
     named = {"source": settings.source, "target": settings.target}
     if None not in named.values():
         return {key: str(column) for key, column in named.items()}, ""
-    names, header = columns_of(sources, settings.quoted)
+    names, header = columns_of(sources, **settings.reading)
     chosen: dict[str, str | int] = {}
     for place, (key, column) in enumerate(named.items()):
         other = named["target" if key == "source" else "source"]
@@ -78,7 +78,7 @@ def texts_of(records: Sequence[Record], side: str) -> list[str]:
 def references_of(records: Sequence[Record]) -> list[list[str]]:
     """The texts that a score accepts as right: the references of each row, or its target."""
     references = [row["references"] if "references" in row else [str(row["target"])] for row in records]
-    return [[text for text in texts if text.strip()] for texts in references if isinstance(texts, list)]
+    return [[str(text) for text in texts if str(text).strip()] for texts in references if isinstance(texts, list)]
 
 
 def fitting(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, DataError, did_you_mean, nearest, shortened
+from ..errors import ConfigError, DataError, did_you_mean, nearest, setting, shortened
 from ..extras import need
 from ..tokenizers.base import tokenizers
 from .built_in import built_in_names, built_in_sets, is_built_in
@@ -62,18 +62,18 @@ class Origin:
         if images and self.pictures is False:
             raise ConfigError(f"images: {self.name} has none; leave it out")
         takes = {*self.takes, *({"channels"} if images and not is_built_in(self.name) else ())}
-        for name in ("form", "header", "quoted", "join", "channels"):
+        for name in ("file_format", "header", "quoted", "encoding", "join", "channels"):
             if getattr(options, name) is not None and name not in takes:
                 where = (self.where or self.name) + (", no images" if name == "channels" and not images else "")
                 raise ConfigError(f"{name}: has no meaning for {where}; leave it out")
 
 
-def origins(source: Source, form: str | None = None, texts: bool = False) -> list[Origin]:
+def origins(source: Source, file_format: str | None = None, texts: bool = False) -> list[Origin]:
     """Where the rows of a source come from, in order. A folder with a file of captions is read as this file, unless
     documents are wanted.
 
-    form   the format of its files, by its extension
-    texts  documents are wanted: a file of an unknown extension is one
+    file_format  of its files, by its extension
+    texts        documents are wanted: a file of an unknown extension is one
 
     Raises DataError for what is missing, unreadable, or of no known format.
     """
@@ -89,21 +89,21 @@ def origins(source: Source, form: str | None = None, texts: bool = False) -> lis
     if not texts and os.path.isdir(path):
         if any((path / name).is_file() for name in CAPTIONS) or not known_files(path)[0]:
             file, image = captions_of(path)
-            return [_file(file, form, texts, image)]
-    return [_file(file, form, texts) for file in files_of(source)]
+            return [_file(file, file_format, texts, image)]
+    return [_file(file, file_format, texts) for file in files_of(source)]
 
 
-def _file(path: Path, form: str | None, texts: bool, image: str | None = None) -> Origin:
-    kind = form or extension(path)
+def _file(path: Path, file_format: str | None, texts: bool, image: str | None = None) -> Origin:
+    kind = file_format or extension(path)
     known = [name for name in formats.names() if texts or formats.get(name).columns]
-    if kind not in known and texts and form is None:
+    if kind not in known and texts and file_format is None:
         kind = "txt"
     if kind not in known:
         near = did_you_mean([*nearest(kind, known), *nearest(str(path), built_in_sets.names())])
         raise DataError(
             f"is of no format with columns, by its name;{near} known: {', '.join(known)};"
-            " name one with form: tsv; parallel files are named together, as in train.{de,en}; built in:"
-            f" {', '.join(built_in_names('pairs', 'pictures'))}",
+            f" name one with {setting('file_format', 'tsv')}; parallel files are named together, as in train.{{de,en}};"
+            f" built in: {', '.join(built_in_names('pairs', 'pictures'))}",
             path=path,
         )
     reader = formats.get(kind)
@@ -112,7 +112,7 @@ def _file(path: Path, form: str | None, texts: bool, image: str | None = None) -
         for at, row in reader.read(path, options):
             yield place_of(path, at), row
 
-    takes = ("form", *reader.takes)
+    takes = ("file_format", *reader.takes)
     return Origin(str(path), rows, takes, f".{kind} files", path.parent, image, reader.columns)
 
 
@@ -136,7 +136,7 @@ def _parallel(files: Mapping[str, Path]) -> Origin:
     paths = list(files.values())
 
     def values(path: Path, options: Options) -> Iterator[tuple[int, Any]]:
-        yield from idx_values(path, options.channels) if is_idx(path) else lines_of(path)
+        yield from idx_values(path, options.channels) if is_idx(path) else lines_of(path, options.encoding)
 
     def rows(options: Options) -> Iterator[PlacedRow]:
         columns = [values(path, options) for path in paths]
@@ -155,7 +155,7 @@ def _parallel(files: Mapping[str, Path]) -> Origin:
         message = f"{listed} lines (a line ends at \\n only); the files must be equal line by line: {line}"
         return DataError(f"has no partner: {message}", path=path, line=number)
 
-    return Origin(" + ".join(map(str, paths)), rows, ("channels",))
+    return Origin(" + ".join(map(str, paths)), rows, ("encoding", "channels"))
 
 
 def is_hub(source: object) -> bool:

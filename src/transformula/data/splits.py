@@ -18,7 +18,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -270,6 +270,8 @@ def short_row(record: Record, width: int = 48) -> str:
     )
 
 
-def one_text(value: str | float | list[str]) -> str:
-    """A text, a number or a list of texts as one text."""
-    return value if isinstance(value, str) else " ".join(value) if isinstance(value, list) else str(value)
+def one_text(value: str | float | list[Any] | Mapping[str, str]) -> str:
+    """A text, a number, a message, or a list of such, as one text."""
+    if isinstance(value, Mapping):
+        return ": ".join(value.values())
+    return " ".join(map(one_text, value)) if isinstance(value, list) else str(value)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..data.built_in import built_in_names
 from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.records import Record
-from ..data.settings import Named, Seq2SeqSettings
+from ..data.settings import FileSettings, Named, Seq2SeqSettings
 from ..data.source_target import read_rows, references_of
 from ..data.sources import need_sources
 from ..data.splits import SplitRows, find_overlap, short_row
@@ -41,11 +41,12 @@ from .writing import Writing
 WRITING = 2.0
 MOST_SHOWN = 80  # characters of a source that stands in a command as an example, at most
 SHOWN = 5  # rows for which targets are generated to be looked at
-COLUMNS = ("source", "target", "references", "join")  # settings of an evaluation that are columns of --data
+# Settings of an evaluation that say how the rows of --data are read.
+COLUMNS = ("source", "target", "references", "join", "quoted", "encoding", "file_format")
 
 
-class Seq2SeqEvaluation(SearchSettings):
-    """How targets are searched for; and the columns of the rows of --data."""
+class Seq2SeqEvaluation(FileSettings, SearchSettings):
+    """How targets are searched for; how the rows of --data are read, by default as in training; and their columns."""
 
     source: str | None = Field(None, description="the column of the source in --data; by default as in training")
     target: str | None = Field(None, description="the column of the target in --data; by default as in training")

@@ -10,13 +10,14 @@ from typing import Any
 from ...errors import DataError
 from ..format import Options, Row, formats, kind_of, place_of
 from ..lines import lines_of, shown, utf8_of
+from .squad import squad_rows
 
 
-@formats.register("jsonl", takes=("join",))
-@formats.register("ndjson", takes=("join",))
+@formats.register("jsonl", takes=("join", "encoding"))
+@formats.register("ndjson", takes=("join", "encoding"))
 def read_jsonl(path: Path, options: Options) -> Iterator[Row]:
     """A row for each line that is not blank. Raises DataError with the line: broken JSON, another kind of value."""
-    for line, text in lines_of(path):
+    for line, text in lines_of(path, options.encoding):
         if text.strip():
             try:
                 yield line, as_row(parsed(text, path, line), place_of(path, line))
@@ -24,12 +25,19 @@ def read_jsonl(path: Path, options: Options) -> Iterator[Row]:
                 raise DataError(f"{error}: {shown(text)}") from None
 
 
-@formats.register("json", takes=("join",))
+@formats.register("json", takes=("join", "encoding"))
 def read_json(path: Path, options: Options) -> Iterator[Row]:
-    """A row for each entry of a list. Errors as with lines."""
-    rows = parsed(str(utf8_of(path), "utf-8"), path)
+    """A row for each entry of a list, or each question of an object that is a file of SQuAD. Errors as with lines."""
+    rows = parsed(str(utf8_of(path, options.encoding), "utf-8"), path)
+    if isinstance(rows, dict) and "data" in rows:
+        yield from squad_rows(rows, path)
+        return
     if not isinstance(rows, list):
-        raise DataError(f"is {kind_of(rows)}; expected a list of objects, or lines of them in a .jsonl file", path=path)
+        raise DataError(
+            f"is {kind_of(rows)}; expected a list of objects, or lines of them in a .jsonl file; or, as SQuAD"
+            " has it, an object with `data`",
+            path=path,
+        )
     for number, row in enumerate(rows, 1):
         yield f"entry {number}", as_row(row, place_of(path, f"entry {number}"))
 

@@ -14,13 +14,13 @@ from ..lines import lines_of, shown
 LONGEST = 2**31 - 1  # characters of a field, at most
 
 
-@formats.register("csv", takes=("header", "quoted"))
+@formats.register("csv", takes=("header", "quoted", "encoding"))
 def read_csv(path: Path, options: Options) -> Iterator[Row]:
     """Comma-separated; a field in quotes may hold commas, doubled quotes and line ends (which become \\n)."""
     return table(path, options, ",", True if options.quoted is None else options.quoted)
 
 
-@formats.register("tsv", takes=("header", "quoted"))
+@formats.register("tsv", takes=("header", "quoted", "encoding"))
 def read_tsv(path: Path, options: Options) -> Iterator[Row]:
     """Tab-separated; quotes are text like any other by default, as sentences hold them unpaired."""
     return table(path, options, "\t", bool(options.quoted))
@@ -29,7 +29,7 @@ def read_tsv(path: Path, options: Options) -> Iterator[Row]:
 def table(path: Path, options: Options, delimiter: str, quoted: bool) -> Iterator[Row]:
     """The rows below the first, which names the columns; all rows where these are asked for by number."""
     names: list[str] | None = None
-    for line, text, row in fields_of(path, delimiter, quoted):
+    for line, text, row in fields_of(path, delimiter, quoted, options.encoding):
         if names is None:
             by_number = options.columns and all(isinstance(column, int) for column in options.columns)
             names = row if options.header and not by_number else [str(number) for number in range(1, len(row) + 1)]
@@ -46,9 +46,11 @@ def table(path: Path, options: Options, delimiter: str, quoted: bool) -> Iterato
         yield line, dict(zip(names, row, strict=True))
 
 
-def fields_of(path: Path, delimiter: str, quoted: bool) -> Iterator[tuple[int, str, list[str]]]:
+def fields_of(
+    path: Path, delimiter: str, quoted: bool, encoding: str | None = None
+) -> Iterator[tuple[int, str, list[str]]]:
     """(line on which it begins, its text there, fields) of rows that are not empty."""
-    lines = lines_of(path)
+    lines = lines_of(path, encoding)
     for line, text in lines:
         if not text:
             continue
