@@ -69,7 +69,7 @@ class LabeledTexts(LabelReader):
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns, kinds = columns_for(sources, settings), {"label": "list"} if settings.several else {}
-        records = read_records(sources, columns, kinds=kinds, quoted=settings.quoted, empty="keep")
+        records = read_records(sources, columns, kinds=kinds, **settings.reading, empty="keep")
         rows = [row for row in records if str(row["text"]).strip()]
         if not rows:
             raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
@@ -124,13 +124,13 @@ def separated(row: Record, separator: str) -> Record:
 def columns_for(sources: str | list[str], settings: ClassificationSettings) -> dict[str, str | int]:
     """Which columns are the text, the second text where there is one, and the label. Raises ConfigError where nothing
     says so."""
-    names, _ = columns_of(sources, settings.quoted)
+    names, _ = columns_of(sources, **settings.reading)
     second: dict[str, str | int] = {} if settings.text_2 is None else {"text_2": settings.text_2}
     label = settings.label or next((name for name in LABELS if name in names), None)
     text = settings.text or next((name for name in TEXTS if name in names and name != label), None)
     others = [name for name in names if name not in (text, label, settings.text_2)]
     if text is None and label is None and len(others) == 2:
-        some = list(islice(read_records(sources, others, quoted=settings.quoted, empty="keep"), LOOKED_AT))
+        some = list(islice(read_records(sources, others, **settings.reading, empty="keep"), LOOKED_AT))
         label, text = sorted(others, key=lambda name: len({str(row[name]) for row in some}))
     elif text is None and label is not None and len(others) == 1:
         text = others[0]
