@@ -15,11 +15,11 @@ from torch import Tensor
 from ..errors import ConfigError, DataError, did_you_mean, nearest, setting
 from .format import Grouped, Options
 from .lines import shown
-from .messages import Message, messages_of
+from .messages import messages_of
 from .pictures import PictureFile, picture
 from .sources import Origin, Source, origins
 
-Value = str | float | list[str] | list[float] | list[Message] | Tensor
+Value = str | float | list[Any] | Tensor
 """What a field holds: a text, a number, a list of texts or tokens, of numbers or of messages, or a picture (channels,
 height, width) uint8."""
 

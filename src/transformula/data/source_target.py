@@ -78,7 +78,7 @@ def texts_of(records: Sequence[Record], side: str) -> list[str]:
 def references_of(records: Sequence[Record]) -> list[list[str]]:
     """The texts that a score accepts as right: the references of each row, or its target."""
     references = [row["references"] if "references" in row else [str(row["target"])] for row in records]
-    return [[str(text) for text in texts if str(text).strip()] for texts in references if isinstance(texts, list)]
+    return [[text for text in texts if text.strip()] for texts in references if isinstance(texts, list)]
 
 
 def fitting(
