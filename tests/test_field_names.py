@@ -77,6 +77,7 @@ CALLS = {
     "positions": "before: x = embed(tokens) + positions(tokens{})\nlayer: x = x + mlp(norm(x))",
     "sinusoids": "before: x = embed(tokens) + sinusoids(tokens{})\nlayer: x = x + mlp(norm(x))",
     "learned": "x = x + attention(norm(x), learned(4{}))",
+    "spell": "before: x = spell(characters{})\nlayer: x = x + mlp(norm(x))",
     "patches": "causal: false\nbefore: x = patches(image, size=4{})\nlayer: x = x + mlp(norm(x))",
     "unembed": "layer: x = x + mlp(norm(x))\noutput: logits = unembed(x{})",
     "batchnorm": "causal: false\nlayer: x = x + mlp(batchnorm(x{}))",

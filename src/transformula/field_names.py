@@ -223,6 +223,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("src encoder_input source_ids", "source"),
     ("tgt target labels label y_true", "targets"),
     ("token_type_ids segment_ids segments", "types"),
+    ("char_ids chars character_ids", "characters"),
     ("pixel_values images img pixels", "image"),
     ("hidden_states hidden residual h out stream", "x"),
     ("encoder_output encoder_hidden_states enc_output encoder_out context_vector", "memory"),

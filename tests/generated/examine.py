@@ -109,7 +109,8 @@ def inputs_of(model: nn.Module) -> dict[str, Tensor]:
         if name == "image":
             made[name] = torch.randn(ROWS, 3, 4, 6, dtype=torch.float64, generator=generator)
         else:
-            made[name] = torch.randint(vocab, (ROWS, LENGTH + 2 * (name == "source")), generator=generator)
+            size = (ROWS, LENGTH + 2 * (name == "source"), 4)
+            made[name] = torch.randint(vocab, size[: 3 if name == "characters" else 2], generator=generator)
     return made
 
 
@@ -207,7 +208,7 @@ def padding(model: nn.Module, given: Mapping[str, Tensor], whole: Tensor) -> Non
     for row in range(ROWS):
         short = {}
         for key, value in given.items():
-            whose = lengths.get("tokens" if key in ("types", "document") else key)
+            whose = lengths.get("tokens" if key in ("types", "document", "characters") else key)
             short[key] = value[row : row + 1] if whose is None else value[row : row + 1, : whose[row]]
         one = model(**short)
         padded = {**given, "lengths": lengths}

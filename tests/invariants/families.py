@@ -87,6 +87,8 @@ def given(model: nn.Module, batch: int = 3) -> dict[str, Tensor]:
             found[name] = torch.randn(batch, 3, 2 * side, 3 * side, dtype=torch.float64, generator=generator)
         elif name == "document":
             found[name] = torch.randint(2, (batch, length), generator=generator).cumsum(1)
+        elif name == "characters":
+            found[name] = torch.randint(9, (batch, length, 4), generator=generator)
         else:
             most = 2 if name == "types" else int(SMALL["vocab"])
             found[name] = torch.randint(most, (batch, length), generator=generator)

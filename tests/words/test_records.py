@@ -91,6 +91,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("linear_attention", X, o) for o in ({}, {"heads": 2, "size": 6, "bias": False})],
     ("mean", X, {}),
     ("transitions", {"x": 5}, {}),
+    *[("spell", {"characters": 1}, o) for o in ({}, {"size": 7, "window": 4, "rows": 9, "channels": 5, "longest": 3})],
     *[("pick", X, o) for o in ({"n": 2}, {"at": "end"})],
     *[("batchnorm", X, o) for o in ({}, {"weight": False}, {"bias": False, "eps": 1e-3, "momentum": 0.5})],
     *[("learned", {}, {"rows": 9, **o}) for o in ({}, {"size": 7})],
@@ -110,6 +111,8 @@ def streams_of(
     """Random streams for a word."""
     if name == "embed":
         return [torch.randint(2, (BATCH, length))]
+    if name == "spell":
+        return [torch.randint(9, (BATCH, length, 20))]
     if name == "pointer":
         memory = torch.randn(BATCH, length, widths["memory"], dtype=dtype)
         return [torch.randn(BATCH, length, widths["x"], dtype=dtype), memory, torch.randint(3, (BATCH, length))]

@@ -31,6 +31,7 @@ from typing import Any
 
 from ..errors import InputError, UnknownName
 from ..language.check import check, default_before
+from ..language.context import OF_TOKENS
 from ..language.graph import Architecture, Section
 from ..language.messages import FormulaError
 from ..language.model_file import INPUTS, ModelText, StackText
@@ -242,7 +243,8 @@ def encoder_of(original: Original, reads: str) -> ModelText:
         raise Unfit("`carry` keeps what is past, and an encoder sees all at once", "take it out: carry=None")
     if "tokens" not in inputs and not stack.causal:
         return text
-    belong = {"types", "targets", "document", "rank", *(n for n, of in text.inputs.items() if of == "tokens")} & inputs
+    declared = {name for name, of in text.inputs.items() if of == "tokens"}
+    belong = {*OF_TOKENS, *declared} & inputs - {"tokens"}
     if belong and reads != "tokens":
         names = ", ".join(sorted(belong))
         raise Unfit(f"it reads {names}, which only `tokens` have", "write the encoder by hand, without")

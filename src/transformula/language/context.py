@@ -17,7 +17,7 @@ from .syntax import CallNode
 from .vocabulary import Vocabulary
 
 # Inputs that give something for each position of `tokens`.
-OF_TOKENS = ("tokens", "types", "targets", "document", "rank")
+OF_TOKENS = ("tokens", "types", "targets", "characters", "document", "rank")
 
 
 @dataclass

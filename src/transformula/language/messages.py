@@ -139,6 +139,11 @@ ROWS: dict[str, tuple[str, str]] = {
         "give it an input that holds ids, such as tokens or source",
         "layer: x = x + mlp(x)\noutput: y = pointer(x, x, x)",
     ),
+    "one-id": (
+        "{word} does not read {what}\n"
+        "`characters` holds several ids a position: spell(characters) reads it, and no other input",
+        "before: x = embed(characters)\nlayer: x = x + mlp(x)",
+    ),
     "wrong-kind": ("{word} takes a stream, but this is {what}\ngive it a stream", "x = x + mlp(scalar(1))"),
     "reach-all": (
         "{word} sees all positions, but this stack is causal\n"

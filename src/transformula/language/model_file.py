@@ -32,7 +32,9 @@ MODEL_KEYS = ("language", "name", "about", "words", "output", "inputs", "extra",
 MOST_CARRIED = 1_000_000  # positions of former segments that `carry` may ask for
 FREE_NUMBERS = ("depth", "width", "heads", "vocab", "context")  # numbers that a file may hold without reading them
 # What a task may give; other inputs are declared under `inputs:`.
-INPUTS = ("tokens", "source", "types", "targets", "image", "audio", "document", "rank")
+INPUTS = ("tokens", "source", "types", "targets", "characters", "image", "audio", "document", "rank")
+# What a model's call, a step of decoding or a segment is given beside its inputs, by name.
+OF_A_CALL = ("self", "lengths", "new", "decoding", "carried", "fixed", "states", "at")
 REACHES = ("token", "past", "all")  # what a word sees of its own sequence
 ASSIGNMENT = re.compile(r"(?<![<>=!])=(?!=)")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -259,6 +261,12 @@ class ModelReader:
     def texts(self, node: yaml.Node, name: str) -> dict[str, str]:
         return {key: self.text(value, key).text for key, _, value in self.mapping(node, name)}
 
+    def inputs(self, node: yaml.Node) -> dict[str, str]:
+        for key, key_node, _ in self.mapping(node, "inputs"):
+            if key in OF_A_CALL:
+                raise self.wrong(key_node, key, "is what a model's call gives beside its inputs", "call it otherwise")
+        return self.texts(node, "inputs")
+
     def sources(self, node: yaml.Node, name: str, called: Callable[[str], str]) -> dict[str, Source]:
         """A mapping of formulas; `called`: a key -> what a person calls the formula under it."""
         return {key: self.text(value, key, called(key)) for key, _, value in self.mapping(node, name)}
@@ -292,7 +300,7 @@ class ModelReader:
         "name": lambda self, node: checked_name(self.text(node, "name").text, self.place(node)),
         "about": lambda self, node: self.texts(node, "about"),
         "words": lambda self, node: self.sources(node, "words", lambda key: f"definition {key.split('(')[0]}"),
-        "inputs": lambda self, node: self.texts(node, "inputs"),
+        "inputs": lambda self, node: self.inputs(node),
         "output": lambda self, node: self.text(node, "output"),
         "extra": lambda self, node: {k: self.outside(v, k) for k, _, v in self.mapping(node, "extra")},
     }

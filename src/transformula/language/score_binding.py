@@ -19,7 +19,7 @@ from .syntax import Binary, CallNode, Choice, Compare, Line, Logic, Name, Negati
 
 # What attention takes by name: an input of such a name could not be handed to it.
 KEYWORDS = ("scores", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")
-NOT_A_NUMBER = ("image", "audio")  # inputs that are more than one number a position
+NOT_A_NUMBER = ("image", "audio", "characters")  # inputs that are more than one number a position
 
 
 @dataclass

@@ -22,6 +22,7 @@ from .vocabulary import WordRecord
 # Kinds of words that also act on coefficients, position by position.
 BARE = ("function", "shape", "chance", "norm", "depth")
 NO_IDS = ("image", "audio")  # inputs that hold no ids
+SEVERAL_IDS = ("characters",)  # inputs of several ids a position, which a stream of that name takes and no other
 OF_VOCABULARY = ("tokens", "source")  # inputs whose ids are those of the vocabulary
 # Streams of attention that belong to one sequence, though others may belong to another.
 ONE_SEQUENCE = (("k", "v"), ("memory", "ids"))
@@ -237,6 +238,8 @@ class WordCall:
                 continue
             if value.name in NO_IDS:
                 raise self.wrong("ids-wanted", value.place, what=describe(value))
+            if (value.name in SEVERAL_IDS) != (stream in SEVERAL_IDS):
+                raise self.wrong("one-id", value.place, what=describe(value))
             known = value.name in OF_VOCABULARY and "vocab" in self.context.text.numbers
             if known and rows is not None and rows < vocab:
                 detail = f"rows is {rows}, and the ids of {value.name} are those of a vocabulary of {vocab}"

@@ -12,8 +12,8 @@ becomes, as a syntax tree and never as text,
 
 Values are computed in the order of the graph; one that is read once stands inside its reader's expression, the others
 get a register, which is free again after the last reader, so that nothing is held longer than in code written by hand.
-Every node of the tree has the place of its value in the formula. Names are v0, v1, ..., f0, f1, ...; a user's names are
-string constants only.
+Every node of the tree has the place of its value in the formula. Names are v0, v1, ..., f0, f1, ..., and those of the
+inputs; a user's other names are string constants only.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ class FunctionCode:
     uses       how often each value is read, by a key for the value
     registers  where each value is; left: how often each register is still read
     defaults   how many of the last parameters are None by default
+    taken      names that the function's own are not
     """
 
-    def __init__(self, file: PseudoFile) -> None:
+    def __init__(self, file: PseudoFile, taken: Collection[str] = ()) -> None:
         self.file = file
         self.parameters, self.defaults = ["self"], 0
         self.statements: list[ast.stmt] = []
@@ -66,7 +67,9 @@ class FunctionCode:
         self.uses: Counter[Hashable] = Counter()
         self.registers: dict[Hashable, str] = {}
         self.left: dict[str, int] = {}
-        self.fresh = map("v{}".format, itertools.count())
+        self.fresh, self.fresh_objects = (
+            (name for name in map(pattern.format, itertools.count()) if name not in taken) for pattern in ("v{}", "f{}")
+        )
 
     def enter(self, keys: Iterable[Hashable], name: str = "") -> None:
         register = name or next(self.fresh)
@@ -76,7 +79,8 @@ class FunctionCode:
 
     def object(self, thing: Any) -> ast.expr:
         """What the function calls a thing: f0, f1, ..."""
-        name = next((name for name, known in self.objects.items() if known is thing), f"f{len(self.objects)}")
+        name = next((name for name, known in self.objects.items() if known is thing), None)
+        name = name or next(self.fresh_objects)
         self.objects[name] = thing
         return load(name)
 

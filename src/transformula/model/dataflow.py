@@ -97,10 +97,10 @@ class Dataflow:
         if key not in self._now and key[0] == "input":
             self._input(key[1], values[0].sequence)
         elif key not in self._now and key[0] == "real":
-            sequences = {name: sequence for sequence, name in input_sequences(self.architecture).items()}
-            for name in inputs_of(description(key[1], self.architecture)):
-                if name not in self.inputs:
-                    self._input(name, sequences.get(name, ""))
+            sequences = {name: each for each, names in input_sequences(self.architecture).items() for name in names}
+            for what, *names in parts_of(description(key[1], self.architecture)):
+                if what in ("input", "image") and names[0] not in self.inputs:
+                    self._input(names[0], sequences.get(names[0], ""))
             self._now[key] = self.reals[key[1]] = next(self._fresh)
         return self._now[key]
 
@@ -189,7 +189,7 @@ def sequence_read(value: Value, causal: bool) -> str:
 def description(sequence: str, architecture: Architecture) -> Any:
     """How the real positions of a sequence follow from the inputs, as nested tuples.
 
-    ("input", name)         those of an input
+    ("input", *names)       those of the inputs of one sequence
     ("rows", n)             n positions, all real
     ("image", name, size)   the squares of an image, all real
     ("joined", a, b)        those of one, then those of another
@@ -200,7 +200,7 @@ def description(sequence: str, architecture: Architecture) -> Any:
     if value is None:
         reads = [read for section in architecture.sections() for read in section.reads.values()]
         names = [read.name for read in reads if read.op == "input" and read.sequence == sequence]
-        return ("input", names[0]) if names else None
+        return ("input", *dict.fromkeys(names)) if names else None
     options = value.called.options
     match value.called.word.real:
         case "joined":
@@ -214,13 +214,14 @@ def description(sequence: str, architecture: Architecture) -> Any:
     return None
 
 
-def input_sequences(architecture: Architecture) -> dict[str, str]:
-    """The sequences that inputs are, each with the first input that it is: what `lengths` can be given for."""
-    inputs: dict[str, str] = {}
+def input_sequences(architecture: Architecture) -> dict[str, list[str]]:
+    """The sequences that inputs are, each with its inputs: `lengths` are given by the name of any of them."""
+    inputs: dict[str, list[str]] = {}
     for section in architecture.sections():
         for value in section.reads.values():
             if value.op == "input" and value.name != "image":
-                inputs.setdefault(value.sequence, value.name)
+                names = inputs.setdefault(value.sequence, [])
+                names += [value.name] * (value.name not in names)
     return inputs
 
 
@@ -233,7 +234,8 @@ def parts_of(described: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def inputs_of(described: Any) -> list[str]:
-    return [part[1] for part in parts_of(described) if part[0] in ("input", "image")]
+    parts = {"input": slice(1, None), "image": slice(1, 2)}
+    return [name for part in parts_of(described) for name in part[parts.get(part[0], slice(0))]]
 
 
 def real_positions(lengths: Any, described: Any, names: tuple[str, ...], *tensors: Tensor) -> Tensor | None:
@@ -265,18 +267,22 @@ def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Te
         count = (height // parts[1]) * (width // parts[1])
     else:
         count = inputs[parts[0]].shape[1]
-        if parts[0] in lengths:
-            return torch.arange(count, device=device) < lengths[parts[0]].to(device)[:, None]
+        for each in (lengths[name] for name in parts if lengths.get(name) is not None):
+            return torch.arange(count, device=device) < each.to(device)[:, None]
     return torch.ones(batch, count, dtype=torch.bool, device=device)
 
 
-def check_lengths(lengths: Any, names: tuple[str, ...], *tensors: Tensor) -> None:
-    """Raise InputError unless `lengths` is None, a tensor (batch,) of whole numbers, or a mapping of such by input."""
+def check_lengths(lengths: Any, sequences: tuple[tuple[str, ...], ...], *tensors: Tensor) -> None:
+    """Raise InputError unless `lengths` is None, a tensor (batch,) of whole numbers, or a mapping of such by input.
+
+    `tensors` are the inputs of the sequences, in order."""
     if lengths is None:
         return
+    names = [name for inputs in sequences for name in inputs]
     if not isinstance(lengths, Mapping):
-        if len(names) != 1:
-            raise InputError(f"the model has several sequences: give lengths={{name: tensor}} of {' or '.join(names)}")
+        if len(sequences) != 1:
+            known = " or ".join(inputs[0] for inputs in sequences)
+            raise InputError(f"the model has several sequences: give lengths={{name: tensor}} of {known}")
         lengths = {names[0]: lengths}
     for name, given in lengths.items():
         if name not in names:
@@ -290,12 +296,13 @@ def check_lengths(lengths: Any, names: tuple[str, ...], *tensors: Tensor) -> Non
             raise InputError(f"lengths of {name} must lie between 1 and {length}; given: {given.tolist()}")
 
 
-def check_ids(ids: Any, name: str) -> None:
-    """Raise InputError unless `ids` is a tensor of ids, (batch, length)."""
+def check_ids(ids: Any, name: str, shape: str) -> None:
+    """Raise InputError unless `ids` is a tensor of ids, of so many dimensions as `shape`: "(batch, length)"."""
     if not isinstance(ids, Tensor):
-        raise InputError(f"{name} must be a tensor of whole numbers, (batch, length); this is a {type(ids).__name__}")
-    if ids.dim() != 2:
-        hint = f": write {name}[None] for a batch of one" if ids.dim() == 1 else ""
-        raise InputError(f"{name} must be (batch, length); this has the shape {tuple(ids.shape)}{hint}")
+        raise InputError(f"{name} must be a tensor of whole numbers, {shape}; this is a {type(ids).__name__}")
+    dimensions = shape.count(",") + 1
+    if ids.dim() != dimensions:
+        hint = f": write {name}[None] for a batch of one" if ids.dim() == dimensions - 1 else ""
+        raise InputError(f"{name} must be {shape}; this has the shape {tuple(ids.shape)}{hint}")
     if ids.dtype not in (torch.int64, torch.int32):
         raise InputError(f"{name} must be whole numbers (torch.int64 or int32); these are {ids.dtype}")

@@ -15,14 +15,14 @@ from types import FunctionType
 from typing import Any
 
 from ..language.graph import Architecture, Section, Stack
-from ..language.model_file import INPUTS
 from ..language.source import Place, Source
+from ..language.word_calls import SEVERAL_IDS
 from . import dataflow
 from .codegen import FunctionCode, Piece, attribute, load, module_at, subscript
 from .dataflow import Dataflow, SectionRun, leaving, stack_of
 from .files import PseudoFile
 
-IDS = ("tokens", "source", "types", "targets", "document", "rank")  # inputs that are whole numbers, one a position
+IDS = ("tokens", "source", "types", "targets", "characters", "document", "rank")  # inputs that are whole numbers
 ALWAYS = 1_000_000  # readings of what is kept to the end
 
 
@@ -37,7 +37,7 @@ class ModelCode(FunctionCode):
     ) -> None:
         self.rows = [section.title for section in architecture.sections()]
         self.source = Source("", "\n".join(self.rows))
-        super().__init__(PseudoFile(architecture.name or "model", [self.source]))
+        super().__init__(PseudoFile(architecture.name or "model", [self.source]), taken=flow.inputs)
         self.architecture, self.flow, self.functions, self.mode = architecture, flow, functions, mode
         self.results = flow.fixed if mode == "fixed" else list(flow.outputs.values())
         self.uses.update([value for run in flow.chosen(mode) for value in run.reads] + self.results)
@@ -70,7 +70,7 @@ class ModelCode(FunctionCode):
         inputs = [name for name in flow.inputs if (name in flow.growing) in growing]
         for name in inputs:
             self.uses[flow.inputs[name]] += ALWAYS  # its checks read it, too
-            self.enter([flow.inputs[name]], name if name in INPUTS else "")
+            self.enter([flow.inputs[name]], name)
 
         def read(names: Iterable[str]) -> list[ast.expr]:
             return [load(self.registers[flow.inputs[name]]) for name in names]
@@ -84,12 +84,17 @@ class ModelCode(FunctionCode):
             self.defaults = 1
         for name in inputs:
             if name in IDS:
-                self.add(ast.Expr(self.applied(dataflow.check_ids, *read([name]), name)), start)
+                shape = "(batch, length, characters)" if name in SEVERAL_IDS else "(batch, length)"
+                self.add(ast.Expr(self.applied(dataflow.check_ids, *read([name]), name, shape)), start)
         if self.mode == "step":
             return
-        measured = tuple(name for name in inputs if name in dataflow.input_sequences(architecture).values())
+        sequences = dataflow.input_sequences(architecture).values()
+        measured = [tuple(name for name in names if name in inputs) for names in sequences]
+        measured = [names for names in measured if names]
         if measured:
-            self.add(ast.Expr(self.applied(dataflow.check_lengths, load("lengths"), measured, *read(measured))), start)
+            given = read(name for names in measured for name in names)
+            tree = self.applied(dataflow.check_lengths, load("lengths"), tuple(measured), *given)
+            self.add(ast.Expr(tree), start)
         for sequence, value in flow.reals.items():
             described = dataflow.description(sequence, architecture)
             names = tuple(name for name in dict.fromkeys(dataflow.inputs_of(described)) if name in inputs)

@@ -60,8 +60,8 @@ class Transformer(FormulaModule):
     tokens (batch, length), whole numbers; logits (batch, length, vocab). A model of several inputs takes them in the
     order of `inputs`, or by name; one of several named outputs returns a mapping. `lengths` says how many positions of
     each row are real, the rest, on the right, being padding, which changes nothing before it: (batch,), or a mapping of
-    such by input where there are several sequences. Modules stand where the formula says: `layers["3"].attention`,
-    `encoder.layers["3"].attention`. Make it by `build`.
+    such by input where there are several sequences. Inputs of one sequence (`tokens types characters`) share theirs.
+    Modules stand where the formula says: `layers["3"].attention`, `encoder.layers["3"].attention`. Make it by `build`.
     """
 
     _step: Any
@@ -170,18 +170,23 @@ class Transformer(FormulaModule):
         """Decode one more chunk of every row: what `model(tokens)` would give for these positions.
 
         tokens (batch, length); logits (batch, length, vocab). `new` (batch,) says how many positions of the chunk are
-        real in each row, the rest, on the right, being padding, whose logits mean nothing. `inputs`: others of one
-        number a position, such as `types`.
+        real in each row, the rest, on the right, being padding, whose logits mean nothing. `inputs`: others of the
+        tokens' positions by name, such as `types` and `characters`.
         """
-        if not isinstance(tokens, Tensor) or tokens.dim() != 2:
-            raise InputError("a chunk of tokens must be a tensor (batch, length)")
-        names = self._blueprint.decoding.growing - {DECODED} if inputs else set()
-        if inputs and set(inputs) != names:
-            raise InputError(f"a step is given tokens and {', '.join(sorted(names)) or 'nothing else'}")
+        self._check_chunk("chunk", tokens, inputs)
         at = decoding.at(tokens, new)
         result = self._step(tokens=tokens, **inputs, fixed=decoding.fixed, states=decoding.states, at=at)
         decoding.advance(tokens.shape[1], new)
         return result
+
+    def _check_chunk(self, what: str, tokens: Any, others: Mapping[str, Tensor]) -> None:
+        """Raise InputError unless this is what is given for some positions of the tokens."""
+        if not isinstance(tokens, Tensor) or tokens.dim() != 2:
+            raise InputError(f"a {what} of tokens must be a tensor (batch, length)")
+        names = self._blueprint.decoding.growing - {DECODED}
+        if others.keys() != names:
+            wanted, received = ", ".join(sorted(names)) or "nothing else", ", ".join(others) or "no others"
+            raise InputError(f"a {what} is given tokens and {wanted}, by name; here: {received}")
 
     def segment(self, tokens: Tensor, carried: Carried | None = None, **inputs: Tensor) -> tuple[Any, Carried]:
         """Read one more segment of every row's text: (what `model(tokens)` gives, behind what was read before; what
@@ -189,14 +194,13 @@ class Transformer(FormulaModule):
 
         tokens (batch, length); `carried` is what the segment before has left, None at the start of a text. Each
         position sees those before it in its segment and the last `model.carry` positions before that. Gradients flow
-        through this segment only; `carried` is not changed. `inputs`: others of one number a position.
+        through this segment only; `carried` is not changed. `inputs`: others of the tokens' positions by name.
 
         Raises InputError for a model that does not say `carry`, and for rows that are not those of `carried`.
         """
         if not self.carry:
             raise InputError("this model carries nothing from segment to segment: write `carry: 150` in its text")
-        if not isinstance(tokens, Tensor) or tokens.dim() != 2:
-            raise InputError("a segment of tokens must be a tensor (batch, length)")
+        self._check_chunk("segment", tokens, inputs)
         batch, length = tokens.shape
         carried = carried or Carried(batch, 0, 0, {})
         if batch != carried.rows:

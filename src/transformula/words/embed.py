@@ -1,4 +1,5 @@
-"""Where streams begin and end: tables of vectors, `embed`, `unembed`, `positions`; `patches` of images; `prepend`."""
+"""Where streams begin and end: tables of vectors, `embed`, `unembed`, `positions`; characters, `spell`; `patches` of
+images; `prepend`."""
 
 from typing import Any
 
@@ -226,3 +227,58 @@ class Prepend(Word):
             "the sequence that prepend makes is longer than the one that is decoded, so it cannot be decoded step by "
             "step; keep the two apart (attention(x, memory) reads another sequence), or run the whole one each time"
         )
+
+
+@word(
+    "spell",
+    streams=("characters",),
+    ids=("characters",),
+    numbers=("size",),
+    kind="input",
+    width="size",
+    options={
+        "size": whole("width of the result", "width", minimum=1, shapes=True),
+        "rows": whole(
+            "number of ids of characters, 0 of padding included", "letters", minimum=2, shapes=True, absent=257
+        ),
+        "channels": whole("width of a character's vector", 30, minimum=1, shapes=True),
+        "window": whole("characters that a place looks at", 3, minimum=1, shapes=True),
+        "longest": whole("characters of a token that are read; the rest are cut off", 20, minimum=1),
+    },
+    parameters={"table": "rows * channels", "weight": "size * channels * window", "bias": "size"},
+    flops="2 * longest * window * channels * size",
+    saved="longest * (channels + 2 * size)",
+    example="before: x = embed.words(tokens) + spell(characters)",
+    equation="y_i = max over the places p of token i of (sum over k of W_k c_(i, p + k) + b)",
+    source="dos Santos and Zadrozny 2014; for tagging: Ma and Hovy, 1603.01354",
+)
+class Spell(Word):
+    """y_i = max over the places p of token i of sum over k of W_k c_(i, p + k) + b: what a token's characters say.
+
+    characters (batch, length, most) of whole numbers below `rows`, those of each token, 0 behind its last; y (batch,
+    length, size). c are their vectors, 0 before the first and behind the last, and k the `window` places around p: for
+    an even window one more behind than before. A place is where a character stands, so padding changes nothing; a token
+    without characters gets 0. By default `rows` is the file's number `letters`, and without one 257: bytes of UTF-8,
+    counted from 1.
+
+    table (rows, channels), from N(0, 0.02^2); weight (size, channels, window), from N(0, 1 / (3 fan_in)), fan_in =
+    channels * window; bias b (size,), 0. Beside the words' vectors: embed.words(tokens) + spell(characters), or
+    join(embed.words(tokens), spell(characters, 32)).
+    """
+
+    def __init__(self, size: int, rows: int, channels: int, window: int, longest: int, characters: int) -> None:
+        super().__init__()
+        self.longest, self.before = longest, (window - 1) // 2
+        self.table = empty(rows, channels)
+        self.weight = empty(size, channels, window)
+        self.bias = empty(size)
+        self.constants, self.deviations = {"bias": 0}, {"table": 0.02, "weight": spread(channels * window)}
+
+    def forward(self, characters: Tensor) -> Tensor:
+        ids = characters[:, :, : self.longest].flatten(0, 1)
+        real = ids != 0
+        c = F.embedding(ids, self.table).masked_fill(~real[..., None], 0).transpose(1, 2)
+        around = F.pad(c, (self.before, self.weight.shape[2] - 1 - self.before))
+        places = F.conv1d(around, self.weight, self.bias).masked_fill(~real[:, None], -torch.inf)
+        y = places.max(2).values.masked_fill(~real.any(1, keepdim=True), 0)
+        return y.view(*characters.shape[:2], -1)
