@@ -14,7 +14,7 @@ from transformula.errors import ConfigError, InputError
 from transformula.generation.settings import FillSettings
 from transformula.model import build
 from transformula.tasks.base import IGNORED, tasks
-from transformula.tasks.masked_language_modeling import Filling, logits_of
+from transformula.tasks.masked_language_modeling import Filling, masked_logits
 from transformula.tasks.masking import Masking, MaskSettings
 from transformula.tokenizers.base import tokenizers
 
@@ -161,7 +161,7 @@ def test_types_are_all_the_first(text):
     type(task).check(read)
     model, batch = build(read, seed=3).eval(), task.batch(0)
     tokens = batch.inputs["tokens"]
-    assert torch.equal(logits_of(model, batch), model(tokens, torch.zeros_like(tokens)))
+    assert torch.equal(masked_logits(model, batch), model(tokens, torch.zeros_like(tokens)))
 
 
 def test_what_is_refused(text):

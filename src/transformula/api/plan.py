@@ -10,9 +10,11 @@ mistakes of the settings are reported at once, and the formula is checked; torch
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,7 @@ from ..errors import CheckpointError, ConfigError, DataError, InputError, settin
 from ..extras import need
 from ..field_names import unknown_key
 from ..language.model_file import FREE_NUMBERS, HOOKS, STACK_KEYS, ModelText, read_text
+from ..language.source import Source
 from ..settings import with_current_keys
 from ..structured import Malformed, load_yaml
 from .model import Model
@@ -157,13 +160,15 @@ class Start:
     named       the run or the model, as the user named it
     folder      that of its model
     other       it may be another model than the one that begins: the parts that agree are taken
-    init_stack  the stack that takes its layers
+    init_stack  the stack that takes its layers, or whose layers are taken
+    changed     what was put in the place of its text's output, for another task, in words
     """
 
     named: str
     folder: Path
     other: bool
     init_stack: str | None
+    changed: str = ""
 
     @property
     def plain(self) -> dict[str, str]:
@@ -186,7 +191,8 @@ class Start:
             parts = f": {load_parts(module, stacks, tensors, path, self.init_stack)}"
         else:
             put_tensors(module, tensors, path)
-        return f"{'weights':<12}from {self.folder}{parts}"
+        changed = f"{'output':<12}{self.changed}\n" if self.changed else ""
+        return f"{changed}{'weights':<12}from {self.folder}{parts}"
 
 
 @dataclass(frozen=True)
@@ -261,7 +267,8 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     settings = with_current_keys(config)
     check_use(settings.pop("use", []), use)
     task = str(settings.pop("task", TASK))
-    model, start = start_of(*(settings.pop(key, None) for key in ("model", "init_from", "init_stack", "from_scratch")))
+    start_keys = ("model", "init_from", "init_stack", "from_scratch")
+    model, start = start_of(task, *(settings.pop(key, None) for key in start_keys))
     same_tokenizer = start is not None and settings.get("tokenizer", "auto") == "auto"
     if start is not None and same_tokenizer and "tokenizer" in of_task(task, "settings").model_fields:
         settings["tokenizer"] = str(start.folder)
@@ -272,8 +279,9 @@ def plan_run(config: Mapping[str, Any], use: Sequence[str], *, source: str = "",
     return Plan(task, check_model(text, use=use), data, training, tuple(use), start)
 
 
-def start_of(model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> tuple[Any, Start | None]:
-    """The model that is trained, and where its first weights come from; None: they are initialized.
+def start_of(task: str, model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> tuple[Any, Start | None]:
+    """The model that is trained, and where its first weights come from; None: they are initialized. Where no model is
+    named it is that of the folder, made ready for the task.
 
     Raises InputError where no model is named, and where one is named that has weights of its own, which nothing would
     read; ConfigError for values of other types.
@@ -289,17 +297,81 @@ def start_of(model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> 
             raise ConfigError(f"{key}: expected {expected} (got {shortened(repr(value))})")
     if from_scratch and init_from is not None:
         raise InputError(f"{setting('from_scratch')} and {setting('init_from')} contradict each other; leave one out")
-    if init_stack is not None and (init_from is None or model is None):
+    folder = None if init_from is None else model_folder(init_from)
+    alone = None if folder is None or model is not None or init_stack is None else stack_of(folder, init_stack)
+    if init_stack is not None and (folder is None or model is None) and alone is None:
         what = f"into which stack of MODEL the weights of {setting('init_from')} go"
         raise InputError(f"{setting('init_stack', init_stack)} says {what}: give these two")
-    if init_from is not None:
-        folder = model_folder(init_from)
-        return folder if model is None else model, Start(str(init_from), folder, model is not None, init_stack)
+    if folder is not None:
+        if model is not None:
+            return model, Start(str(init_from), folder, True, init_stack)
+        text, changed = text_for(task, init_from, alone or read_model(folder))
+        return text, Start(str(init_from), folder, bool(alone or changed), init_stack, changed)
     if model is None:
         raise InputError("no model: give a formula, a model file, a folder or a name of the gallery")
     if not from_scratch:
         refuse_trained(model)
     return model, None
+
+
+def stack_of(folder: Path, name: str) -> ModelText | None:
+    """One of several stacks as a text of its own, with the numbers that it has there, and without an output; None where
+    the folder's model has none of the name."""
+    architecture = check_model(folder)
+    text = architecture.text
+    for own, checked in zip(text.stacks, architecture.stacks, strict=True):
+        if own.name == name and not text.single:
+            numbers = {key: Source(f"number {key}", f"{checked.numbers[key]:g}") for key in own.numbers}
+            alone = replace(own, name="", numbers={})
+            return without_output(replace(text, stacks=(alone,), numbers={**text.numbers, **numbers}))
+    return None
+
+
+def text_for(task: str, run: str | Path, text: ModelText) -> tuple[ModelText, str]:
+    """The text of a trained model, with the output of a task in the place of its own where it was trained on another
+    one; and that in words, "" where nothing is changed. A task whose model is any text, such as translation, takes it
+    as it is, unless the output was that of the former task."""
+    from ..tasks.base import tasks
+
+    former = task_trained(run)
+    if text.output is None or former is None or tasks.name_of(task) == former:
+        return text, ""
+    output = of_task(task, "model").get("output")
+    if output is None and (former not in tasks or "output" not in of_task(former, "model")):
+        return text, ""
+    new, old = output or "the usual output", "; ".join(filter(str.strip, text.output.text.splitlines()))
+    return without_output(text), f"{new}, of {tasks.name_of(task)}, in the place of {old}, of {former}"
+
+
+def without_output(text: ModelText) -> ModelText:
+    """A text whose output a task is to say; without the numbers that it alone read."""
+    rest = replace(text, output=None)
+    there = set() if text.output is None else {*re.findall(r"\w+", text.output.text)}.difference(FREE_NUMBERS)
+    kept = {key: n for key, n in text.numbers.items() if key not in there or mentioned(rest, key)}
+    return replace(rest, numbers=kept)
+
+
+def task_trained(run: str | Path) -> str | None:
+    """The task by which a model was trained; None where it is of a package that is not here."""
+    from ..tasks.base import tasks
+
+    with suppress(InputError):
+        return tasks.name_of(recorded_of(run)[2])
+    return None
+
+
+def recorded_of(run: str | Path) -> tuple[Path, dict[str, Any], str]:
+    """The folder of a trained model, the configuration of its run ({} where it is not known), and its task.
+
+    Raises CheckpointError.
+    """
+    folder, config = model_folder(run), Path(run) / "config.yaml"
+    recorded = read_config(config) if config.is_file() else {}
+    if recorded:
+        return folder, recorded, str(recorded.get("task", TASK))
+    from ..tasks.writing import load_predictor
+
+    return folder, {}, getattr(load_predictor(folder), "task", TASK)
 
 
 def refuse_trained(model: Any) -> None:

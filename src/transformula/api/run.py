@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import setting
 from ..settings import with_current_keys
 from .model import Model
-from .plan import Plan, check_room, check_use, plan_resume, plan_run, read_config
-from .reading import TASK, check_model, import_packages, model_folder, set_threads
+from .plan import Plan, check_room, check_use, plan_resume, plan_run, read_config, recorded_of
+from .reading import TASK, check_model, import_packages, set_threads
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -98,7 +98,10 @@ def run_of(plan: Plan, quiet: bool) -> Run:
     lower = "{} (or {}), {}, {} or {}".format(*map(setting, ("batch", "batch_tokens", "context", "width", "depth")))
     with allocating(lambda amount: f"memory: {amount or 'more than there is'} could not be allocated; lower {lower}"):
         task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, **sizes)
-        architecture = check_model(text, task.numbers, plan.use)
+        numbers = dict(task.numbers)
+        if (start or plan.resume) and "vocab" in numbers:  # a table that is taken may have rows that the task leaves
+            numbers["vocab"] = max(numbers["vocab"], stated.get("vocab", 0))
+        architecture = check_model(text, numbers, plan.use)
         check_room(architecture, training, plan.data)  # now that the vocabulary is known
         from ..model import build
 
@@ -179,20 +182,6 @@ def evaluate(
     numbers = kind.numbers_of(model.architecture, model.architecture.numbers)
     trained = Trained(str(run), folder, model.architecture, modules, numbers, recorded, lost)
     return kind.report(trained, scored, settings, progress)
-
-
-def recorded_of(run: str | Path) -> tuple[Path, dict[str, Any], str]:
-    """The folder of a trained model, the configuration of its run ({} where it is not known), and its task.
-
-    Raises CheckpointError.
-    """
-    folder, config = model_folder(run), Path(run) / "config.yaml"
-    recorded = read_config(config) if config.is_file() else {}
-    if recorded:
-        return folder, recorded, str(recorded.get("task", TASK))
-    from ..tasks.writing import load_predictor
-
-    return folder, {}, getattr(load_predictor(folder), "task", TASK)
 
 
 def task_of(run: str | Path | None) -> str:

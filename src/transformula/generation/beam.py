@@ -22,7 +22,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..model.transformer import evaluating
 from .candidates import best_continuations, log_probabilities, repeated, to_host
-from .decoding import USUAL_LENGTH, Decoder, device_of, not_finite, padded
+from .decoding import USUAL_LENGTH, Decoder, device_of, logits_of, not_finite, padded
 from .settings import SearchSettings
 
 MOST_ROWS = 1024  # of a batch (sentences times beam), however short their inputs: what is written makes them longer
@@ -235,7 +235,7 @@ def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettin
                 decoding.select(kept)
             written = None if written is None else written[kept.to(device)]
         written = None if written is None else torch.cat((written, chosen), 1)
-        now = [m.step(chosen, d)[:, -1] for m, d in zip(models, decodings, strict=True)]
+        now = [logits_of(m.step(chosen, d))[:, -1] for m, d in zip(models, decodings, strict=True)]
 
 
 def continuations(
@@ -282,7 +282,7 @@ def read(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tu
         device = device_of(model)
         decodings.append(model.start(len(batch), capacity, **given_at_start(batch, device)))
         chunk, lengths = padded(texts, device)
-        logits.append(model.step(chunk, decodings[-1], new=lengths))
+        logits.append(logits_of(model.step(chunk, decodings[-1], new=lengths)))
     if len({x.shape[-1] for x in logits}) > 1:
         sizes = ", ".join(str(x.shape[-1]) for x in logits)
         raise InputError(f"the models of an ensemble need one vocabulary; these have {sizes} tokens")

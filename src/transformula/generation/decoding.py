@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,8 +27,9 @@ class Decoder(Protocol):
     def start(self, batch: int, capacity: int, **inputs: Any) -> Any:
         """Empty caches for `batch` rows of at most `capacity` positions; `inputs` are those of other sequences."""
 
-    def step(self, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Tensor:
-        """Logits (batch, length, vocab) of a chunk (batch, length); `new` (batch,) says how many of it are real."""
+    def step(self, tokens: Tensor, decoding: Any, new: Tensor | None = None) -> Tensor | Mapping[str, Tensor]:
+        """Logits (batch, length, vocab) of a chunk (batch, length); `new` (batch,) says how many of it are real. A
+        model of several outputs gives them by name: the text is written by `logits`."""
 
 
 @dataclass(eq=False)
@@ -136,7 +137,7 @@ def run(
         if window is not None and any(len(row.tokens) - row.begin > window for row in live):
             decoding, logits = read(model, live, most, window)
         else:
-            logits = model.step(chosen.unsqueeze(1), decoding)[:, -1]
+            logits = logits_of(model.step(chosen.unsqueeze(1), decoding))[:, -1]
 
 
 def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> tuple[Any, Tensor]:
@@ -154,9 +155,18 @@ def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> 
     # The last token written is never read, hence the 1.
     decoding = model.start(len(rows), longest + ahead - 1 if window is None else max(window, longest))
     tokens, lengths = padded(texts, device_of(model))
-    logits = model.step(tokens, decoding, new=lengths)
+    logits = logits_of(model.step(tokens, decoding, new=lengths))
     last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
     return decoding, logits[torch.arange(len(rows), device=logits.device), last]
+
+
+def logits_of(outputs: Tensor | Mapping[str, Tensor]) -> Tensor:
+    """What a text is written by: the one output of a model, or of several that named `logits`. Raises InputError."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    if "logits" not in outputs:
+        raise InputError(f"a text is written by an output named logits; those of this model: {', '.join(outputs)}")
+    return outputs["logits"]
 
 
 def device_of(model: Any) -> torch.device:

@@ -45,7 +45,8 @@ def load_parts(
     stacks   the names of the model's stacks; that of the only one may be ""
     tensors  the other model's, read from `path`
     into     the stack that takes that of a model of one stack. All tensors of the latter must have their place there;
-             what the stack has beside them, such as cross-attention, keeps its random initialization
+             what the stack has beside them, such as cross-attention, keeps its random initialization. Of a model of one
+             stack: the stack of the other model that it takes
 
     Raises CheckpointError, with the nearest names, where nothing agrees or there is no such stack; then nothing is
     changed.
@@ -78,6 +79,11 @@ def placed(
     """The tensors of a model of one stack, under the names that they have in the stack `into`."""
     option = f"--init-stack {into}"
     named = [name for name in stacks if name]
+    theirs = {first for first, _, rest in (name.partition(".") for name in tensors) if rest.startswith(SECTIONS)}
+    if not named and into in theirs:
+        outside = {name: name for name in tensors if name.partition(".")[0] not in theirs}
+        taken = {name: name.removeprefix(f"{into}.") for name in tensors if name.startswith(f"{into}.")}
+        return {ours: tensors[name] for name, ours in {**outside, **taken}.items()}
     if into not in named:
         known = f"its stacks: {', '.join(named)}" if named else "it has one stack, without a name: leave the option out"
         near = nearest(into, named)
