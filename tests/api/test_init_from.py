@@ -1,5 +1,6 @@
 """`train(init_from=...)`: what a model has before its first step, and what is said of it."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,39 @@ def test_a_run_that_began_so_goes_on_and_is_repeated(data, language_model, tmp_p
     seen = before_the_first_step(config=out)
     assert seen["config"]["init_stack"] == "encoder"
     assert torch.equal(seen["tensors"]["encoder.after.norm.weight"], language_model[1]["after.norm.weight"])
+
+
+def test_a_folders_text_has_the_output_of_another_task(data, language_model, before_the_first_step, capsys, tmp_path):
+    out, given = language_model
+    text = {"data": str(data / "text.jsonl"), "init_from": str(out)}
+    seen = before_the_first_step(task="multi-token-prediction", **text)
+    told = said(capsys)
+    assert "output logits = unembed.words(x); logits_2 = " in told
+    assert "of multi-token-prediction, in the place of the usual one, of language-modeling" in told
+    assert "loaded words, the stack; randomly initialized: output; ahead_2" in told
+    assert all(torch.equal(seen["tensors"][name], tensor) for name, tensor in given.items())
+    assert seen["tensors"].keys() > given.keys()
+
+    # An output for which a number of the data is needed goes with that number.
+    other = tmp_path / "other"
+    shutil.copytree(out, other)
+    text_file = other / "best" / "model.yaml"
+    text_file.write_text(text_file.read_text() + "classes: 3\noutput: logits = linear(mean(x), classes)\n")
+    (other / "config.yaml").write_text("task: multi-token-prediction\n")
+    seen = before_the_first_step(**{**text, "init_from": str(other)})
+    assert seen["tensors"].keys() == given.keys()
+    assert "the usual one, of language-modeling, in the place of logits = linear(mean(x), classes)" in said(capsys)
+
+
+def test_a_stack_of_several_becomes_a_model(data, repaired, before_the_first_step, capsys):
+    out, given = repaired
+    text = {"data": str(data / "text.jsonl"), "init_from": str(out), "init_stack": "encoder"}
+    seen = before_the_first_step(LAYER, task="masked", **{**SMALL, "family": "encoder"}, **text)
+    own = {f"encoder.{name}" if name.startswith(("layers", "after")) else name for name in seen["tensors"]}
+    assert own == {name for name in given if not name.startswith("decoder")}
+    for name, tensor in seen["tensors"].items():
+        assert torch.equal(tensor, given[name if name in given else f"encoder.{name}"])
+    assert "loaded words, the stack" in said(capsys)
 
 
 def test_what_is_refused(data, language_model, repaired, before_the_first_step):

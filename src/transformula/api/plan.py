@@ -333,18 +333,23 @@ def text_for(task: str, run: str | Path, text: ModelText) -> tuple[ModelText, st
     as it is, unless the output was that of the former task."""
     from ..tasks.base import tasks
 
-    former = task_trained(run)
-    if text.output is None or former is None or tasks.name_of(task) == former:
+    former, named = task_trained(run), tasks.name_of(task)
+    if former is None or former == named:
         return text, ""
-    output = of_task(task, "model").get("output")
-    if output is None and (former not in tasks or "output" not in of_task(former, "model")):
+    new = of_task(task, "model").get("output")
+    own = former in tasks and "output" in of_task(former, "model")  # the text's output is that of its task
+    if new is None and (text.output is None or not own):
         return text, ""
-    new, old = output or "the usual output", "; ".join(filter(str.strip, text.output.text.splitlines()))
-    return without_output(text), f"{new}, of {tasks.name_of(task)}, in the place of {old}, of {former}"
+
+    def told(output: str | None) -> str:
+        return shortened("; ".join((output or "the usual one").split("\n")), 80)
+
+    old = None if text.output is None else text.output.text
+    return without_output(text), f"{told(new)}, of {named}, in the place of {told(old)}, of {former}"
 
 
 def without_output(text: ModelText) -> ModelText:
-    """A text whose output a task is to say; without the numbers that it alone read."""
+    """A text whose output a task is to say; without the numbers that this alone read."""
     rest = replace(text, output=None)
     there = set() if text.output is None else {*re.findall(r"\w+", text.output.text)}.difference(FREE_NUMBERS)
     kept = {key: n for key, n in text.numbers.items() if key not in there or mentioned(rest, key)}

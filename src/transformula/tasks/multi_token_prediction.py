@@ -6,13 +6,13 @@
 What lies beyond a window is not asked for. The further outputs serve the training: a text is written by `logits` alone,
 and `loss` of an evaluation is that of the next token, as of language modeling.
 
-Source: Gloeckle et al. 2024. There each output has a layer of its own; here, where the text says no output, each further
-one is a branch with an MLP.
+Source: Gloeckle et al. 2024. There each output has a layer of its own; here, where the text says no output, each
+further one has a branch with an MLP.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from typing import ClassVar
 
 import torch
@@ -26,7 +26,7 @@ from .language_modeling import LanguageModeling
 from .losses import smoothed_cross_entropy
 
 FIRST = "logits = unembed.words(x)"
-FURTHER = "logits_{0} = unembed.words(x + mlp.ahead_{0}(norm.ahead_{0}(x)))"
+FURTHER = "logits_{0} = unembed.words(x + mlp.ahead_{0}(norm(x)))"
 
 
 @task("multi-token-prediction")
@@ -34,7 +34,6 @@ class MultiTokenPrediction(LanguageModeling):
     """Prediction of the next token and of those after it, each by an output of its own."""
 
     carries = False
-    verb = None
     model: ClassVar = {"output": "\n".join([FIRST, *map(FURTHER.format, (2, 3, 4))])}
 
     @classmethod
@@ -44,8 +43,8 @@ class MultiTokenPrediction(LanguageModeling):
         expected = ["logits", *(f"logits_{number}" for number in range(2, len(names) + 1))]
         if len(names) < 2 or names != expected:
             raise InputError(
-                f"{cls.name} needs the outputs logits, logits_2 and so on, in this order, one for each token ahead; those"
-                f" of the model: {', '.join(names)}. Leave `output` out for four, or write two lines as {FIRST} and"
+                f"{cls.name} needs the outputs logits, logits_2 and so on, in this order, one for each token ahead; the"
+                f" model has {', '.join(names)}. Leave `output` out for four, or write two lines as {FIRST} and"
                 f" {FURTHER.format(2)}"
             )
 
@@ -73,8 +72,8 @@ class Heads(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        self.nats: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
+        self.nats: defaultdict[str, float] = defaultdict(float)
+        self.counts: defaultdict[str, int] = defaultdict(int)
 
     def forward(self, tokens: Tensor) -> Tensor:
         outputs: dict[str, Tensor] = self.model(tokens)
