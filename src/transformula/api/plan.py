@@ -94,7 +94,10 @@ def resolve(
         raise ConfigError(mistakes, source=source, near=near, beside=beside)
     changes = {key: value for key, value in given.items() if key not in settings}
     if text.output is None:  # the task says what else the model needs
-        changes = {**of_task(task, "model"), **changes}
+        needs = {
+            k: v for k, v in of_task(task, "model").items() if k != "before" or not any(s.before for s in text.stacks)
+        }
+        changes = {**needs, **changes}
     return read_model(text, changes), read[0], read[1]
 
 

@@ -14,10 +14,9 @@ from ..data.settings import LabeledSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from .base import task
-from .labels import LabelPredictor, LabelReader, LabelSettings, LabelTask, classes_of
+from .labels import LabelPredictor, LabelReader, LabelTask, classes_of
 from .predictor import predictor
 from .rows import EncodedRow
-from .verb import Verb
 
 TEXTS = ("text", "sentence", "review", "content", "document", "title")  # common names of the columns
 LABELS = ("label", "labels", "class", "category", "tag", "topic", "intent", "sentiment")
@@ -95,22 +94,6 @@ class Classification(LabelTask):
     settings = ClassificationSettings
     reader = LabeledTexts()
     model = {"family": "encoder", "output": "logits = linear(mean(x), classes)", "classes": "2"}
-    verb = Verb(
-        "classify",
-        help="the label of a text",
-        about="""\
-Label texts with a trained model: arguments, the lines of a file, or those of standard input as they come. A line in, a
-label out, in order. Of a model for pairs of texts, the two stand on one line with a tab between.""",
-        examples=(
-            'transformula classify runs/reviews "A film that I will not forget."',
-            "transformula classify runs/reviews --input reviews.txt --output labels.txt",
-            "cat reviews.txt | transformula classify runs/reviews --scores",
-            "transformula classify runs/reviews --input rows.jsonl --column text --format jsonl --n-best 3",
-        ),
-        settings=LabelSettings,
-        answers="labels",
-        ensemble=True,
-    )
 
 
 def separated(row: Record, separator: str) -> Record:

@@ -23,6 +23,7 @@ from .base import Batch
 from .predictor import Answer
 from .rows import RowPredictor, RowReader, RowTask
 from .scores.measured import Measured, mean_of
+from .verb import Verb
 
 HALF = 0.5  # a label of several is given from this probability on
 
@@ -31,6 +32,26 @@ class LabelSettings(Settings):
     """How labels are shown."""
 
     n_best: int = Field(1, ge=1, description="how many labels are shown, the most probable first")
+
+
+CLASSIFY = Verb(
+    "classify",
+    help="the label of a text or a picture",
+    about="""\
+Label texts or pictures with a trained model: arguments, the lines of a file, or those of standard input as they come. A
+line in, a label out, in order. Pictures are named by their files. Of a model for pairs of texts, the two stand on one
+line with a tab between.""",
+    examples=(
+        'transformula classify runs/reviews "A film that I will not forget."',
+        "transformula classify runs/reviews --input reviews.txt --output labels.txt",
+        "cat reviews.txt | transformula classify runs/reviews --scores",
+        "transformula classify runs/reviews --input rows.jsonl --column text --format jsonl --n-best 3",
+        "transformula classify runs/digits three.png seven.png",
+    ),
+    settings=LabelSettings,
+    answers="labels",
+    ensemble=True,
+)
 
 
 @dataclass(frozen=True)
@@ -123,6 +144,7 @@ class LabelReader(RowReader):
 class LabelTask(RowTask):
     """A task that gives rows labels: what its predictor says of classes, and its records call `label`."""
 
+    verb = CLASSIFY
     measures = ("loss", "accuracy")
     higher = frozenset(["accuracy"])
     score = "accuracy"

@@ -108,4 +108,6 @@ class Predictor(ABC):
         plain = {key: value for key, value in about.items() if key not in ("predictor", "package")}
         if (folder / TOKENIZER).is_file():
             plain["tokenizer"] = load(folder)
+        elif any(item.name == "tokenizer" for item in fields(cls)):  # type: ignore[arg-type]
+            plain["tokenizer"] = None
         return cls(**plain)

@@ -15,7 +15,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -42,7 +41,7 @@ from .scores.report import LEVEL, Example, ScoreReport, ScoreRow, above, resampl
 from .writing import load_predictor
 
 EncodedRow = Mapping[str, Tensor]
-"""What a model reads of one row, by input: token ids (length,), a picture (channels, height, width)."""
+"""What a model reads of one row, by input: token ids (length,) int64, a picture (channels, height, width) uint8."""
 
 Baseline = Callable[[Sequence[Record], Sequence[Record]], Sequence[Any] | None]
 """Training records, records -> predictions for the latter; None where it has nothing to go by."""
@@ -60,13 +59,17 @@ class RowEvaluation(Settings):
 
 
 def collated(rows: Sequence[EncodedRow]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Rows as a batch: inputs by name, padded with zeros on the right; and the real lengths of those that differ."""
+    """Rows as a batch: inputs by name, token ids padded with zeros on the right, pixels from -1 to 1; and the real
+    lengths of the inputs whose lengths differ."""
     inputs, lengths = {}, {}
     for name in rows[0]:
         tensors = [row[name] for row in rows]
         sizes = [len(each) for each in tensors]
+        if tensors[0].dtype == torch.uint8:
+            inputs[name] = torch.stack(tensors).float() / 127.5 - 1
+            continue
         inputs[name] = padded(tensors)
-        if tensors[0].dtype == torch.int64 and min(sizes) < max(sizes):
+        if min(sizes) < max(sizes):
             lengths[name] = torch.tensor(sizes)
     return inputs, lengths
 
@@ -93,18 +96,13 @@ def positions_of(batch: Batch) -> int:
     return max(sizes, default=len(batch.targets))
 
 
-def length_of(row: EncodedRow) -> int:
-    """Positions of a row: of its longest sequence; 1 for a picture."""
-    return max((len(each) for each in row.values() if each.dtype == torch.int64), default=1)
-
-
-def like_lengths(rows: Sequence[EncodedRow]) -> Iterator[list[int]]:
-    """The places of rows in batches, the longest first, of at most `EVALUATED_TOKENS` padded positions."""
-    lengths = [length_of(row) for row in rows]
-    order = sorted(range(len(rows)), key=lambda place: -lengths[place])
+def like_lengths(lengths: np.ndarray) -> Iterator[list[int]]:
+    """The places of rows of so many positions in batches, the longest first, of at most `EVALUATED_TOKENS` padded
+    positions."""
+    order = np.argsort(-lengths, kind="stable").tolist()
     first = 0
     while first < len(order):
-        count = max(1, EVALUATED_TOKENS // lengths[order[first]])
+        count = max(1, EVALUATED_TOKENS // int(lengths[order[first]]))
         yield order[first : first + count]
         first += count
 
@@ -136,6 +134,10 @@ class RowPredictor(Predictor):
     def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
         """Inputs as the model reads them, in order."""
 
+    def lengths(self, rows: Sequence[EncodedRow]) -> np.ndarray:
+        """Positions of rows, (rows,) int64: of the longest sequence of each."""
+        return np.array([max(map(len, row.values())) for row in rows], dtype=np.int64)
+
     @abstractmethod
     def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> Sequence[Sequence[Answer]]:
         """The answers to each input, best first, from the output of each row, (length or 1, width) float32."""
@@ -152,7 +154,7 @@ class RowPredictor(Predictor):
         outputs: list[Tensor] = [torch.empty(0)] * len(rows)
         views, device, done = [evaluating(model) for model in models], device_of(models[0]), 0
         with torch.no_grad():
-            for places in like_lengths(rows):
+            for places in like_lengths(self.lengths(rows)):
                 tensors, lengths = collated([rows[place] for place in places])
                 batch = Batch(tensors, torch.empty(0), lengths).to(device)
                 output = torch.stack([view(**batch.given).float() for view in views]).mean(0).cpu()
@@ -201,17 +203,15 @@ class RowPredictor(Predictor):
 
 
 class Side:
-    """One split: its records, encoded, and what the model should say of them."""
+    """One split: its records, encoded, what the model should say of them, and the positions of each, (rows,)."""
 
-    def __init__(self, records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor]) -> None:
-        self.records, self.rows, self.targets = records, rows, targets
+    def __init__(
+        self, records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor], lengths: np.ndarray
+    ) -> None:
+        self.records, self.rows, self.targets, self.lengths = records, rows, targets, lengths
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        return np.array([length_of(row) for row in self.rows], dtype=np.int64)
 
     def batch(self, places: Sequence[int]) -> Batch:
         inputs, lengths = collated([self.rows[place] for place in places])
@@ -219,7 +219,8 @@ class Side:
 
     def part(self, places: np.ndarray) -> Side:
         """Some of the rows, where each record is one row."""
-        return Side(*([each[place] for place in places] for each in (self.records, self.rows, self.targets)))
+        records, rows, targets = ([each[n] for n in places] for each in (self.records, self.rows, self.targets))
+        return Side(records, rows, targets, self.lengths[places])
 
 
 def predicted_by(
@@ -304,7 +305,7 @@ class RowReader(ABC):
 
     def side(self, kind: RowPredictor, records: Sequence[Record]) -> Side:
         rows = kind.encode([kind.input_of(record) for record in records])
-        return Side(records, rows, [self.target(kind, record) for record in records])
+        return Side(records, rows, [self.target(kind, record) for record in records], kind.lengths(rows))
 
 
 class RowData:
@@ -443,7 +444,7 @@ class RowTask(Task):
         outputs: list[Tensor] = [torch.empty(0)] * len(side)
         view = evaluating(model)
         with torch.no_grad():
-            for places in like_lengths(side.rows):
+            for places in like_lengths(side.lengths):
                 batch = side.batch(places).to(device)
                 output = view(**batch.given).float()
                 loss += float(self.objective(output, batch)) * len(places)

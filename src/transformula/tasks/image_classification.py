@@ -1,0 +1,213 @@
+"""Classification of pictures: which digit, which animal. A picture is cut into patches, which an encoder reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..data.pictures import PictureFile, with_channels
+from ..data.records import Record, columns_of, read_records
+from ..data.settings import TestedSettings
+from ..data.splits import SplitRows
+from ..errors import ConfigError, DataError, InputError
+from ..language.graph import Architecture
+from .base import FORWARD, Batch, task
+from .labels import LabelPredictor, LabelReader, LabelTask, classes_of
+from .predictor import predictor
+from .rows import EncodedRow
+
+IMAGES = ("image", "picture", "file", "path", "source")  # what the names of columns begin with
+LABELS = ("label", "class", "category", "caption", "target")
+
+
+class ImageSettings(TestedSettings):
+    """Pictures with their labels, and how those of training are varied."""
+
+    image: str | None = Field(None, description="the column of the picture; by default the one whose name says so")
+    label: str | None = Field(None, description="the column of the label; by default the one whose name says so")
+    shift: float = Field(0.0, ge=0, le=0.5, description="in training, move pictures by up to this share of their size")
+    rotate: float = Field(0.0, ge=0, le=180, description="in training, turn pictures by up to so many degrees")
+    zoom: float = Field(0.0, ge=0, lt=1, description="in training, scale pictures by up to this share")
+    flip: bool = Field(False, description="in training, mirror half of the pictures, left to right")
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each label spread over all labels")
+
+
+class PictureRow(Mapping[str, Tensor]):
+    """What a model reads of a picture, which is loaded when it is asked for."""
+
+    def __init__(self, source: Any, shape: Sequence[int], name: str) -> None:
+        self.source, self.shape, self.name = source, tuple(shape), name
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name != "image":
+            raise KeyError(name)
+        image: Any = self.source["image"] if isinstance(self.source, Record) else self.source
+        image = with_channels(image, self.shape[0])
+        if tuple(image.shape) != self.shape:
+            expected, actual = (" x ".join(map(str, size)) for size in (self.shape, image.shape))
+            raise DataError(
+                f"{self.name}: this model reads pictures of {expected} (channels, height, width), and this one has"
+                f" {actual}: make it of that size first"
+            )
+        checked: Tensor = image
+        return checked
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("image",))
+
+    def __len__(self) -> int:
+        return 1
+
+
+@predictor("image-classifier")
+@dataclass(frozen=True)
+class ImageClassifier(LabelPredictor):
+    """picture: (channels, height, width) of what it reads."""
+
+    picture: list[int]
+
+    def input_of(self, record: Record) -> Any:
+        return record
+
+    def opened(self, inputs: Sequence[Any]) -> list[Any]:
+        """Pictures: tensors (channels, height, width) uint8, or the names of files."""
+        opened: list[Any] = []
+        for number, each in enumerate(inputs, 1):
+            if isinstance(each, (str, Path)):
+                each = PictureFile(Path(each).expanduser(), f"input {number}", self.picture[0]).load()
+            if not isinstance(each, Tensor) or each.dtype != torch.uint8 or each.dim() != 3:
+                raise InputError(
+                    f"source {number}: this model reads pictures: give the name of a file, or a tensor (channels,"
+                    " height, width) of whole numbers from 0 to 255 (torch.uint8)"
+                )
+            opened.append(each)
+        return opened
+
+    def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
+        return [
+            PictureRow(each, self.picture, each.place if isinstance(each, Record) else f"picture {number}")
+            for number, each in enumerate(inputs, 1)
+        ]
+
+    def lengths(self, rows: Sequence[EncodedRow]) -> np.ndarray:
+        return np.full(len(rows), math.prod(self.picture[1:]) // 16, dtype=np.int64)  # about as many as its patches
+
+
+class LabeledPictures(LabelReader):
+    """Records with the fields `image` and `label`."""
+
+    compared = ("image",)
+
+    def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
+        columns = picture_columns(sources, settings)
+        records = read_records(sources, columns, images=["image"], quoted=settings.quoted)
+        rows = list(records)
+        if not rows:
+            raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+        return rows
+
+    def learn(
+        self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
+    ) -> ImageClassifier:
+        first, labels = rows.training[0]["image"], classes_of(rows.training, False)
+        assert isinstance(first, Tensor)
+        channels, height, width = first.shape
+        sizes |= {"classes": len(labels), "channels": channels, "height": height, "width": width}
+        return ImageClassifier(None, list(inputs), 0, False, labels, False, list(first.shape))
+
+
+@task("image-classification")
+class ImageClassification(LabelTask):
+    """Pictures with labels. Those of training may be moved, turned, scaled and mirrored: a function of the step."""
+
+    unit = "pictures"
+    sequences = 64
+    settings = ImageSettings
+    reader = LabeledPictures()
+    reads = ("patch", "channels")
+    model = {
+        "family": "encoder",
+        "before": "p = patches(image, patch, channels=channels)\nx = p + positions(p, rows=places)",
+        "output": "logits = linear(mean(x), classes)",
+        "patch": "4",
+        "channels": "1",
+        "places": "49",
+        "classes": "2",
+    }
+
+    def __init__(self, settings: Any, numbers: Mapping[str, Any], **given: Any) -> None:
+        super().__init__(settings, numbers, **given)
+        own, sizes, patch = self.data.numbers, self.data.kind.picture, numbers.get("patch")
+        channels = numbers.get("channels")
+        if channels is not None and channels != sizes[0]:
+            self.data.kind = replace(self.data.kind, picture=[channels, *sizes[1:]])
+        self.numbers = {"classes": own["classes"], "channels": sizes[0]}
+        if patch is not None:
+            if any(size % patch for size in sizes[1:]):
+                raise ConfigError(
+                    f"patch: pictures of {sizes[1]} x {sizes[2]} pixels are not cut into squares of {patch} x {patch};"
+                    f" say --patch {math.gcd(*sizes[1:])} or another divisor of both"
+                )
+            self.numbers["places"] = (sizes[1] // patch) * (sizes[2] // patch)
+
+    @classmethod
+    def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
+        return {key: int(architecture.numbers[key]) for key in ("patch",) if key in architecture.numbers}
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        if set(architecture.inputs) != {"image"}:
+            raise InputError(
+                f"{cls.name} gives a model `image` alone; this one reads {', '.join(architecture.inputs) or 'nothing'}:"
+                " write a `before` that cuts it into patches: --before 'p = patches(image, 4, channels=1); x = p +"
+                " positions(p, rows=49)'"
+            )
+        super().check(architecture)
+
+    def cost_of(self, rows: int) -> float:
+        return FORWARD * rows
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        batch, settings = super().batch(step, micro), self.data.settings
+        if not (settings.shift or settings.rotate or settings.zoom or settings.flip):
+            return batch
+        random = np.random.default_rng((self.seed, step, micro, 5))
+        images = batch.inputs["image"]
+        moves = torch.from_numpy(affine(settings, len(images), random)).float()
+        grid = F.affine_grid(moves, list(images.shape), align_corners=False)
+        varied = F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+        return Batch({"image": varied}, batch.targets)
+
+
+def affine(settings: ImageSettings, count: int, random: np.random.Generator) -> np.ndarray:
+    """(count, 2, 3): where each pixel of a varied picture is taken from, in coordinates from -1 to 1."""
+    angles = np.deg2rad(random.uniform(-settings.rotate, settings.rotate, count))
+    scales = 1 + random.uniform(-settings.zoom, settings.zoom, count)
+    mirrored = np.where(settings.flip & (random.random(count) < 0.5), -1.0, 1.0)
+    shifts = 2 * random.uniform(-settings.shift, settings.shift, (2, count))
+    cosine, sine = np.cos(angles) * scales, np.sin(angles) * scales
+    return np.stack([cosine * mirrored, -sine, shifts[0], sine * mirrored, cosine, shifts[1]], -1).reshape(-1, 2, 3)
+
+
+def picture_columns(sources: Any, settings: ImageSettings) -> dict[str, str | int]:
+    """Which columns are the picture and the label. Raises ConfigError where nothing says so."""
+    names, _ = columns_of(sources, settings.quoted)
+    chosen: dict[str, str | int] = {}
+    for key, begins in (("image", IMAGES), ("label", LABELS)):
+        column = getattr(settings, key) or next((n for start in begins for n in names if n.startswith(start)), None)
+        if column is None:
+            raise ConfigError(
+                f"{key}: the rows of {sources} have the columns {', '.join(names)}: say which is the {key}, as in"
+                f" --{key} {names[0 if key == 'image' else -1]}"
+            )
+        chosen[key] = column
+    return chosen
