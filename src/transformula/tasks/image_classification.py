@@ -109,7 +109,7 @@ class LabeledPictures(LabelReader):
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns = picture_columns(sources, settings)
-        records = read_records(sources, columns, images=["image"], quoted=settings.quoted)
+        records = read_records(sources, columns, images=["image"], **settings.reading)
         rows = list(records)
         if not rows:
             raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
@@ -200,7 +200,7 @@ def affine(settings: ImageSettings, count: int, random: np.random.Generator) -> 
 
 def picture_columns(sources: Any, settings: ImageSettings) -> dict[str, str | int]:
     """Which columns are the picture and the label. Raises ConfigError where nothing says so."""
-    names, _ = columns_of(sources, settings.quoted)
+    names, _ = columns_of(sources, **settings.reading)
     chosen: dict[str, str | int] = {}
     for key, begins in (("image", IMAGES), ("label", LABELS)):
         column = getattr(settings, key) or next((n for start in begins for n in names if n.startswith(start)), None)

@@ -12,26 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
 from ..data.records import Record
 from ..errors import DataError, did_you_mean, nearest
-from ..settings import Settings
 from .base import Batch
-from .predictor import Answer
+from .predictor import Answer, BestSettings
 from .rows import RowPredictor, RowReader, RowTask
 from .scores.measured import Measured, mean_of
 from .verb import Verb
 
 HALF = 0.5  # a label of several is given from this probability on
-
-
-class LabelSettings(Settings):
-    """How labels are shown."""
-
-    n_best: int = Field(1, ge=1, description="how many labels are shown, the most probable first")
 
 
 CLASSIFY = Verb(
@@ -48,7 +40,7 @@ line with a tab between.""",
         "transformula classify runs/reviews --input rows.jsonl --column text --format jsonl --n-best 3",
         "transformula classify runs/digits three.png seven.png",
     ),
-    settings=LabelSettings,
+    settings=BestSettings,
     answers="labels",
     ensemble=True,
 )
@@ -72,7 +64,7 @@ class LabelPredictor(RowPredictor):
     labels: list[str]
     several: bool
 
-    settings = LabelSettings
+    settings = BestSettings
     verb = "classify"
 
     def alike(self) -> tuple[Any, ...]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from pydantic import Field
+
 from ..errors import InputError
 from ..registry import Registry
 from ..settings import Settings
@@ -42,6 +44,12 @@ class Answer:
 
     text: str
     score: float = 0.0
+
+
+class BestSettings(Settings):
+    """How many answers there are to an input."""
+
+    n_best: int = Field(1, ge=1, description="how many answers are shown, the most probable first")
 
 
 class Predictor(ABC):
