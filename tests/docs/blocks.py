@@ -6,8 +6,8 @@
 
 In what is printed `...` stands for anything, on a line of its own for any lines. A command that shows `error:` must
 fail, any other must not. `<!-- not run: reason -->` above a block leaves it out; `<!-- slow: reason -->` leaves it to
-the longer tests. Blocks of other kinds (yaml, text, ...) are for reading. `<!-- file: NAME -->` above a block writes it
-to that file and runs nothing.
+the longer tests, and as the first line of a page `<!-- slow page: reason -->` leaves all of it to them. Blocks of other
+kinds (yaml, text, ...) are for reading. `<!-- file: NAME -->` above a block writes it to that file and runs nothing.
 """
 
 from __future__ import annotations

@@ -28,13 +28,17 @@ def empty(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("path", pages(), ids=named)
+def marked(path: Path, mark: str) -> bool:
+    return f"<!-- {mark}:" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", [path for path in pages() if not marked(path, "slow page")], ids=named)
 def test_page(path: Path, empty: Path) -> None:
     run_page(path, empty, slow=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [p for p in pages() if "<!-- slow:" in p.read_text(encoding="utf-8")], ids=named)
+@pytest.mark.parametrize("path", [p for p in pages() if marked(p, "slow") or marked(p, "slow page")], ids=named)
 def test_page_with_its_longer_blocks(path: Path, empty: Path) -> None:
     run_page(path, empty, slow=True)
 
