@@ -217,12 +217,17 @@ def placed(names: Any, root: str | Path | None) -> Any:
     """Names of data as seen from `root`; built-in sets and those of the hub stay as they are."""
     if isinstance(names, list):
         return [placed(name, root) for name in names]
-    return names if root is None or not is_file(names) else str(Path(root) / names)
+    if root is None or not is_file(names):
+        return names
+    from ..data.sources import apart
+
+    label, file = apart(names)
+    return label + str(Path(root) / file)
 
 
 def is_file(name: str) -> bool:
     """Whether a source names files rather than a set by its name."""
-    return not str(name).startswith("hub:") and bool(re.search(r"[/{*]|\.\w", str(name)))
+    return not str(name).startswith("hub:") and bool(re.search(r"[/{*=]|\.\w", str(name)))
 
 
 def hash_of(config: Mapping[str, Any]) -> str:
@@ -241,11 +246,14 @@ def hash_of(config: Mapping[str, Any]) -> str:
 
 def files_of(name: str) -> list[Path]:
     """The files of a source: parallel ones as in train.{de,en}, a file, those of a pattern or a folder."""
-    from ..data.sources import beside
+    from ..data.sources import apart, beside, known_files, visible_files
     from ..data.sources import files_of as all_of
 
     parallel = [Path(file) for file in beside(name).values()]
-    return parallel or (all_of(name) if "*" in name or Path(name).is_dir() else [Path(name)])
+    _, file = apart(name)
+    if Path(file).is_dir():
+        return known_files(Path(file))[0] or visible_files(Path(file))
+    return parallel or (all_of(file) if "*" in file else [Path(file)])
 
 
 def listed(names: Any) -> list[Any]:

@@ -24,6 +24,7 @@ from .lines import check_regular, lines_of, near_files, opened, unpacked
 
 CAPTIONS = tuple(f"{name}.{kind}" for name in ("captions", "metadata") for kind in ("tsv", "csv", "jsonl"))
 NAMING = ("file_name", "image", "file", "filename", "path")  # columns that name a picture; the first that is there
+PICTURES = frozenset(["png", "jpg", "jpeg", "bmp", "gif", "webp", "tif", "tiff", "pgm", "ppm"])  # extensions
 MOST_PIXELS = 50_000_000  # of a picture: a small file can say that it is of any size
 
 

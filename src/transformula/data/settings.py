@@ -56,8 +56,8 @@ class SourceSettings(FileSettings):
     """What every task on data from files says of it."""
 
     data: Named = Field(
-        None, description="a file, a folder, a pattern such as 'texts/*.md', parallel files as 'train.{de,en}',"
-        " hub:NAME, a built-in set, or a list of these",
+        None, description="a file, a folder, a pattern such as 'texts/*.md', parallel files as 'train.{de,en}', a class"
+        " of lines as good=reviews.txt, hub:NAME, a built-in set, or a list of these",
     )  # fmt: skip
     validation: Named = Field(None, description="the validation set; by default a part of `data` is held out")
     split: float = Field(FRACTION, gt=0, le=0.5, description="fraction of the data held out for validation")

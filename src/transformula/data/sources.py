@@ -6,6 +6,8 @@ hub or a built-in set; and the rows of each.
     a folder with captions.tsv, where pictures are    pictures, and a file of captions that names them
       asked for
     {"image": "train-images-idx3-ubyte.gz", ...}      IDX files, parallel too
+    positive=reviews.pos                              a class: lines, or the files of a folder, with its label
+    a folder of folders, where rows are asked for     a class each: the files in it, texts or pictures
     hub:NAME, hub:NAME:SPLIT, hub:NAME:CONFIG:SPLIT   a data set of the Hugging Face hub, streamed
     python-docs, cldr-dates:en-de                     built-in sets; see `built_in`
 """
@@ -17,7 +19,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +27,9 @@ from ..errors import ConfigError, DataError, did_you_mean, nearest, setting, sho
 from ..extras import need
 from ..tokenizers.base import tokenizers
 from .built_in import built_in_names, built_in_sets, is_built_in
-from .format import Options, extension, formats, place_of
-from .lines import check_regular, lines_of, near_files, shown, unreadable
-from .pictures import CAPTIONS, captions_of, idx_values, is_idx
+from .format import Options, extension, formats, has_columns, place_of
+from .lines import check_regular, lines_of, near_files, shown, unreadable, utf8_of
+from .pictures import CAPTIONS, PICTURES, captions_of, idx_values, is_idx
 
 Source = str | Path | Mapping[str, str | Path]
 Named = str | Sequence[str] | None  # a source, several, or none, as a configuration names them
@@ -85,11 +87,17 @@ def origins(source: Source, file_format: str | None = None, texts: bool = False)
     assert not isinstance(source, Mapping)
     if is_hub(source):
         return [_hub(str(source))]
+    label, file = apart(source)
+    if label:
+        return _labeled(label.removesuffix("="), Path(file).expanduser(), file_format)
     path = Path(source).expanduser()
     if not texts and os.path.isdir(path):
+        classes = class_folders(path)
+        if classes and not any((path / name).is_file() for name in CAPTIONS):
+            return [_of_classes(path, classes)]
         if any((path / name).is_file() for name in CAPTIONS) or not known_files(path)[0]:
-            file, image = captions_of(path)
-            return [_file(file, file_format, texts, image)]
+            captions, image = captions_of(path)
+            return [_file(captions, file_format, texts, image)]
     return [_file(file, file_format, texts) for file in files_of(source)]
 
 
@@ -158,6 +166,44 @@ def _parallel(files: Mapping[str, Path]) -> Origin:
     return Origin(" + ".join(map(str, paths)), rows, ("encoding", "channels"))
 
 
+def _labeled(label: str, path: Path, file_format: str | None) -> list[Origin]:
+    """The rows of a class, with its label: a file's lines, or its rows if it has columns; the files of a folder."""
+    if path.is_dir():
+        return [_of_classes(path, {label: path})]
+
+    def one(file: Path) -> Origin:
+        known = file_format is not None or has_columns(file)
+        origin = _file(file, file_format, texts=False) if known else _parallel({"text": file})
+
+        def rows(options: Options) -> Iterator[PlacedRow]:
+            return ((place, {**row, "label": label}) for place, row in origin.read(options))
+
+        return replace(origin, read=rows)
+
+    return [one(file) for file in files_of(path)]
+
+
+def _of_classes(folder: Path, classes: Mapping[str, Path]) -> Origin:
+    """A row for each file in the folders of some classes: a picture, if any of them is one, or else a whole text."""
+    files = [(label, file) for label, place in classes.items() for file in visible_files(place)]
+    images = [(label, file) for label, file in files if extension(file) in PICTURES]
+    left_out = {"files that are no pictures": len(files) - len(images)} if len(files) > len(images) else {}
+
+    def pictures(options: Options) -> Iterator[PlacedRow]:
+        return ((str(file), {"image": str(file.relative_to(folder)), "label": label}) for label, file in images)
+
+    def documents(options: Options) -> Iterator[PlacedRow]:
+        for label, file in files:
+            yield str(file), {"text": utf8_of(file, options.encoding), "label": label}
+
+    where = f"{folder}, a folder of classes"
+    if images:
+        return Origin(str(folder), pictures, (), where, folder, "image", pictures=True, left_out=left_out)
+    if not files:
+        raise DataError("the folder holds no files", path=folder)
+    return Origin(str(folder), documents, ("encoding",), where, pictures=False)
+
+
 def is_hub(source: object) -> bool:
     """Whether a source is the name of a data set of the hub."""
     return str(source).startswith("hub:")
@@ -185,6 +231,15 @@ def _hub(name: str) -> Origin:
 
 
 # Files.
+
+
+def apart(source: Source) -> tuple[str, str]:
+    """What a name such as positive=reviews.pos says before the file, "positive=", and the file; of any other, nothing
+    and all of it."""
+    parts = re.fullmatch(r"([^=/\\:{}*?]+=)(.+)", source) if isinstance(source, str) else None
+    if parts is None or os.path.exists(str(source)):
+        return "", str(source)
+    return parts[1], parts[2]
 
 
 def beside(source: Source) -> dict[str, str]:
@@ -231,15 +286,27 @@ def files_of(source: str | Path) -> list[Path]:
 
 
 def known_files(folder: Path) -> tuple[list[Path], list[str]]:
-    """The files of known formats in a folder, at any depth, sorted, hidden ones left out; and the endings of all.
-    Raises DataError for a folder in it that may not be read."""
+    """The files of known formats in a folder, and the endings of all."""
+    files = visible_files(folder)
+    return [file for file in files if extension(file) in formats], sorted({file.suffix or file.name for file in files})
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """The files in a folder, at any depth, sorted, hidden ones left out. Raises DataError for a folder in it that may
+    not be read."""
 
     def refused(error: OSError) -> None:
         raise unreadable(Path(error.filename or folder), error)
 
     paths = sorted(Path(place) / name for place, _, names in os.walk(folder, onerror=refused) for name in names)
-    seen = [p for p in paths if p.is_file() and not any(part.startswith(".") for part in p.relative_to(folder).parts)]
-    return [p for p in seen if extension(p) in formats], sorted({p.suffix or p.name for p in seen})
+    return [p for p in paths if p.is_file() and not any(part.startswith(".") for part in p.relative_to(folder).parts)]
+
+
+def class_folders(folder: Path) -> dict[str, Path]:
+    """The folders in a folder by their names, if there are two or more, and no file in it holds rows with columns."""
+    files = visible_files(folder)
+    names = sorted({file.relative_to(folder).parts[0] for file in files if file.parent != folder})
+    return {name: folder / name for name in names} if len(names) > 1 and not any(map(has_columns, files)) else {}
 
 
 # Names of data in a configuration.
@@ -255,7 +322,7 @@ def is_there(source: str) -> bool:
     if is_built_in(source) or is_hub(source):
         return True
     try:
-        files = [os.path.expanduser(file) for file in beside(source).values() or [source]]
+        files = [os.path.expanduser(file) for file in beside(source).values() or [apart(source)[1]]]
         return all(os.path.exists(file) or (glob.has_magic(file) and glob.glob(file, recursive=True)) for file in files)
     except (OSError, ValueError):
         return False
@@ -272,7 +339,8 @@ def absolute(value: Any) -> Any:
         return [absolute(one) for one in value]
     if not isinstance(value, str) or is_built_in(value) or is_hub(value) or not is_there(value):
         return value
-    return os.path.abspath(os.path.expanduser(value))
+    label, file = apart(value)
+    return label + os.path.abspath(os.path.expanduser(file))
 
 
 def recorded(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -294,7 +362,8 @@ def need_sources(sources: Named, texts: bool = False, pictures: bool = False) ->
         if is_hub(source):
             need("datasets", NEEDS_HUB)
         elif not beside(source):
-            for path in files_of(source) if texts else [Path(source)]:
+            _, file = apart(source)
+            for path in files_of(file) if texts else [Path(file)]:
                 if extension(path) in formats:
                     formats.need(extension(path))
         if pictures:
