@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 from ...data.records import Record
 from ...data.source_target import texts_of
@@ -74,3 +75,23 @@ def function_name(records: Sequence[Record], learned: Sequence[Record]) -> list[
     definition = re.compile(r"^\s*(?:async\s+)?def\s+(\w+)", re.MULTILINE)
     names = [definition.search(source) for source in texts_of(records, "source")]
     return [" ".join(words_of(name[1])).lower() for name in names if name] if all(names) else None
+
+
+def most_frequent_label(training: Sequence[Any], labels: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """The label that most training rows have, for every input; of lists of labels, the list that most have."""
+    lists = not isinstance(labels[0], Hashable)
+    label, _ = Counter(tuple(sorted(each)) if lists else each for each in labels).most_common(1)[0]
+    return [list(label) if lists else label for _ in inputs]
+
+
+def most_frequent_tag(
+    training: Sequence[Sequence[str]], tags: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]]
+) -> list[list[str]]:
+    """Of each token the tag that it had most often in training; of a token never seen, that which most tokens had."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for tokens, its in zip(training, tags, strict=True):
+        for token, tag in zip(tokens, its, strict=True):
+            counts[token][tag] += 1
+    unseen, _ = Counter(tag for its in tags for tag in its).most_common(1)[0]
+    most_often = {token: tags.most_common(1)[0][0] for token, tags in counts.items()}
+    return [[most_often.get(token, unseen) for token in tokens] for tokens in sentences]
