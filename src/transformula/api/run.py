@@ -102,7 +102,8 @@ def run_of(plan: Plan, quiet: bool) -> Run:
         if (start or plan.resume) and "vocab" in numbers:  # a table that is taken may have rows that the task leaves
             numbers["vocab"] = max(numbers["vocab"], stated.get("vocab", 0))
         architecture = check_model(text, numbers, plan.use)
-        check_room(architecture, training, plan.data)  # now that the vocabulary is known
+        plan.kind.check(architecture)  # once more, now that the vocabulary is known
+        check_room(architecture, training, plan.data)
         from ..model import build
 
         module = build(architecture, seed=training.seed)

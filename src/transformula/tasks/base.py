@@ -64,6 +64,33 @@ def check_causal(name: str, architecture: Architecture) -> None:
         )
 
 
+def outputs_of(architecture: Architecture) -> dict[str, int]:
+    """The width of each tensor that a model returns, by its name: {"logits": 2048}. A model of one output returns it
+    alone, one of several a mapping."""
+    values = {**architecture.output.leaves, **architecture.output.asked}
+    return {name: value.width for name, value in values.items() if value.op != "number"}
+
+
+def outputs_in_words(architecture: Architecture) -> str:
+    """A model's outputs, for a message: "`logits` of width 2,048 and `size` of width 1"."""
+    return " and ".join(f"`{name}` of width {width:,}" for name, width in outputs_of(architecture).items())
+
+
+def check_logits(name: str, architecture: Architecture) -> None:
+    """Raise InputError unless a model returns one tensor, with a number for each token of the vocabulary at each
+    position. How many these are is looked at once it is known: the text says `vocab`, or the data has said it."""
+    outputs, vocab = list(architecture.output.leaves.values()), int(architecture.numbers["vocab"])
+    known = "vocab" in architecture.text.numbers
+    if len(outputs) == 1 and outputs[0].sequence and (outputs[0].width >= vocab or not known):
+        return
+    pooled = "" if all(value.sequence for value in outputs) else ", without positions"
+    raise InputError(
+        f"{name} needs one output, with a number for each of the {f'{vocab:,} ' if known else ''}tokens of the"
+        f" vocabulary at each position; `output` makes {outputs_in_words(architecture)}{pooled}. Write output: logits ="
+        " unembed.words(x), or leave the output out; for other outputs choose a task that reads them (--task)"
+    )
+
+
 def sample_of(rows: int, count: int, seed: int) -> np.ndarray:
     """`count` of so many rows, chosen by the seed, in order; a larger sample holds a smaller one."""
     chosen: np.ndarray = np.sort(np.random.default_rng(seed).permutation(rows)[:count])

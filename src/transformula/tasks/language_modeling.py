@@ -27,7 +27,7 @@ from ..language.graph import Architecture
 from ..model.segment_memory import Carried
 from ..model.transformer import evaluating
 from ..structured import load_json
-from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, task
+from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, check_logits, task
 from .losses import perplexity, smoothed_cross_entropy, target_nats
 from .ngram import MOST_BYTES, byte_ngrams, byte_stream
 from .predictor import Predictor
@@ -205,6 +205,12 @@ prompt, the model begins a text. Filters act in the order in which they are list
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
+        cls.check_reading(architecture)
+        check_logits(cls.name, architecture)
+
+    @classmethod
+    def check_reading(cls, architecture: Architecture) -> None:
+        """Raise InputError for a model that reads anything but the tokens before each."""
         inputs = architecture.inputs
         others = [name for name in inputs if name != "tokens"]
         if others or not inputs:

@@ -30,7 +30,7 @@ from ..generation.beam import search
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, Batch, Progress, Scores, Trained, check_causal, task
+from .base import FORWARD, Batch, Progress, Scores, Trained, check_causal, check_logits, task
 from .language_modeling import CONTEXT, TextTask
 from .losses import smoothed_cross_entropy, target_scores
 from .scores.report import Evaluation, Report
@@ -105,6 +105,7 @@ class Repairing(TextTask):
                 f" {', '.join(read) or 'nothing'}. Any model of one stack is made both by --family encoder-decoder"
             )
         check_causal(cls.name, architecture)
+        check_logits(cls.name, architecture)
 
     def damaged(self, ids: np.ndarray, *key: int) -> Damaged:
         """A window, damaged by the source of chance of a key, with ends."""

@@ -28,7 +28,7 @@ from ..data.splits import SplitRows, find_overlap, short_row
 from ..errors import ConfigError, DataError, InputError, setting
 from ..generation.settings import SearchSettings
 from ..language.graph import Architecture
-from .base import FORWARD, Batch, Progress, Scores, Task, Trained, check_causal, tasks
+from .base import FORWARD, Batch, Progress, Scores, Task, Trained, check_causal, check_logits, tasks
 from .losses import smoothed_cross_entropy, target_scores
 from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
@@ -140,6 +140,7 @@ line out, in order; an empty line stays one. So it is for every model that write
                 " A model of two stacks: see `transformula gallery show vaswani`"
             )
         check_causal(cls.name, architecture)
+        check_logits(cls.name, architecture)
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
