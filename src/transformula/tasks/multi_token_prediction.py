@@ -38,7 +38,7 @@ class MultiTokenPrediction(LanguageModeling):
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
-        super().check(architecture)
+        cls.check_reading(architecture)
         names = list(architecture.output.leaves)
         expected = ["logits", *(f"logits_{number}" for number in range(2, len(names) + 1))]
         if len(names) < 2 or names != expected:
