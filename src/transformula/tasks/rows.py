@@ -34,7 +34,7 @@ from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, Batch, Progress, Scores, Task, Trained
+from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, Trained
 from .predictor import Answer, Predictor
 from .scores.measured import Measured
 from .scores.report import LEVEL, Example, ScoreReport, ScoreRow, above, resampled
@@ -215,7 +215,7 @@ class Side:
 
     def batch(self, places: Sequence[int]) -> Batch:
         inputs, lengths = collated([self.rows[place] for place in places])
-        return Batch(inputs, padded([self.targets[place] for place in places], -100), lengths)
+        return Batch(inputs, padded([self.targets[place] for place in places], IGNORED), lengths)
 
     def part(self, places: np.ndarray) -> Side:
         """Some of the rows, where each record is one row."""
@@ -282,8 +282,8 @@ class RowReader(ABC):
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> Any:
-        """The predictor: what a trained model needs to answer. `sizes` has the numbers vocab and context, and takes the
-        others that the model's text needs from the data."""
+        """The predictor: what a trained model needs to answer. `sizes` has the numbers vocab (without a tokenizer that
+        which the model states, or 0) and context, and takes the others that the model's text needs from the data."""
 
     @abstractmethod
     def target(self, kind: Any, record: Record) -> Tensor:
@@ -292,6 +292,16 @@ class RowReader(ABC):
     def texts(self, records: Sequence[Record]) -> list[str]:
         """The texts that a tokenizer learns from; none where there are no texts."""
         return []
+
+    def tokenizer(self, rows: SplitRows, settings: Any, numbers: Mapping[str, Any]) -> tuple[Tokenizer | None, str]:
+        """What makes tokens of texts, None where `learn` says it; and in words how, "" where there are no texts."""
+        training, others = (self.texts(each) for each in (rows.training, [*rows.validation, *rows.test]))
+        if not training:
+            return None, ""
+        if settings.lower:
+            training, others = ([text.lower() for text in texts] for texts in (training, others))
+        chosen, about = choose_tokenizers(settings.tokenizer, True, {"text": training}, {"text": others}, numbers)
+        return chosen["text"], about.removesuffix(", both sides")
 
     def about(self, kind: Any, records: Sequence[Record]) -> dict[str, str]:
         """What else is said of the training set before training, by name."""
@@ -316,7 +326,7 @@ class RowData:
     training, validation   encoded
     buckets     batches of the training rows, on average of as many rows as are asked for
     numbers     what the model's text takes from the data
-    about       how the tokenizer came to be; "" for none
+    about       how texts become tokens; "" where there are no texts
     """
 
     def __init__(
@@ -325,30 +335,21 @@ class RowData:
     ) -> None:  # fmt: skip
         self.reader, self.settings = reader, settings
         self.source = rows = reader.split(settings)
-        tokenizer, self.about = self._tokenizer(numbers)
+        tokenizer, self.about = reader.tokenizer(rows, settings, numbers)
         self.numbers: dict[str, int] = {}
-        if tokenizer is not None:
-            most = min(int(numbers.get("context") or settings.max_tokens), settings.max_tokens)
-            self.numbers = {"vocab": max(tokenizer.vocab, int(numbers.get("vocab") or 0)), "context": most}
+        if self.about:
+            least, most = tokenizer.vocab if tokenizer else 0, settings.max_tokens
+            vocab, context = (int(numbers.get(key) or 0) for key in ("vocab", "context"))
+            self.numbers = {"vocab": max(least, vocab), "context": min(context or most, most)}
         self.kind: Any = reader.learn(rows, tokenizer, self.numbers, settings, inputs)
         self.training = reader.side(self.kind, rows.training)
         lengths = self.training.lengths
-        if tokenizer is not None and numbers.get("context") is None:
+        if self.about and numbers.get("context") is None:
             self.numbers["context"] = int(lengths.max())
             self.kind = replace(self.kind, most=int(lengths.max()))
         self.validation = reader.side(self.kind, rows.validation)
         budget = max(round(batch * float(lengths.mean())), int(lengths.max()))
         self.buckets = Buckets({"tokens": lengths}, budget, counted="filled", accumulate=accumulate, seed=seed)
-
-    def _tokenizer(self, numbers: Mapping[str, Any]) -> tuple[Tokenizer | None, str]:
-        rows, settings = self.source, self.settings
-        training, others = (self.reader.texts(each) for each in (rows.training, [*rows.validation, *rows.test]))
-        if not training:
-            return None, ""
-        if settings.lower:
-            training, others = ([text.lower() for text in texts] for texts in (training, others))
-        chosen, about = choose_tokenizers(settings.tokenizer, True, {"text": training}, {"text": others}, numbers)
-        return chosen["text"], about.removesuffix(", both sides")
 
     @property
     def preview(self) -> Preview:
@@ -439,15 +440,17 @@ class RowTask(Task):
         return self.data.buckets.steps(epochs)
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
-        """Scores on the validation rows, or on a sample of them: `loss`, the mean over the rows, and the task's own."""
-        side, kind, device, loss, done = self.data.validation, self.data.kind, device_of(model), 0.0, 0
+        """Scores on the validation rows, or on a sample of them: `loss`, the mean over their real targets, and
+        the task's own."""
+        side, kind, device, loss, counted, done = self.data.validation, self.data.kind, device_of(model), 0.0, 0, 0
         outputs: list[Tensor] = [torch.empty(0)] * len(side)
         view = evaluating(model)
         with torch.no_grad():
             for places in like_lengths(side.lengths):
                 batch = side.batch(places).to(device)
                 output = view(**batch.given).float()
-                loss += float(self.objective(output, batch)) * len(places)
+                real = int((batch.targets != IGNORED).sum())
+                loss, counted = loss + float(self.objective(output, batch)) * real, counted + real
                 for place, part in zip(places, parts_of(output.cpu(), batch.inputs, batch.lengths), strict=True):
                     outputs[place] = part
                 done += len(places)
@@ -455,7 +458,7 @@ class RowTask(Task):
                     progress(done, len(side))
         inputs = [kind.input_of(record) for record in side.records]
         measured = self.measure([best[0] for best in kind.answers(inputs, outputs, kind.settings())], side.records)
-        return Scores(loss=loss / len(side), **{key_of(each): each.score for each in measured})
+        return Scores(loss=loss / counted, **{key_of(each): each.score for each in measured})
 
     @property
     def validation_rows(self) -> int:

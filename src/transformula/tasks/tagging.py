@@ -1,0 +1,443 @@
+"""Tagging: a tag for each token of a sentence, such as its part of speech; or tags that mark named entities (B-PER,
+I-PER, O).
+
+plain           loss = mean over tokens of -log P(tag | sentence), P = softmax of the token's logits
+random field    loss = mean over tokens of -log P(tags | sentence), by a model whose output ends in `transitions`
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..data.records import Record, columns_of, read_records
+from ..data.settings import LabeledSettings
+from ..data.splits import SplitRows
+from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
+from ..language.graph import Architecture
+from ..tokenizers.base import Tokenizer
+from .base import IGNORED, Batch, task
+from .chain import bio_moves, chain_marginals, chain_nll, viterbi
+from .predictor import Answer, predictor
+from .rows import EncodedRow, RowPredictor, RowReader, RowTask, Side, padded
+from .scores.baselines import most_frequent_tag
+from .scores.measured import Measured
+from .scores.tags import TAG, entity_scores, spans_of, token_accuracy
+from .verb import Verb
+
+TOKENS = ("tokens", "words", "form", "forms", "token", "word")  # common names of the columns
+TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "tag")
+TOKEN = re.compile(r"\w+(?:(?:[-.'’@&/]|,(?=\d))\w+)*|([^\w\s])\1*")  # of a text: words; a run of one mark
+LONGEST = 40  # bytes of a token that are read as its characters
+AT_ONCE = 64  # sentences of like lengths whose best tags are searched together
+
+
+class TaggingSettings(LabeledSettings):
+    """Sentences whose tokens have tags."""
+
+    tokens_column: str | None = Field(
+        None, description="the column of the tokens, a list; by default 'tokens', 'words' or 'form'"
+    )
+    tags_column: str | None = Field(
+        None, description="the column of the tags, a list; by default 'tags', 'ner_tags', 'upos' or the like"
+    )
+    units: Literal["words", "pieces"] = Field(
+        "words", description="what the model reads: words, of which the most frequent of training (--vocab: how many;"
+        " default: all) have an id; or pieces of the tokenizer, the first of which tells the token's tag",
+    )  # fmt: skip
+    word_dropout: float | None = Field(
+        None, ge=0, description="a in a / (a + n), with which a word seen n times in training is read as an unknown one"
+        " (default: 0.25, for words)",
+    )  # fmt: skip
+    scheme: Literal["auto", "bio", "none"] = Field(
+        "auto", description="bio: an answer has I-X only after B-X or I-X; none: any tag after any; auto: bio where the"
+        " training tags keep to it",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entity:
+    """A span of a text, from character `start` to before `end`."""
+
+    text: str
+    label: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Tagged(Answer):
+    """A sentence, each token with its tag: "The/DET cat/NOUN"; the score is the mean of the tags' probabilities.
+
+    entities  what the tags mark, where they mark spans; of a list of tokens, as if blanks stood between
+    """
+
+    tokens: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    probabilities: tuple[float, ...] = ()
+    entities: tuple[Entity, ...] = ()
+
+    @property
+    def value(self) -> Tagged:
+        return self
+
+    @property
+    def brief(self) -> dict[str, Any]:
+        return {"tokens": self.tokens, "tags": self.tags, "entities": [asdict(each) for each in self.entities]}
+
+
+@predictor("tagger")
+@dataclass(frozen=True)
+class Tagger(RowPredictor):
+    """
+    tags   the classes, in the order of the logits
+    bio    whether I-X is only after B-X or I-X
+    words  those with an id, from 1 on; 0 is any other word. Where it is None, pieces of the tokenizer are read
+    """
+
+    tags: list[str]
+    bio: bool
+    words: list[str] | None
+
+    verb = "tag"
+    columns = ("tokens",)
+
+    def alike(self) -> tuple[Any, ...]:
+        return (*super().alike(), list(self.tags), self.bio, self.words)
+
+    def opened(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """Texts, or lists of tokens."""
+        for number, each in enumerate(inputs, 1):
+            tokens = [each] if isinstance(each, str) else each
+            if not isinstance(tokens, (list, tuple)) or not all(isinstance(token, str) for token in tokens):
+                raise InputError(f"source {number}: this model reads a text, or a list of tokens; this is {each!r:.60}")
+        return inputs
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words or (), 1)}
+
+    def pieces(self, tokens: Sequence[str]) -> list[list[int]]:
+        """The ids of each token, at least one."""
+        cased = [token.lower() if self.lower else token for token in tokens]
+        if self.words is not None:
+            return [[self.ids.get(token, 0)] for token in cased]
+        assert self.tokenizer is not None
+        each = self.tokenizer.encode_many([f" {token}" for token in cased])
+        return [ids[: self.most].tolist() for ids in each]
+
+    def parts(self, tokens: list[str]) -> list[list[str]]:
+        """A sentence in as few parts as the model can read whole: one, unless it is too long."""
+        parts: list[list[str]] = []
+        first = positions = 0
+        for place, ids in enumerate(self.pieces(tokens)):
+            if positions + len(ids) > self.most:
+                parts.append(tokens[first:place])
+                first, positions = place, 0
+            positions += len(ids)
+        return [*parts, tokens[first:]]
+
+    def places(self, tokens: Sequence[str]) -> Tensor:
+        """The position of each token's first piece."""
+        sizes = [len(ids) for ids in self.pieces(tokens)]
+        return torch.tensor([0, *sizes[:-1]] if sizes else sizes, dtype=torch.int64).cumsum(0)
+
+    def row(self, tokens: Sequence[str]) -> EncodedRow:
+        """`tokens` (length,); `characters` (length, most), where the model reads them: bytes of each word or piece,
+        counted from 1, 0 behind the last."""
+        ids = [number for pieces in self.pieces(tokens) for number in pieces] or [0]
+        row = {"tokens": torch.tensor(ids)}
+        if "characters" in self.inputs:
+            spelled = [token.encode() for token in tokens]
+            if self.tokenizer is not None:
+                spelled = [self.tokenizer.pieces[number] for number in ids]
+            most = max(min(max(map(len, spelled), default=1), LONGEST), 1)
+            row["characters"] = torch.zeros(len(ids), most, dtype=torch.int64)
+            for letters, each in zip(row["characters"], spelled, strict=False):
+                letters[: len(each)] = torch.tensor([byte + 1 for byte in each[:most]])
+        return row
+
+    def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
+        return [self.row(part) for each in inputs for part in self.parts(located(each)[1])]
+
+    def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> list[list[Tagged]]:
+        sentences = [located(each) for each in inputs]
+        parts = [self.parts(tokens) for _, tokens, _ in sentences]
+        rows = [part for each in parts for part in each]
+        logits = [output[self.places(part)] for part, output in zip(rows, outputs, strict=True)]
+        best = iter(best_tags(logits, len(self.tags), bio_moves(self.tags) if self.bio else None))
+        answers = []
+        for (text, tokens, starts), each in zip(sentences, parts, strict=True):
+            chosen = [pair for _ in each for pair in next(best)]
+            tags, sure = [self.tags[number] for number, _ in chosen], [p for _, p in chosen]
+            answers.append([tagged(text, tokens, starts, tags, sure)])
+        return answers
+
+
+def located(given: str | Sequence[str]) -> tuple[str, list[str], list[int]]:
+    """(text, tokens, the character at which each begins) of a text or of a list of tokens."""
+    if isinstance(given, str):
+        matches = list(TOKEN.finditer(given))
+        return given, [match[0] for match in matches], [match.start() for match in matches]
+    starts = np.cumsum([0, *(len(token) + 1 for token in given)])[:-1]
+    return " ".join(given), list(given), starts.tolist()
+
+
+def tagged(
+    text: str, tokens: Sequence[str], starts: Sequence[int], tags: Sequence[str], probabilities: Sequence[float]
+) -> Tagged:
+    entities = []
+    for span in spans_of(tags) if mark_spans(tags) else ():
+        start, end = starts[span.start], starts[span.end - 1] + len(tokens[span.end - 1])
+        entities.append(Entity(text[start:end], span.label, start, end))
+    shown = " ".join(f"{token}/{tag}" for token, tag in zip(tokens, tags, strict=True))
+    sure = float(np.mean(probabilities)) if probabilities else 1.0
+    return Tagged(shown, sure, tuple(tokens), tuple(tags), tuple(probabilities), tuple(entities))
+
+
+def best_tags(logits: Sequence[Tensor], n: int, allowed: Tensor | None) -> list[list[tuple[int, float]]]:
+    """The best tags of each sentence, with their probabilities, from its logits (tokens, n), or from potentials
+    (tokens, n * n). `allowed`: see `chain`."""
+    best: list[list[tuple[int, float]]] = [[] for _ in logits]
+    order = sorted((place for place, each in enumerate(logits) if len(each)), key=lambda place: -len(logits[place]))
+    for first in range(0, len(order), AT_ONCE):
+        places = order[first : first + AT_ONCE]
+        y, lengths = padded([logits[place] for place in places]), torch.tensor([len(logits[p]) for p in places])
+        if y.shape[-1] == n and allowed is None:
+            sure, tags = y.softmax(-1).max(-1)
+        else:
+            y = y.repeat(1, 1, n) if y.shape[-1] == n else y  # the same whatever stands before
+            tags = viterbi(y, lengths, allowed)
+            sure = chain_marginals(y, lengths, allowed).gather(2, tags.clamp(min=0)[..., None])[..., 0]
+        for place, row, values, length in zip(places, tags.tolist(), sure.tolist(), lengths.tolist(), strict=True):
+            best[place] = list(zip(row[:length], values[:length], strict=True))
+    return best
+
+
+def mark_spans(tags: Sequence[str]) -> bool:
+    """Whether tags mark spans: each is O, or B-X, I-X and the like."""
+    return all(tag == "O" or ((parts := TAG.fullmatch(tag)) and parts[2]) for tag in tags)
+
+
+def in_bio(tags: Sequence[str]) -> bool:
+    """Whether no I-X stands at the beginning of a span."""
+    pairs = zip(["O", *tags], tags, strict=False)
+    return all(tag[:2] != "I-" or before in (tag, f"B-{tag[2:]}") for before, tag in pairs)
+
+
+class TaggedSentences(RowReader):
+    """Records with the fields `tokens` and `tags`, lists of equal lengths."""
+
+    compared = ("tokens",)
+
+    def read(self, sources: Any, settings: TaggingSettings, key: str, notes: list[str]) -> list[Record]:
+        columns, kinds = columns_for(sources, settings), {"tokens": "list", "tags": "list"}
+        records = read_records(sources, columns, kinds=kinds, empty="keep", **settings.reading)
+        rows = []
+        for row in records:
+            tokens, tags = len(tokens_of(row)), len(tags_of(row))
+            if tokens != tags:
+                raise DataError(
+                    f"{row.place}: {tokens} tokens ({columns['tokens']}) with {tags} tags ({columns['tags']}): each"
+                    " token has one tag; mend the row or take it out"
+                )
+            rows += [row] if tokens else []
+        if not rows:
+            raise DataError(f"{key}: {records.name} holds no sentences", path=records.name)
+        if len(rows) < records.tally.kept:
+            notes.append(f"{key}: {records.tally.kept - len(rows):,} sentences have no tokens and are left out")
+        return rows
+
+    def tokenizer(
+        self, rows: SplitRows, settings: TaggingSettings, numbers: Mapping[str, Any]
+    ) -> tuple[Tokenizer | None, str]:
+        """None where words are read."""
+        if settings.units == "pieces":
+            if settings.word_dropout is not None:
+                raise ConfigError("word_dropout: is for words, and the model reads pieces; leave it out")
+            return super().tokenizer(rows, settings, numbers)
+        if settings.tokenizer != "auto":
+            raise ConfigError("tokenizer: words are read as they are; leave it out, or add --units pieces")
+        return None, "none: words are read as they are"
+
+    def texts(self, records: Sequence[Record]) -> list[str]:
+        return [" ".join(tokens_of(row)) for row in records]
+
+    def learn(
+        self,
+        rows: SplitRows,
+        tokenizer: Tokenizer | None,
+        sizes: dict[str, int],
+        settings: TaggingSettings,
+        inputs: Sequence[str],
+    ) -> Tagger:
+        tags = sorted({tag for row in rows.training for tag in tags_of(row)})
+        if len(tags) < 2:
+            raise DataError(f"every training token has the tag {tags[0]!r}: there is nothing to tell apart")
+        wrong = next((row for row in rows.training if not in_bio(tags_of(row))), None)
+        if settings.scheme == "bio" and wrong is not None:
+            raise DataError(f"{wrong.place}: a span begins with I-: {' '.join(tags_of(wrong)):.200}; say scheme: none")
+        bio = settings.scheme == "bio" or (settings.scheme == "auto" and mark_spans(tags) and wrong is None)
+        words = None
+        if tokenizer is None:
+            counts = counted_words(rows.training, settings.lower)
+            words = [word for word, _ in counts.most_common(max(sizes["vocab"] - 1, 0) or None)]
+            sizes["vocab"] = max(len(words) + 1, sizes["vocab"])
+        sizes["classes"] = len(tags)
+        return Tagger(tokenizer, list(inputs), sizes["context"], settings.lower, tags, bio, words)
+
+    def target(self, kind: Tagger, record: Record) -> Tensor:
+        """(positions,) int64; -100 where a tag is not among those of training, and behind the first piece of a token.
+        Such tags are no part of the loss; in scores they are wrong."""
+        tokens = tokens_of(record)
+        targets = torch.full((sum(map(len, kind.pieces(tokens))),), IGNORED)
+        targets[kind.places(tokens)] = torch.tensor(
+            [kind.tags.index(t) if t in kind.tags else IGNORED for t in tags_of(record)]
+        )
+        return targets
+
+    def side(self, kind: Any, records: Sequence[Record]) -> Side:
+        """Sentences that are too long for the model are several rows."""
+        rows = []
+        for record in records:
+            tags = iter(tags_of(record))
+            for part in kind.parts(tokens_of(record)):
+                fields = {"tokens": part, "tags": list(islice(tags, len(part)))}
+                rows.append(Record(fields, record.place, record.group))
+        return super().side(kind, rows)
+
+    def about(self, kind: Tagger, records: Sequence[Record]) -> dict[str, str]:
+        counts = Counter(tag for row in records for tag in tags_of(row))
+        about = {"tags": ", ".join(f"{tag} {counts[tag]:,}" for tag in kind.tags)}
+        if kind.words is not None:
+            words = counted_words(records, kind.lower)
+            known = sum(words[word] for word in kind.words)
+            about["words"] = f"{len(kind.words):,} have an id, {100 * known / words.total():.1f} % of the tokens"
+        return about
+
+
+def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[Tagged]:
+    """Each token gets the tag that it has most often in training, an unknown one the most frequent of all."""
+    training, sentences = [tokens_of(row) for row in learned], [tokens_of(row) for row in records]
+    tags = most_frequent_tag(training, [tags_of(row) for row in learned], sentences)
+    return [tagged(*located(tokens), each, ()) for tokens, each in zip(sentences, tags, strict=True)]
+
+
+@task("tagging")
+class Tagging(RowTask):
+    """Sentences with a tag for each token."""
+
+    settings = TaggingSettings
+    reader = TaggedSentences()
+    model = {"family": "encoder", "output": "logits = linear(x, classes)", "classes": "2"}
+    measures = ("loss", "accuracy", "entity_f1", "entity_precision", "entity_recall")
+    higher = frozenset(measures[1:])
+    verb = Verb(
+        "tag",
+        help="a tag for each word of a text",
+        about="""\
+Tag the words of texts with a trained model: arguments, the lines of a file, or those of standard input as they come. A
+line in, a line out, each word with its tag: The/DET cat/NOUN. A text is cut at blanks and around marks of punctuation,
+which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A column of lists of tokens stays as it is.
+--format jsonl --scores adds the probabilities, and of tags that mark entities these, with their places.""",
+        examples=(
+            'transformula tag runs/pos "The cat sat on the mat."',
+            "transformula tag runs/pos --input sentences.txt --output tagged.txt",
+            "transformula tag runs/names --input test.conllu --column tokens --format jsonl --scores",
+        ),
+        answers="tagged",
+        ensemble=True,
+    )
+
+    def __init__(self, settings: TaggingSettings, numbers: Mapping[str, Any], **given: Any) -> None:
+        super().__init__(settings, numbers, **given)
+        kind, counts = self.data.kind, counted_words(self.data.source.training, settings.lower)
+        self.score = "entity_f1" if mark_spans(kind.tags) else "accuracy"
+        a = 0.25 if settings.word_dropout is None else settings.word_dropout
+        seen = torch.tensor([0, *(counts[word] for word in kind.words or ())])
+        self.dropped = a / (a + seen) if a and kind.words is not None else None
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        if "tokens" not in architecture.inputs or not {"tokens", "characters"}.issuperset(architecture.inputs):
+            raise InputError(
+                f"{cls.name} gives a model `tokens` and `characters`; this one reads"
+                f" {', '.join(architecture.inputs) or 'nothing'}: write a `before` that reads these, such as x ="
+                " embed.words(tokens) + spell(characters)"
+            )
+        super().check(architecture)
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        """With rare words read as unknown ones, at random (Kiperwasser and Goldberg 2016)."""
+        batch = super().batch(step, micro)
+        if self.dropped is None:
+            return batch
+        ids = batch.inputs["tokens"]
+        drawn = torch.from_numpy(np.random.default_rng((self.seed, step, micro)).random(ids.shape, np.float32))
+        kept = ids.where(drawn >= self.dropped[ids], 0)
+        return Batch({**batch.inputs, "tokens": kept}, batch.targets, batch.lengths)
+
+    def objective(self, output: Tensor, batch: Batch) -> Tensor:
+        targets, n, smoothing = batch.targets, len(self.data.kind.tags), self.data.settings.label_smoothing
+        if output.shape[1] != targets.shape[1] or output.shape[2] not in (n, n * n):
+            raise InputError(
+                f"the model's output is {tuple(output.shape)} for {tuple(targets.shape)} tokens and {n} tags: it is"
+                " linear(x, classes), or transitions(linear(x, classes)) for a conditional random field"
+            )
+        if output.shape[2] == n:
+            return F.cross_entropy(output.transpose(1, 2), targets, ignore_index=IGNORED, label_smoothing=smoothing)
+        if smoothing:
+            raise ConfigError("label_smoothing: a conditional random field has none; leave it out")
+        real = targets != IGNORED
+        order = (~real).byte().argsort(dim=1, stable=True)  # positions that count, then the others
+        potentials = output.gather(1, order[..., None].expand_as(output))
+        return chain_nll(potentials, targets.gather(1, order), real.sum(1)).sum() / real.sum()
+
+    @classmethod
+    def measure(cls, answers: Sequence[Tagged], records: Sequence[Record]) -> list[Measured]:
+        """Of tags that mark spans, F1 of the spans first."""
+        predicted, references = [answer.tags for answer in answers], [tags_of(row) for row in records]
+        spans = all(map(mark_spans, (*predicted, *references)))
+        return [*(entity_scores(predicted, references) if spans else ()), token_accuracy(predicted, references)]
+
+    trivial = {"most frequent tag": most_frequent}
+
+
+def tokens_of(record: Record) -> list[str]:
+    return record["tokens"]  # type: ignore[return-value]  # the reader asks for lists of texts
+
+
+def tags_of(record: Record) -> list[str]:
+    return record["tags"]  # type: ignore[return-value]
+
+
+def counted_words(records: Sequence[Record], lower: bool) -> Counter[str]:
+    """How often each word stands in the training set."""
+    return Counter(word.lower() if lower else word for row in records for word in tokens_of(row))
+
+
+def columns_for(sources: str | list[str], settings: TaggingSettings) -> dict[str, str | int]:
+    """Which columns are the tokens and the tags. Raises ConfigError where nothing says so."""
+    names, _ = columns_of(sources, **settings.reading)
+    columns: dict[str, str | int] = {}
+    for field, stated, common in (("tokens", settings.tokens_column, TOKENS), ("tags", settings.tags_column, TAGS)):
+        column = stated or next((name for name in common if name in names), None)
+        if column is None:
+            near = did_you_mean(nearest(field, names))
+            raise ConfigError(
+                f"{field}_column: the rows of {sources} have the columns {', '.join(names)}: say which holds the"
+                f" {field}, as in --{field}-column {names[0 if field == 'tokens' else -1]}{';' + near if near else ''}"
+            )
+        columns[field] = column
+    return columns
