@@ -26,9 +26,9 @@ TRAIN = [
     "train",
     "pre-norm",
     "--task",
-    "text-classification",
+    "rating",
     "--use",
-    "./classify.py",
+    "./rate.py",
     "--data",
     "reviews.tsv",
     *SIZES,
@@ -41,32 +41,32 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the page's file, a table, and a run."""
     folder = tmp_path_factory.mktemp("work")
     page = (ROOT / "docs/how-to/add-a-task.md").read_text(encoding="utf-8")
-    (code,) = (block.text for block in blocks(page) if block.marks.get("file") == "classify.py")
-    (folder / "classify.py").write_text(code)
-    texts = {"good": "a fine film, I liked it", "bad": "a dull film, I left early"}
-    rows = "".join(f"{label}\t{text} {n}\n" for n in range(60) for label, text in texts.items())
-    (folder / "reviews.tsv").write_text("label\ttext\n" + rows)
+    (code,) = (block.text for block in blocks(page) if block.marks.get("file") == "rate.py")
+    (folder / "rate.py").write_text(code)
+    texts = {5: "a fine film, I liked it", 1: "a dull film, I left early"}
+    rows = "".join(f"{rating}\t{text} {n}\n" for n in range(60) for rating, text in texts.items())
+    (folder / "reviews.tsv").write_text("rating\ttext\n" + rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRANSFORMULA_CACHE", str(folder / "cache"))
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))
         assert main([*LONG, "--out", "run"]) == 0
         yield folder
-        sys.modules.pop("classify", None)
+        sys.modules.pop("rate", None)
 
 
 def test_it_learns_and_is_scored_beside_its_baseline(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "run", "--use", "classify", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["scores"]["accuracy"] == 1.0 > found["baselines"]["most frequent label"]
-    (work / "other.tsv").write_text("label\ttext\nbad\ta fine film\ngood\ta fine film\n")
-    assert evaluate("run", data="other.tsv", use=["classify"]).data["scores"]["accuracy"] == 0.5
+    assert main(["evaluate", "run", "--use", "rate", "--json"]) == 0
+    score = json.loads(capsys.readouterr().out)["scores"]["within 1"]
+    assert score["score"] == 100.0 > score["baselines"]["mean rating"]
+    (work / "other.tsv").write_text("rating\ttext\n1\ta fine film\n5\ta fine film\n")
+    assert evaluate("run", data="other.tsv", use=["rate"]).data["scores"]["within 1"]["score"] == 50.0
 
 
 def test_its_help_has_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     for typed, shown in (
-        (["train", *TRAIN[2:6]], "data, of text-classification"),
-        (["classify", "--use", "classify"], "--n-best"),
+        (["train", *TRAIN[2:6]], "data, of rating"),
+        (["rate", "--use", "rate"], "--digits"),
     ):
         with pytest.raises(SystemExit):
             main([*typed, "--help"])
@@ -76,26 +76,25 @@ def test_its_help_has_its_options(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_its_verb(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["classify", "run", "a fine film", "I left early", "--use", "classify"]) == 0
-    assert capsys.readouterr().out == "good\nbad\n"
+    assert main(["rate", "run", "a fine film", "I left early", "--use", "rate", "--digits", "0"]) == 0
+    assert capsys.readouterr().out == "5\n1\n"
     (work / "lines.txt").write_text("a fine film\nI left early\n")
-    asked = ["--input", "lines.txt", "--n-best", "2", "--scores", "--format", "jsonl", "--output", "labels.jsonl"]
-    assert main(["classify", "run", "--use", "classify", *asked]) == 0
-    rows = [json.loads(line) for line in (work / "labels.jsonl").read_text().splitlines()]
-    assert [[answer["text"] for answer in row["answers"]] for row in rows] == [["good", "bad"], ["bad", "good"]]
-    assert all(sum(answer["score"] for answer in row["answers"]) == pytest.approx(1.0) for row in rows)
-    assert main(["translate", "run", "a", "--use", "classify"]) == 2
-    assert "transformula classify run" in capsys.readouterr().err
+    options = ["--input", "lines.txt", "--scores", "--format", "jsonl", "--output", "ratings.jsonl"]
+    assert main(["rate", "run", "--use", "rate", *options]) == 0
+    rows = [json.loads(line) for line in (work / "ratings.jsonl").read_text().splitlines()]
+    assert [row["score"] for row in rows] == pytest.approx([5, 1], abs=1)
+    assert main(["translate", "run", "a", "--use", "rate"]) == 2
+    assert "transformula rate run" in capsys.readouterr().err
 
 
 def test_the_folder_alone_can_be_used(work: Path, tmp_path: Path) -> None:
-    model = Model.from_folder(work / "run", use=["classify"])
-    assert model.predict("a fine film") == "good"
-    best = model.predict(["I left early"], scores=True)[0]
-    assert best.text == "bad" and 0.5 < best.score <= 1.0
-    again = Model.from_folder(model.save(tmp_path / "copy"), use=["classify"])
-    assert again.predict(["I left early"], scores=True) == [best]
-    with pytest.raises(InputError, match="use `predict`.*transformula classify"):
+    model = Model.from_folder(work / "run", use=["rate"])
+    assert model.predict("a fine film", digits=0) == "5"
+    rating = model.predict(["I left early"], scores=True)[0]
+    assert rating.text == f"{rating.score:.1f}"
+    again = Model.from_folder(model.save(tmp_path / "copy"), use=["rate"])
+    assert again.predict(["I left early"], scores=True) == [rating]
+    with pytest.raises(InputError, match="use `predict`.*transformula rate"):
         model.generate("a fine film")
 
 
@@ -104,23 +103,21 @@ def test_a_file_that_is_loaded_imports_nothing(
 ) -> None:
     from transformula.tasks.predictor import predictors
 
-    monkeypatch.delitem(predictors._known, "classifier")
-    with pytest.raises(InputError, match="the package 'classify'.*use=classify"):
+    monkeypatch.delitem(predictors._known, "rater")
+    with pytest.raises(InputError, match="the package 'rate'.*use=rate"):
         Model.from_folder("run/best")
     assert main(["evaluate", "run"]) == 2
-    assert "--use classify" in capsys.readouterr().err
+    assert "--use rate" in capsys.readouterr().err
 
 
 def test_in_python(work: Path) -> None:
     sizes = {"depth": 1, "width": 16, "heads": 2, "batch": 4, "precision": "float32", "threads": 1, "quiet": True}
-    run = train(
-        "pre-norm", task="text-classification", data="reviews.tsv", steps=2, use=["classify"], out="two", **sizes
-    )
-    assert run.model.predict("a fine film") in ("good", "bad") and set(run.scores) == {"loss", "accuracy"}
-    config = train(config="two/config.yaml", out="three", use=["classify"], quiet=True)
+    run = train("pre-norm", task="rating", data="reviews.tsv", steps=2, use=["rate"], out="two", **sizes)
+    assert float(run.model.predict("a fine film")) and set(run.scores) == {"loss", "within_1"}
+    config = train(config="two/config.yaml", out="three", use=["rate"], quiet=True)
     assert config.scores == run.scores
-    with pytest.raises(UnknownName, match="text-classification"):
-        train("pre-norm", task="text-clasification", data="reviews.tsv", use=["classify"])
+    with pytest.raises(UnknownName, match="rating"):
+        train("pre-norm", task="ratng", data="reviews.tsv", use=["rate"])
 
 
 def test_a_run_that_is_killed_resumes_bit_for_bit(work: Path) -> None:
@@ -131,7 +128,7 @@ def test_a_run_that_is_killed_resumes_bit_for_bit(work: Path) -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert process.exitcode == -signal.SIGKILL, "the run had ended"
-    assert main(["train", "--resume", "cut", "--use", "classify", "--quiet"]) == 0
+    assert main(["train", "--resume", "cut", "--use", "rate", "--quiet"]) == 0
     (one, _), (two, _) = (RunFolder.open(work / name).newest_checkpoint() for name in ("run", "cut"))
     assert one is not None and two is not None and one.step == two.step == 80
     for part in ("weights", "optimizer", "streams"):

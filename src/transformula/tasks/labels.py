@@ -20,7 +20,8 @@ from ..errors import DataError, did_you_mean, nearest
 from .base import Batch
 from .predictor import Answer, BestSettings
 from .rows import RowPredictor, RowReader, RowTask
-from .scores.measured import Measured, mean_of
+from .scores.labels import accuracy, macro_f1, micro_f1, subset_accuracy
+from .scores.measured import Measured
 from .verb import Verb
 
 HALF = 0.5  # a label of several is given from this probability on
@@ -137,10 +138,13 @@ class LabelTask(RowTask):
     """A task that gives rows labels: what its predictor says of classes, and its records call `label`."""
 
     verb = CLASSIFY
-    measures = ("loss", "accuracy")
-    higher = frozenset(["accuracy"])
-    score = "accuracy"
+    measures = ("loss", "accuracy", "macro_f1", "micro_f1", "subset_accuracy")
+    higher = frozenset(measures[1:])
     trivial = {"most frequent label": most_frequent}
+
+    def __init__(self, settings: Any, numbers: Mapping[str, Any], **given: Any) -> None:
+        super().__init__(settings, numbers, **given)
+        self.score = "micro_f1" if self.data.kind.several else "accuracy"
 
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
         logits, targets = output[:, 0], batch.targets
@@ -151,8 +155,8 @@ class LabelTask(RowTask):
     @classmethod
     def measure(cls, answers: Sequence[Label], records: Sequence[Record]) -> list[Measured]:
         several = not isinstance(records[0]["label"], str)
-        right = [
-            100.0 * (set(answer.labels) == set(labels))
-            for answer, labels in zip(answers, labels_of(records, several), strict=True)
-        ]
-        return [mean_of("accuracy", "subset" if several else "", right)]
+        references, labels = labels_of(records, several), [answer.labels for answer in answers]
+        if several:
+            return [micro_f1(labels, references), macro_f1(labels, references), subset_accuracy(labels, references)]
+        return [accuracy([answer.text for answer in answers], [each[0] for each in references]),
+                macro_f1(labels, references)]  # fmt: skip
