@@ -14,9 +14,11 @@ from ..data.settings import LabeledSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from .base import task
-from .labels import LabelPredictor, LabelReader, LabelTask, classes_of
+from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
 from .rows import EncodedRow
+from .scores.baselines import most_frequent_label
+from .scores.linear import tfidf_linear
 
 TEXTS = ("text", "sentence", "review", "content", "document", "title")  # common names of the columns
 LABELS = ("label", "labels", "class", "category", "tag", "topic", "intent", "sentiment")
@@ -93,6 +95,10 @@ class Classification(LabelTask):
 
     settings = ClassificationSettings
     reader = LabeledTexts()
+    trivial = {
+        "most frequent label": by_baseline(most_frequent_label, "text"),
+        "TF-IDF": by_baseline(tfidf_linear, "text", "text_2"),
+    }
     model = {"family": "encoder", "output": "logits = linear(mean(x), classes)", "classes": "2"}
 
 

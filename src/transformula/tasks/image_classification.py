@@ -21,9 +21,11 @@ from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import FORWARD, Batch, task
-from .labels import LabelPredictor, LabelReader, LabelTask, classes_of
+from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
 from .rows import EncodedRow
+from .scores.baselines import most_frequent_label
+from .scores.linear import linear_pixels, nearest_mean
 
 IMAGES = ("image", "picture", "file", "path", "source")  # what the names of columns begin with
 LABELS = ("label", "class", "category", "caption", "target")
@@ -133,6 +135,11 @@ class ImageClassification(LabelTask):
     sequences = 64
     settings = ImageSettings
     reader = LabeledPictures()
+    trivial = {
+        "most frequent label": by_baseline(most_frequent_label, "label"),
+        "nearest mean": by_baseline(nearest_mean, "image"),
+        "logistic regression": by_baseline(linear_pixels, "image"),
+    }
     reads = ("patch", "channels")
     model = {
         "family": "encoder",

@@ -7,7 +7,7 @@ several  loss = mean over rows and labels of -log P(y | row), P(label) = sigmoid
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,11 +105,21 @@ def classes_of(records: Sequence[Record], several: bool) -> list[str]:
     return sorted(classes, key=float) if numbers else sorted(classes)
 
 
-def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[Label]:
-    """The label that most training rows have; of several, the set of labels that most have."""
-    several = not isinstance(learned[0]["label"], str)
-    labels = Counter(labels_of(learned, several)).most_common(1)[0][0]
-    return [Label(", ".join(labels), 1.0, labels)] * len(records)
+def by_baseline(
+    baseline: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Sequence[Any]], *fields: str
+) -> Callable[[Sequence[Record], Sequence[Record]], list[Label]]:
+    """A baseline of `scores`, (inputs, labels, further inputs) -> labels of the latter, on some fields of records."""
+
+    def inputs_of(records: Sequence[Record]) -> list[Any]:
+        present = [name for name in fields if name in records[0]]
+        return [row[present[0]] if len(present) == 1 else [row[name] for name in present] for row in records]
+
+    def predict(learned: Sequence[Record], records: Sequence[Record]) -> list[Label]:
+        predictions = baseline(inputs_of(learned), [row["label"] for row in learned], inputs_of(records))
+        rows = [(each,) if isinstance(each, str) else tuple(each) for each in predictions]
+        return [Label(", ".join(labels), 1.0, labels) for labels in rows]
+
+    return predict
 
 
 class LabelReader(RowReader):
@@ -140,7 +150,6 @@ class LabelTask(RowTask):
     verb = CLASSIFY
     measures = ("loss", "accuracy", "macro_f1", "micro_f1", "subset_accuracy")
     higher = frozenset(measures[1:])
-    trivial = {"most frequent label": most_frequent}
 
     def __init__(self, settings: Any, numbers: Mapping[str, Any], **given: Any) -> None:
         super().__init__(settings, numbers, **given)

@@ -28,7 +28,7 @@ from ..data.records import Record
 from ..data.settings import Named, TestedSettings
 from ..data.splits import SplitRows, find_overlap, read_split, row_digest, short_row
 from ..data.tokenizing import choose_tokenizers
-from ..errors import DataError, InputError, setting
+from ..errors import DataError, InputError, MissingExtra, setting
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
@@ -224,13 +224,20 @@ class Side:
 
 
 def predicted_by(
-    baselines: Mapping[str, Baseline], learned: Sequence[Record], records: Sequence[Record]
+    baselines: Mapping[str, Baseline], learned: Sequence[Record], records: Sequence[Record], notes: list[str]
 ) -> dict[str, Sequence[Any]]:
-    """What each of some baselines predicts, by name, without those that have nothing to go by."""
-    if not learned:
-        return {}
-    predictions = {name: baseline(learned, records) for name, baseline in baselines.items()}
-    return {name: each for name, each in predictions.items() if each is not None}
+    """What each of some baselines predicts, by name; without those that have nothing to go by, and those that need a
+    package that is not here, of which a note tells."""
+    predictions: dict[str, Sequence[Any]] = {}
+    for name, baseline in baselines.items() if learned else ():
+        try:
+            answers = baseline(learned, records)
+        except MissingExtra as error:
+            notes.append(f"the baseline {name} is left out: {error}")
+            continue
+        if answers is not None:
+            predictions[name] = answers
+    return predictions
 
 
 def key_of(measured: Measured) -> str:
@@ -474,7 +481,7 @@ class RowTask(Task):
     def baselines(self) -> dict[str, float]:
         if self.beside is None:
             source = self.data.source
-            answers = predicted_by(self.trivial, source.training, source.validation)
+            answers = predicted_by(self.trivial, source.training, source.validation, [])
             self.beside = {name: self.measure(each, source.validation)[0].score for name, each in answers.items()}
         return self.beside
 
@@ -505,7 +512,7 @@ class RowTask(Task):
         answers = [best[0] for best in kind.predict(trained.modules, inputs, kind.settings(), progress=progress)]
         beside = {
             name: [each.score for each in cls.measure(predictions, records)]
-            for name, predictions in predicted_by(cls.trivial, learned, records).items()
+            for name, predictions in predicted_by(cls.trivial, learned, records, notes).items()
         }
         together = f"{len(trained.modules)} models, their logits averaged" if len(trained.modules) > 1 else "one model"
         return row_report(cls.measure(answers, records), beside, answers, records, together, notes)
