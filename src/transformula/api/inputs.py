@@ -104,9 +104,7 @@ def predict(
     prefix: str | Sequence[str] | None = None, scores: bool = False, progress: Callable[[int, int], None] | None = None,
 ) -> Any:  # fmt: skip
     """What `Model.predict` does, with the modules that answer together."""
-    from torch import Tensor
-
-    one = isinstance(source, (str, Path, Tensor))
+    one = predictor.is_one(source)
     if not one and (isinstance(source, (bytes, Mapping)) or not isinstance(source, Iterable)):
         raise InputError(f"source: expected a text, a picture or a list of these; this is {source!r:.40}")
     sources = [source] if one else list(source)
@@ -131,9 +129,9 @@ def prefixes_of(prefix: Any, count: int) -> list[str]:
 
 
 def stream(
-    predictor: Predictor, modules: Sequence[nn.Module], arriving: Iterable[Sequence[str]], settings: Settings, *,
+    predictor: Predictor, modules: Sequence[nn.Module], arriving: Iterable[Sequence[Any]], settings: Settings, *,
     prefix: str | None = None,
-) -> Iterator[list[tuple[str, Sequence[Answer]]]]:  # fmt: skip
+) -> Iterator[list[tuple[Any, Sequence[Answer]]]]:  # fmt: skip
     """Inputs that come in pieces (texts, or the names of pictures), each with its answers, in order, a few at a time:
     later ones are not waited for."""
     size = FIRST

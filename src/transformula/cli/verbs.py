@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import pkgutil
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from .converse import converse
 from .options import RUN, USE, WITH, Command, Given, Parser, machine
 from .output import ESCAPES, check_output, line_of, write_output
 
@@ -53,10 +56,11 @@ def add_options(verb: Verb, parser: Parser) -> None:
     if verb.live:
         parser.add("sources", thing, "what the text begins with", nargs="*")
     else:
-        lines = "one per line" if thing == "TEXT" else "names of pictures, one per line"
+        lines = "names of pictures, one per line" if thing == "PICTURE" else "one per line"
         parser.add("sources", thing, f"default: standard input, {lines}", nargs="*")
         parser.add("--input", "FILE", f"inputs: {lines}, or .jsonl, .tsv, .csv, .parquet")
-        parser.add("--column", "NAME", "the column of FILE (default: source, or the only one)")
+        usual = "one that is known" if verb.reads else "source, or the only one"
+        parser.add("--column", "NAME", f"the column of FILE (default: {usual})")
         parser.add("--output", "FILE", "write the answers there; on failure nothing is written")
         what = "one line or one JSON object per input"
         parser.add_argument("--format", choices=("text", "jsonl"), default="text", help=what)
@@ -89,6 +93,9 @@ def use_model(verb: Verb, given: Given) -> int:
         raise InputError(f"{given['run']}: {what}: transformula {predictor.verb} {given['run']}")
     if verb.live:
         return go_on(model, given, settings)
+    taking_turns = verb.converses and not given["sources"] and given["input"] is None and sys.stdin.isatty()
+    if taking_turns and given["output"] is None and not given["json"] and given["format"] == "text":
+        return converse(predictor.conversation(model.module, settings))  # type: ignore[union-attr]
     modules = model.together(given["others"], **opening) if verb.ensemble else [model.module]
     return answer(verb, model, modules, given, settings)
 
@@ -128,8 +135,9 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     several, key = getattr(settings, "n_best", 1) > 1, "picture" if verb.takes == "PICTURE" else "source"
     texts: list[dict[str, Any]] = []
     lines: list[str] = []
+    notes: Counter[str] = Counter()
 
-    def rows(number: int, source: str, best: Sequence[Answer]) -> Iterator[str]:
+    def rows(number: int, source: Any, best: Sequence[Answer]) -> Iterator[str]:
         if given["format"] == "jsonl":
             each = [asdict(answer) if given["scores"] else {"text": answer.text} for answer in best]
             answers: dict[str, Any] = {verb.answers: each} if several else each[0]
@@ -147,6 +155,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
             for source, best in answers:
                 number += 1
                 lines += rows(number, source, best)
+                notes.update(getattr(one, "note", "") for one in best)
                 if given["json"]:
                     texts.append({key: source, verb.answers: [asdict(answer) for answer in best]})
             if direct:
@@ -154,6 +163,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
                 sys.stdout.flush()
                 lines.clear()
             progress(number, count or number)
+    tell(notes)
     if output is not None:
         write_output(output, lines)
     if given["json"]:
@@ -161,7 +171,14 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     return 0
 
 
-def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[str]], int | None]:
+def tell(notes: Counter[str]) -> None:
+    """Say on standard error what is to be known of answers, and of how many."""
+    for note, answers in sorted(notes.items()):
+        if note:
+            print(f"note: {note} ({answers:,} of {notes.total():,})", file=sys.stderr)
+
+
+def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[Any]], int | None]:
     """The inputs in pieces, as they come; and how many they are, where that is known. A file is read whole, its lines
     or one column of its rows: a mistake is seen at once."""
     from ..data.format import has_columns
@@ -175,6 +192,9 @@ def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[str]], int | None]
             print("one input per line; Ctrl-D ends", file=sys.stderr)
         return arriving_lines(sys.stdin.buffer, Path("standard input")), None
     path, column = Path(given["input"]).expanduser(), given["column"]
+    if verb.reads and has_columns(path):
+        rows = pkgutil.resolve_name(verb.reads)(path, column)
+        return [rows], len(rows)
     if not has_columns(path):
         with opened(path, once=True) as file:
             inputs = [line for piece in arriving_lines(file, path) for line in piece]

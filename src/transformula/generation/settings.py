@@ -11,8 +11,8 @@ from ..errors import InputError
 from ..settings import Settings
 
 
-class SamplingSettings(Settings):
-    """What `sample` and `Model.generate` take. Filters act in the order in which they stand here; see sampling.py."""
+class DrawingSettings(Settings):
+    """How tokens are drawn. Filters act in the order in which they stand here; see sampling.py."""
 
     max_tokens: int | None = Field(
         None,
@@ -38,14 +38,29 @@ class SamplingSettings(Settings):
     )
     stop: list[str] = Field([], description="stop before any of these strings")
     seed: int = Field(1, ge=0, lt=2**62, description="random seed: the same seed gives the same text")
-    window: bool = Field(
-        False, description="past the context, go on from its latter half instead of refusing (or running past it)"
-    )
 
     @field_validator("stop", mode="before")
     @classmethod
     def _one(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
+
+
+class SamplingSettings(DrawingSettings):
+    """What `sample` and `Model.generate` take."""
+
+    window: bool = Field(
+        False, description="past the context, go on from its latter half instead of refusing (or running past it)"
+    )
+
+
+class ReplySettings(DrawingSettings):
+    """How a reply is written: greedily, unless a temperature is given."""
+
+    max_tokens: int | None = Field(
+        None, ge=1, description="maximum number of tokens of a reply; by default twice those of the longest of training"
+    )
+    temperature: float = Field(0.0, ge=0.0, le=100.0, description="divides the logits; 0: greedy decoding")
+    system: str | None = Field(None, min_length=1, description="a message of the role system, before all others")
 
 
 class SearchSettings(Settings):

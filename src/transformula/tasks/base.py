@@ -348,7 +348,7 @@ class Task(ABC):
         own = {"tokenizer": str(trained.folder)} if "tokenizer" in cls.settings.model_fields else {}
         settings = cls.settings.read({**chosen, **given, **own})
         cls.check(trained.architecture)
-        task = cls.make(settings, trained.numbers, batch=1)
+        task = cls.make(settings, trained.numbers, batch=1 if cls.sequences else None)
         scores = task.evaluate(trained.alone, progress)
         shown = task.preview()
         validation = "" if shown is None else f"{shown.data['validation_tokens']:,} {task.unit}"

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..data.cache import ABOUT, cached_entry
 from ..data.prepare import prepare
 from ..data.preview import Preview
 from ..data.settings import DataSettings
@@ -26,10 +23,9 @@ from ..generation.settings import SamplingSettings
 from ..language.graph import Architecture
 from ..model.segment_memory import Carried
 from ..model.transformer import evaluating
-from ..structured import load_json
 from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, check_logits, task
 from .losses import perplexity, smoothed_cross_entropy, target_nats
-from .ngram import MOST_BYTES, byte_ngrams, byte_stream
+from .ngram import cached_byte_ngrams
 from .predictor import Predictor
 from .scores.report import standing
 from .verb import Verb
@@ -315,20 +311,9 @@ prompt, the model begins a text. Filters act in the order in which they are list
         split = self.data.split
         if split.alone:
             return {}
-        digest = hashlib.sha256(f"1 {split.whole} {MOST_BYTES}".encode())
-        for side in (split.training, split.validation):
-            each = hashlib.sha256()
-            for part in byte_stream(side, True):
-                each.update(part)
-            digest.update(each.digest())
-
-        def make(folder: Path) -> dict[str, Any]:
-            orders = byte_ngrams(split.training, split.validation, split.whole)
-            return {"data": self.data.corpus.name, "nats_per_byte": {str(order): orders[order] for order in orders}}
-
-        nats = load_json(cached_entry("baselines", digest.hexdigest()[:32], make) / ABOUT)["nats_per_byte"]
+        nats = cached_byte_ngrams(self.data.corpus.name, split.training, split.validation, split.whole)
         scale = 1.0 if self.score == "loss" else 1 / math.log(2)
-        return {f"{order}-gram": float(nats[order]) * scale for order in sorted(nats)}
+        return {f"{order}-gram": value * scale for order, value in nats.items()}
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """About 200 tokens from the beginning of a document (or of a line)."""

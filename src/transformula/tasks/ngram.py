@@ -15,10 +15,15 @@ Source: Kneser, Ney 1995; Chen, Goodman 1998 (modified, interpolated).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ..data.cache import ABOUT, cached_entry
+from ..structured import load_json
 from ..tokenizers.texts import Texts
 
 ORDERS = (3, 4, 5, 6)
@@ -160,3 +165,20 @@ def byte_ngrams(training: Sequence[str], validation: Sequence[str], whole: bool)
             break
     sums = KneserNey(bytes(beginning)).nats(b"".join(byte_stream(validation, whole)))
     return {order: nats / Texts.of(validation).size for order, nats in sums.items()}
+
+
+def cached_byte_ngrams(name: str, training: Sequence[str], validation: Sequence[str], whole: bool) -> dict[int, float]:
+    """The same, from the cache or now; `name` is what the cache says of the texts."""
+    digest = hashlib.sha256(f"1 {whole} {MOST_BYTES}".encode())
+    for side in (training, validation):
+        each = hashlib.sha256()
+        for part in byte_stream(side, True):
+            each.update(part)
+        digest.update(each.digest())
+
+    def make(folder: Path) -> dict[str, Any]:
+        orders = byte_ngrams(training, validation, whole)
+        return {"data": name, "nats_per_byte": {str(order): orders[order] for order in orders}}
+
+    nats = load_json(cached_entry("baselines", digest.hexdigest()[:32], make) / ABOUT)["nats_per_byte"]
+    return {int(order): float(nats[order]) for order in sorted(nats)}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pydantic import Field
+from torch import Tensor
 
 from ..errors import InputError
 from ..registry import Registry
@@ -95,6 +96,10 @@ class Predictor(ABC):
             if not isinstance(source, str):
                 raise InputError(f"source {number}: this model reads texts; given: {type(source).__name__}")
         return inputs
+
+    def is_one(self, given: Any) -> bool:
+        """Whether what a person gives is a single input, not several."""
+        return isinstance(given, (str, Path, Tensor))
 
     def check_alike(self, other: Predictor, named: str) -> None:
         """Raise InputError unless a model `named` so, with another predictor, can answer together with this one."""

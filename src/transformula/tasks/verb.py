@@ -34,6 +34,8 @@ class Verb:
     prefix    an answer may be made to begin with a text
     ensemble  several models may answer together
     live      an input is gone on with, and the text is shown while it is written; without input a text is begun
+    reads     what reads the inputs of a file of rows and a column, "transformula.data.x:read"; "": texts of a column
+    converses at a terminal without input, messages and replies take turns: by `conversation` of the predictor
     aliases   further names that are understood and not listed
     """
 
@@ -47,6 +49,8 @@ class Verb:
     prefix: bool = False
     ensemble: bool = False
     live: bool = False
+    reads: str = ""
+    converses: bool = False
     aliases: tuple[str, ...] = ()
 
     @property

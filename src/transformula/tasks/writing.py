@@ -62,23 +62,8 @@ class TextGenerator(Predictor):
         on_text: Callable[[int, str], None] | None = None,
     ) -> list[str]:
         """What follows each prompt, without it. `on_text` is called with (row, piece of text) as it is written."""
-        tokenizer = self.tokenizer
-        end = tokenizer.end_of_document
-        streams = [StoppingStream(tokenizer.stream(), stop=settings.stop, end=end) for _ in prompts]
-
-        def show(row: int, piece: str) -> None:
-            if piece and on_text is not None:
-                on_text(row, piece)
-
-        def push(row: int, token: int) -> None:
-            show(row, streams[row].push(token))
-
-        decoder: Any = module
         begun = [self.begin(text) for text in prompts]
-        generate(decoder, begun, settings, finished=lambda row, _: streams[row].finished, on_token=push)
-        for row, stream in enumerate(streams):
-            show(row, stream.close())
-        return [stream.text for stream in streams]
+        return [text for text, _ in written_after(module, self.tokenizer, begun, settings, on_text)]
 
     def begin(self, prompt: str) -> list[int]:
         """The tokens of a prompt. An empty one begins as documents do: after the end of another, or a new line."""
@@ -100,6 +85,32 @@ class TextGenerator(Predictor):
     @classmethod
     def load(cls, folder: Path) -> Self:
         return cls(load(folder))
+
+
+def written_after(
+    module: Any,
+    tokenizer: Tokenizer,
+    prompts: Sequence[Sequence[int]],
+    settings: SamplingSettings,
+    on_text: Callable[[int, str], None] | None = None,
+) -> list[tuple[str, bool]]:
+    """What follows the tokens of each prompt, and whether it came to its end or to a text that stops it. `on_text` is
+    called with (row, piece of text) as it is written."""
+    end = tokenizer.end_of_document
+    streams = [StoppingStream(tokenizer.stream(), stop=settings.stop, end=end) for _ in prompts]
+
+    def show(row: int, piece: str) -> None:
+        if piece and on_text is not None:
+            on_text(row, piece)
+
+    def push(row: int, token: int) -> None:
+        show(row, streams[row].push(token))
+
+    generate(module, prompts, settings, finished=lambda row, _: streams[row].finished, on_token=push)
+    ended = [stream.finished for stream in streams]
+    for row, stream in enumerate(streams):
+        show(row, stream.close())
+    return [(stream.text, done) for stream, done in zip(streams, ended, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,50 @@
+"""A conversation at a terminal: message and reply take turns."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+HELP = "/reset begins again, /quit ends"
+
+
+def converse(conversation: Any) -> int:
+    """Read messages and print replies as they are written, until /quit or the end of the input. Ctrl-C stops a reply,
+    which is then forgotten with its message."""
+    from ..errors import TransformulaError
+
+    print(HELP, file=sys.stderr)
+    while (line := message()) is not None:
+        if line == "/reset":
+            conversation.messages.clear()
+            print("a new conversation", file=sys.stderr)
+        elif line.startswith("/"):
+            print(f"unknown: {line}; {HELP}", file=sys.stderr)
+        elif line:
+            try:
+                reply = conversation.reply(line, show)
+            except KeyboardInterrupt:
+                show("\n")
+            except TransformulaError as error:
+                print(f"error: {error}", file=sys.stderr)
+            else:
+                show("\n")
+                cut = "" if reply.ended else "the reply was cut at the maximum number of tokens"
+                for note in filter(None, (reply.note, cut)):
+                    print(f"note: {note}", file=sys.stderr)
+    return 0
+
+
+def message() -> str | None:
+    """What is typed next; None at the end."""
+    try:
+        line = input("> ").strip()
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None
+    return None if line == "/quit" else line
+
+
+def show(piece: str) -> None:
+    sys.stdout.write(piece)
+    sys.stdout.flush()

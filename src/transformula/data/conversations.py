@@ -1,0 +1,78 @@
+"""Conversations: rows of messages, or of an instruction and its answer, as records of one kind.
+
+    messages, conversations or turns     a list of messages, in the layouts that `messages` reads
+    instruction, input, output           a question, what it is about (which may be empty), and the answer
+
+A record holds them as its field `messages`: a list of {"role": ..., "content": ...}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ..errors import ConfigError, DataError, setting
+from .messages import Message
+from .records import Record, columns_of, read_records
+
+REPLIES = "assistant"  # who replies
+COLUMNS = ("messages", "conversations", "turns")
+INSTRUCTION = ("instruction", "input", "output")
+
+
+def read_conversations(
+    sources: str | Path | Sequence[str | Path], column: str | None = None, **reading: Any
+) -> Iterator[Record]:
+    """The conversations of files, without messages of white space. The group of a record is what precedes its first
+    reply, so that no split asks on one side what is answered on the other.
+
+    column   that of the messages; by default one of those above, or an instruction with its answer
+    reading  see `Options`
+
+    Raises DataError, with the row; ConfigError for files without such columns.
+    """
+    names, _ = columns_of(sources, **reading)
+    column = next((name for name in COLUMNS if name in names), None) if column is None else column
+    if column is not None:
+        records = read_records(sources, {"messages": column}, kinds={"messages": "messages"}, **reading)
+    elif "instruction" in names and "output" in names:
+        fields = [name for name in INSTRUCTION if name in names]
+        records = read_records(sources, fields, optional=["input"], **reading)
+    else:
+        raise ConfigError(
+            f"column: the rows of {sources} have the columns {', '.join(names)}; expected {', '.join(COLUMNS)}, or"
+            f" instruction and output; say which holds the messages: {setting('column', names[0])}"
+        )
+    for record in records:
+        messages: Any = [
+            {**message, "content": message["content"].strip()}
+            for message in (messages_in(record) if column else of_instruction(record))
+            if message["content"].strip()
+        ]
+        asked = next((n for n, one in enumerate(messages) if one["role"] == REPLIES), len(messages))
+        yield Record({"messages": messages}, record.place, str(messages[:asked]))
+
+
+def read_histories(path: Path, column: str | None = None) -> list[list[Message]]:
+    """The conversations of a file up to the last message that is no reply: what is to be replied to."""
+    histories = []
+    for record in read_conversations(path, column):
+        messages = messages_in(record)
+        while messages and messages[-1]["role"] == REPLIES:
+            messages = messages[:-1]
+        if not messages:
+            raise DataError(f"{record.place}: holds no message that could be replied to")
+        histories.append(messages)
+    return histories
+
+
+def messages_in(record: Record) -> list[Message]:
+    """The messages of a record."""
+    return cast(list[Message], record["messages"])
+
+
+def of_instruction(record: Record) -> list[Message]:
+    """An instruction, with what it is about, as the user's message; the output as the reply."""
+    asked = "\n\n".join(filter(str.strip, (str(record.get(name, "")) for name in INSTRUCTION[:2])))
+    return [{"role": "user", "content": asked}, {"role": REPLIES, "content": str(record["output"])}]

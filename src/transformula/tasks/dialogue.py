@@ -1,0 +1,627 @@
+"""Dialogue and instructions: a decoder learns to reply.
+
+    text   <end> mark message <end> mark message <end> ...        mark: what the template says of the role
+    loss   mean over the tokens of replies, each with its <end>, of -log P(token | all before)
+
+The template is data: a short text for each role, which stands before each of its messages. A message ends by the token
+that ends a document, which no text is encoded as: whatever a message says, it can neither end its turn nor begin
+another's. So a language model's tokenizer and tables serve as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+
+from ..data.buckets import Buckets
+from ..data.conversations import REPLIES, messages_in, read_conversations
+from ..data.lines import shown
+from ..data.messages import Message, messages_of
+from ..data.preview import Preview, lengths_of, lengths_shown, under, working
+from ..data.records import Record
+from ..data.settings import Named, SourceSettings
+from ..data.splits import find_overlap, split_records, without_overlap
+from ..data.tokenizing import choose_tokenizers
+from ..errors import ConfigError, DataError, InputError, setting
+from ..generation.settings import ReplySettings, SamplingSettings
+from ..language.graph import Architecture
+from ..structured import Malformed, load_yaml, parse_yaml
+from ..tokenizers.base import Tokenizer
+from .base import FORWARD, Batch, Progress, Scores, Task, task
+from .learned_parts import (
+    PartlyLearned,
+    batch_of,
+    check_decoder,
+    identity_of,
+    nats_per_token,
+    text_scores,
+    unigram_nats,
+)
+from .losses import perplexity, smoothed_cross_entropy
+from .ngram import cached_byte_ngrams
+from .predictor import Answer, Predictor, predictor
+from .scores.report import standing
+from .verb import Verb
+from .writing import end_of, written_after
+
+VERSION = 1  # of how messages become tokens
+TEMPLATE = {"system": "system\n", "user": "user\n", REPLIES: f"{REPLIES}\n"}
+CONTEXT = 512  # tokens of a dialogue at most, where the model's text does not say
+WRITING = 2.0  # what a token costs that is generated, of what it costs in training
+AT_ONCE = 64  # replies that are written together
+SHOWN = 3  # dialogues of which a reply is written to be looked at
+
+
+class DialogueSettings(SourceSettings):
+    """Which dialogues there are, how they become text, and what of them is learned."""
+
+    data: Named = Field(
+        None, description="files of dialogues (jsonl, json, ...): rows with messages, conversations or turns, or with"
+        " instruction, input and output; or a list of these",
+    )  # fmt: skip
+    column: str | None = Field(None, description="the column of the messages; by default one that is known")
+    template: dict[str, str] = Field(
+        TEMPLATE, description="what stands before a message of each role: a YAML file, or its text:"
+        ' {user: "user\\n", assistant: "assistant\\n"}',
+    )  # fmt: skip
+    learn: Literal["replies", "all"] = Field(
+        "replies", description="which tokens are learned: those of replies, or all; scores are of replies in any case"
+    )
+    batch_tokens: int = Field(4096, ge=1, description="tokens in a batch, padding included")
+    written: int = Field(
+        64, ge=0, description="validation dialogues for which a reply is written (greedily) and scored"
+    )
+
+    @field_validator("template", mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return load_yaml(Path(value)) if value.endswith((".yaml", ".yml")) else parse_yaml(value)
+        except (OSError, Malformed) as error:
+            raise ValueError(f"cannot be read: {error}") from None
+
+    @field_validator("template")
+    @classmethod
+    def _told_apart(cls, value: dict[str, str]) -> dict[str, str]:
+        if REPLIES not in value or len(value) < 2:
+            raise ValueError(f"expected a text for {REPLIES}, and for whom it replies to")
+        if len(set(value.values())) < len(value) or not all(value.values()):
+            raise ValueError("expected another text for each role, none of them empty")
+        return value
+
+
+class Turn(NamedTuple):
+    """A message as tokens: its role's mark, its text, the end."""
+
+    ids: np.ndarray
+    mark: int  # tokens of the mark
+    reply: bool
+
+    @property
+    def learned(self) -> np.ndarray:
+        """(tokens,) bool: the text and the end of a reply."""
+        return np.arange(len(self.ids)) >= (self.mark if self.reply else len(self.ids))
+
+
+class Window(NamedTuple):
+    """A part of a dialogue that a context holds: turns that count, after turns that were counted before."""
+
+    history: list[Turn]
+    turns: list[Turn]
+
+
+class TooLong(NamedTuple):
+    """What a context could not hold."""
+
+    replies: int = 0  # left out
+    others: int = 0  # other messages, shortened
+
+
+def shortened(turn: Turn, room: int) -> Turn:
+    """The mark of a turn and its latest tokens, at most `room` in all."""
+    kept = turn.ids if len(turn.ids) <= room else np.append(turn.ids[: turn.mark], turn.ids[turn.mark - room :])
+    return turn._replace(ids=kept)
+
+
+def latest(turns: Sequence[Turn], room: int) -> list[Turn]:
+    """The latest turns that `room` tokens hold; where it holds not even the last, what it holds of that one."""
+    kept: list[Turn] = []
+    for turn in reversed(turns):
+        room -= len(turn.ids)
+        if room < 0:
+            left = room + len(turn.ids)
+            return kept or ([shortened(turn, left)] if left > turn.mark + 1 else [])
+        kept.insert(0, turn)
+    return kept
+
+
+def windows_of(turns: Sequence[Turn], room: int) -> tuple[list[Window], TooLong]:
+    """A dialogue in windows of at most `room` tokens, cut between turns: each reply counts in one of them. A window
+    after the first begins with turns of the one before, as far as half of the room holds them."""
+    fitting = [turn for turn in turns if not turn.reply or len(turn.ids) <= room]
+    others = sum(not turn.reply and len(turn.ids) > room // 2 for turn in fitting)
+    fitting = [turn if turn.reply else shortened(turn, room // 2) for turn in fitting]
+    windows = [Window([], [])]
+    for place, turn in enumerate(fitting):
+        window = windows[-1]
+        if sum(len(each.ids) for part in window for each in part) + len(turn.ids) > room:
+            history = latest(fitting[:place], min(room // 2, room - len(turn.ids)))
+            windows.append(window := Window(history, []))
+        window.turns.append(turn)
+    return [window for window in windows if window.turns], TooLong(len(turns) - len(fitting), others)
+
+
+@dataclass(frozen=True)
+class Reply(Answer):
+    """A reply.
+
+    score  log P of a token of it, on average
+    ended  it came to the end of its turn; else it was cut at the maximum number of tokens
+    note   what of the dialogue the model could not read
+    """
+
+    ended: bool = True
+    note: str = ""
+
+
+@predictor("chat")
+@dataclass(frozen=True)
+class Chat(Predictor):
+    """A dialogue -> the next reply.
+
+    task      by which it was trained
+    template  role -> the text before its messages
+    version   of how messages become tokens
+    context   tokens that it was trained on at most
+    longest   tokens of the longest reply of training; what it writes is at most twice as long
+    """
+
+    task: str
+    template: dict[str, str]
+    context: int
+    longest: int
+    tokenizer: Tokenizer
+    version: int = VERSION
+
+    settings = ReplySettings
+    verb = "chat"
+
+    @property
+    def end(self) -> int:
+        return end_of(self.tokenizer)
+
+    @property
+    def identity(self) -> str:
+        """A hash of the template."""
+        return hashlib.sha256(json.dumps([self.version, self.template]).encode()).hexdigest()[:32]
+
+    @cached_property
+    def marks(self) -> dict[str, np.ndarray]:
+        """The tokens of each role's mark."""
+        return {role: np.array(self.tokenizer.encode(text), dtype=np.int32) for role, text in self.template.items()}
+
+    def turns(self, dialogues: Sequence[Sequence[Message]]) -> list[list[Turn]]:
+        """Messages as turns."""
+        messages = [message for dialogue in dialogues for message in dialogue]
+        texts = iter(self.tokenizer.encode_many([message["content"] for message in messages]))
+
+        def turn(role: str) -> Turn:
+            parts = [self.marks[role], next(texts).astype(np.int32), np.array([self.end], dtype=np.int32)]
+            return Turn(np.concatenate(parts), len(parts[0]), role == REPLIES)
+
+        return [[turn(message["role"]) for message in dialogue] for dialogue in dialogues]
+
+    def text_of(self, window: Window, learn: str = "replies") -> PartlyLearned:
+        """A window as the model reads it."""
+        both = [*window.history, *window.turns]
+        ids = np.concatenate([[self.end], *(turn.ids for turn in both)]).astype(np.int32)
+        learned = [np.zeros(len(turn.ids), dtype=bool) for turn in window.history]
+        learned += [turn.learned if learn == "replies" else np.ones(len(turn.ids), dtype=bool) for turn in window.turns]
+        return PartlyLearned(ids, np.concatenate(learned))
+
+    def check_roles(self, messages: Sequence[Message], place: str) -> None:
+        """Raise DataError for a role that the template does not have."""
+        role = next((one["role"] for one in messages if one["role"] not in self.template), None)
+        if role is not None:
+            raise DataError(
+                f"{place}: a message of the role {role!r}, and the template has {', '.join(self.template)}; give it one"
+                " with a text for that role, or take these messages out"
+            )
+
+    def is_one(self, given: Any) -> bool:
+        listed = isinstance(given, (list, tuple)) and bool(given)
+        return isinstance(given, str) or (listed and all(isinstance(one, Mapping) for one in given))
+
+    def opened(self, inputs: Sequence[Any]) -> list[list[Message]]:
+        """Each input as messages; a text is a message of the user. Raises DataError, InputError."""
+        histories = []
+        for number, source in enumerate(inputs, 1):
+            if not isinstance(source, (str, list, tuple)):
+                raise InputError(f"source {number}: expected a text or a list of messages, not {source!r:.40}")
+            given = [{"role": "user", "content": source}] if isinstance(source, str) else source
+            messages = [one for one in messages_of(given, f"source {number}") if one["content"].strip()]
+            self.check_roles(messages, f"source {number}")
+            if messages and messages[-1]["role"] == REPLIES:
+                raise InputError(f"source {number}: ends with a reply; leave it out, or add what is replied to")
+            histories.append(messages)
+        return histories
+
+    def prompt(self, messages: Sequence[Message], settings: ReplySettings, most: int) -> tuple[list[int], str]:
+        """What the model goes on from, and a note where it could not read all. Raises InputError."""
+        begun = next((n for n, one in enumerate(messages) if one["role"] != "system"), 0)
+        system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
+        self.check_roles(system, "system")
+        first, turns = self.turns([[*system, *messages[:begun]], messages[begun:]])
+        mark = self.marks[REPLIES]
+        room = self.context - most - len(mark) - sum(len(turn.ids) for turn in first)
+        kept = latest(turns, room)
+        if not kept:
+            raise InputError(
+                f"a reply of {most} tokens leaves no room for the dialogue in a context of {self.context}: make it"
+                f" shorter: {setting('max_tokens', str(max(1, self.context // 4)))}"
+            )
+        note = "" if len(kept) == len(turns) else "the oldest messages were left out"
+        note = note if len(kept[-1].ids) == len(turns[-1].ids) else "of a long message the last part was read alone"
+        ids = np.concatenate([[self.end], *(turn.ids for turn in [*first, *kept]), mark])
+        return ids.tolist(), note and f"{note}: the model reads {self.context} tokens"
+
+    def most(self, settings: ReplySettings) -> int:
+        """Tokens of a reply, its end included, at most."""
+        return settings.max_tokens or max(1, min(2 * self.longest, self.context // 2))
+
+    def predict(
+        self,
+        models: Sequence[Any],
+        inputs: Sequence[Any],
+        settings: ReplySettings | None = None,
+        *,
+        progress: Progress | None = None,
+        on_text: Callable[[int, str], None] | None = None,
+    ) -> list[list[Reply]]:
+        """The reply to each dialogue, a list of messages; to one without a word there is none."""
+        settings = settings or ReplySettings()
+        most, replies = self.most(settings), [[Reply("")] for _ in inputs]
+        plain = settings.model_dump(exclude={"system", "seed", "max_tokens"})
+        rows = [row for row, messages in enumerate(inputs) if messages]
+        for first in range(0, len(rows), AT_ONCE):
+            some = rows[first : first + AT_ONCE]
+            prompts = [self.prompt(inputs[row], settings, most) for row in some]
+            drawing = SamplingSettings(**plain, seed=settings.seed + first, max_tokens=most)
+            written = written_after(models[0], self.tokenizer, [ids for ids, _ in prompts], drawing, on_text)
+            scores = self.scores(models[0], [ids for ids, _ in prompts], [text for text, _ in written])
+            for row, (text, ended), (_, note), score in zip(some, written, prompts, scores, strict=True):
+                replies[row] = [Reply(text, score, ended, note)]
+            if progress is not None:
+                progress(some[-1] + 1, len(inputs))
+        return replies
+
+    def scores(self, model: Any, prompts: Sequence[Sequence[int]], replies: Sequence[str]) -> list[float]:
+        """Log P of a token of each reply after its prompt, on average, its end included."""
+        texts = []
+        for prompt, ids in zip(prompts, self.tokenizer.encode_many(replies), strict=True):
+            whole = np.concatenate([prompt, ids, [self.end]])[: self.context + 1]
+            texts.append(PartlyLearned(whole, np.arange(1, len(whole)) >= len(prompt)))
+        return [-score.nats / score.tokens for score in text_scores(model, texts)]
+
+    def conversation(self, model: Any, settings: ReplySettings) -> Conversation:
+        return Conversation(self, model, settings)
+
+
+class Conversation:
+    """A dialogue that goes on: `reply` adds a message and its reply to `messages`."""
+
+    def __init__(self, chat: Chat, model: Any, settings: ReplySettings) -> None:
+        self.chat, self.model, self.settings = chat, model, settings
+        self.messages: list[Message] = []
+
+    def reply(self, text: str, on_text: Callable[[str], None]) -> Reply:
+        """The reply to a message; `on_text` is called with each piece of it as it is written."""
+        messages = [*self.messages, *self.chat.opened([text])[0]]
+        ((reply,),) = self.chat.predict(
+            [self.model], [messages], self.settings, on_text=lambda _, piece: on_text(piece)
+        )
+        self.messages = [*messages, {"role": REPLIES, "content": reply.text}]
+        return reply
+
+
+class Dialogues:
+    """The dialogues of a split, as turns and as windows."""
+
+    def __init__(self, records: Sequence[Record], chat: Chat) -> None:
+        self.records, self.chat = records, chat
+        self.turns = chat.turns([messages_in(record) for record in records])
+        cut = [windows_of(turns, chat.context) for turns in self.turns]
+        self.windows = [windows for windows, _ in cut]
+        self.too_long = TooLong(*(sum(numbers) for numbers in zip(*(too_long for _, too_long in cut), strict=True)))
+
+    def texts(self, learn: str = "replies") -> list[PartlyLearned]:
+        """All windows in which something counts."""
+        texts = [self.chat.text_of(window, learn) for windows in self.windows for window in windows]
+        return [text for text in texts if text.learned.any()]
+
+    @property
+    def replies(self) -> list[Turn]:
+        """All replies that count."""
+        return [turn for windows in self.windows for window in windows for turn in window.turns if turn.reply]
+
+    def part(self, rows: Sequence[int]) -> Self:
+        part = copy.copy(self)
+        part.records, part.windows = [self.records[row] for row in rows], [self.windows[row] for row in rows]
+        return part
+
+
+@task("dialogue", aliases=["instructions"])
+class Dialogue(Task):
+    """A decoder learns to reply. The main score is the loss on replies: nats per token, the end of each included."""
+
+    unit = "learned tokens"
+    row_name = "dialogues"
+    settings = evaluation = DialogueSettings
+    sequences = None
+    measures = ("loss", "perplexity", "without_dialogue", "stops", "in_form", "distinct_2", "tokens")
+    higher = frozenset(["stops", "in_form", "distinct_2"])
+    verb = Verb(
+        "chat",
+        help="talk with a model that was trained on dialogues",
+        about="""\
+Talk with a trained model: at a terminal, message and reply take turns (/reset begins again, /quit ends). Messages that
+are arguments, lines of a file or of standard input, or the conversations of a file's rows, are replied to one by one.
+A conversation longer than the model's context loses its oldest messages, and a note says so.""",
+        examples=(
+            "transformula chat runs/chat",
+            'transformula chat runs/chat "I want to book a table." --json',
+            "transformula chat runs/chat --temperature 0.7 --top-p 0.9 --seed 3",
+            "transformula chat runs/chat --input dialogues.jsonl --format jsonl --output replies.jsonl",
+        ),
+        settings=ReplySettings,
+        takes="MESSAGE",
+        answers="replies",
+        reads="transformula.data.conversations:read_histories",
+        converses=True,
+    )
+
+    def __init__(
+        self, settings: DialogueSettings, numbers: Mapping[str, Any], *, inputs: Sequence[str] = ("tokens",),
+        batch: int | None = None, accumulate: int = 1, seed: int = 1,
+    ) -> None:  # fmt: skip
+        if batch is not None:
+            raise ConfigError(f"batch: batches of {self.name} are counted in tokens; say --batch-tokens instead")
+        self.chosen, self.seed = settings, seed
+        self.notes: list[str] = []
+        training, validation = read_splits(settings, self.notes)
+        rendered = [
+            ["".join(settings.template.get(one["role"], "") + one["content"] + "\n" for one in messages_in(record))
+             for record in records]
+            for records in (training or validation, validation)
+        ]  # fmt: skip
+        tokenizers, self.about = choose_tokenizers(
+            settings.tokenizer, False, {"target": rendered[0]}, {"target": rendered[1]}, numbers
+        )
+        chat = Chat(self.name, settings.template, 0, 0, tokenizers["target"])
+        for record in [*training, *validation]:
+            chat.check_roles(messages_in(record), record.place)
+        context = numbers.get("context")
+        if context is None:
+            sizes = [sum(len(turn.ids) for turn in turns) for turns in chat.turns([*map(messages_in, training)])]
+            context = min(CONTEXT, max(sizes, default=CONTEXT))
+        self.numbers = {"vocab": max(chat.tokenizer.vocab, int(numbers.get("vocab") or 0)), "context": int(context)}
+        chat = replace(chat, context=int(context))
+        self.training, self.validation = (Dialogues(records, chat) for records in (training, validation))
+        self.chat = replace(chat, longest=max((len(t.ids) - t.mark for t in self.training.replies), default=context))
+        self.notes += note_too_long("training", self.training) + note_too_long("validation", self.validation)
+        if training:
+            self.texts = self.training.texts(settings.learn)
+            lengths = {"tokens": np.array([text.positions for text in self.texts])}
+            name = "the training dialogues"
+            self.buckets = Buckets(lengths, settings.batch_tokens, accumulate=accumulate, seed=seed, name=name)
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        check_decoder(cls.name, architecture)
+
+    @classmethod
+    def check_data(cls, settings: Any) -> None:
+        if settings.data is None:
+            raise InputError(f"no {setting('data')}: name files of dialogues, such as chats.jsonl")
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        return batch_of([self.texts[row] for row in self.buckets.rows(step, micro)])
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
+
+    def steps(self, epochs: float) -> int:
+        return self.buckets.steps(epochs)
+
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
+        """Scores of the validation dialogues.
+
+        loss              nats per token of a reply, each end included
+        without_dialogue  the same where the model reads each reply alone: what the dialogue is worth to it
+        stops             share of the replies it writes that come to their end within twice the longest of training
+        in_form           share of these that also have a word and no line that is a role's mark
+        distinct_2        different pairs of words that follow each other, of all such pairs in these replies
+        """
+        side, chat = self.validation, self.chat
+        alone = [chat.text_of(Window([], [turn])) for turn in side.replies]
+        total = len(side.records)
+        within = text_scores(
+            model, side.texts(), progress and (lambda done, whole: progress(total * done // whole, total))
+        )
+        loss = nats_per_token(within)
+        scores = Scores(loss=loss, perplexity=perplexity(loss), tokens=sum(score.tokens for score in within))
+        scores["without_dialogue"] = nats_per_token(text_scores(model, alone))
+        if self.chosen.written:
+            replies = self.written(model, evenly(total, self.chosen.written))
+            scores["stops"] = float(np.mean([reply.ended for _, _, reply in replies]))
+            scores["in_form"] = float(np.mean([self.in_form(reply) for _, _, reply in replies]))
+            scores["distinct_2"] = distinct_pairs([reply.text for _, _, reply in replies])
+        return scores
+
+    def in_form(self, reply: Reply) -> bool:
+        """Whether a reply ended, says something, and holds no mark of a role as a line."""
+        marks = {text.strip() for text in self.chat.template.values()}
+        return (
+            reply.ended and bool(reply.text.strip()) and not marks & {line.strip() for line in reply.text.split("\n")}
+        )
+
+    def written(self, model: Any, rows: Sequence[int]) -> list[tuple[str, str, Reply]]:
+        """For some validation dialogues: what is replied to, the reply that stands there, and the model's, greedily. Of
+        each dialogue another reply is taken."""
+        asked, references = [], []
+        for number, row in enumerate(rows):
+            messages = messages_in(self.validation.records[row])
+            places = [n for n, one in enumerate(messages) if n and one["role"] == REPLIES]
+            if places:
+                place = places[number % len(places)]
+                asked.append(messages[:place])
+                references.append(messages[place]["content"])
+        replies = self.chat.predict([model], asked)
+        last = (messages[-1]["content"] for messages in asked)
+        return [(one, right, reply) for one, right, (reply,) in zip(last, references, replies, strict=True)]
+
+    @property
+    def validation_rows(self) -> int:
+        return len(self.validation.records)
+
+    def cost_of(self, rows: int) -> float:
+        share = rows / len(self.validation.records)
+        tokens = sum(len(turn.learned) for turn in self.validation.replies) * share
+        return FORWARD * tokens + WRITING * min(rows, self.chosen.written) * self.chat.longest
+
+    def keep_rows(self, rows: np.ndarray) -> None:
+        self.validation = self.validation.part(rows.tolist())
+
+    def baselines(self) -> dict[str, float]:
+        """Nats per token of a reply, of models that know no dialogue: how often each token stands in replies of
+        training; and n-grams over the bytes of replies, which pay for each end as the model does."""
+        if not self.training.records:
+            return {}
+        sides = (self.training, self.validation)
+        learned, held_out = ([turn.ids[turn.mark :] for turn in side.replies] for side in sides)
+        texts, others = ([self.chat.tokenizer.decode(ids[:-1]) for ids in each] for each in (learned, held_out))
+        nats = cached_byte_ngrams("replies", texts, others, True)
+        scale = sum(len(text.encode()) for text in others) / sum(map(len, held_out))
+        grams = {f"byte {order}-gram of replies": value * scale for order, value in nats.items()}
+        return {"unigram of replies": unigram_nats(learned, held_out, self.numbers["vocab"]), **grams}
+
+    def verdict(self, scores: Mapping[str, float]) -> str:
+        text = f"{scores['loss']:.2f} nats per token of a reply: {standing(scores['loss'], self.baselines())}"
+        return f"{text}; {100 * scores['stops']:.0f} % of replies stop" if "stops" in scores else text
+
+    def sample(self, model: nn.Module, seed: int = 1) -> str:
+        """A few validation dialogues: the last message, the reply of the model and the one that stands there."""
+        rows = np.random.default_rng(seed).permutation(len(self.validation.records))[:SHOWN]
+        lines = []
+        for asked, right, reply in self.written(model, rows.tolist()):
+            texts = (("message", asked), ("reply", reply.text), ("reference", right))
+            lines += [*(f"{name:<11}{' '.join(text.split())[:100]}" for name, text in texts), ""]
+        return "\n".join(lines).strip()
+
+    def preview(self) -> Preview:
+        validation_tokens = sum(int(turn.learned.sum()) for turn in self.validation.replies)
+        learned = self.training.records
+        about: dict[str, Any] = {"validation_tokens": validation_tokens, "notes": self.notes, "tokenizer": self.about}
+        about |= {"training_rows": len(learned), "validation_rows": len(self.validation.records)}
+        about |= {"template": self.chat.template, "template_hash": self.chat.identity}
+        rows = [
+            ("data", f"{len(learned):,} dialogues to train, {len(self.validation.records):,} to validate"),
+            ("template", f"{json.dumps(self.chat.template)} (version {VERSION}, {self.chat.identity[:8]})"),
+            ("tokenizer", self.about),
+        ]
+        if learned:
+            examples = [in_short(messages_in(record)) for record in learned[:5]]
+            lengths = lengths_of(np.array([text.positions for text in self.texts]))
+            counted = sum(int(text.learned.sum()) for text in self.texts)
+            about |= {"examples": examples, "lengths": lengths, "learned_tokens": counted}
+            rows += [
+                ("learned", f"{counted:,} tokens ({self.chosen.learn}) of {len(self.texts):,} texts"),
+                ("batches", f"{self.chosen.batch_tokens:,} tokens: {self.buckets.fill()}"),
+                *under("examples", examples),
+                ("lengths", lengths_shown(lengths)),
+            ]
+        return Preview(about, [*rows, *(("note", note) for note in self.notes)])
+
+    def predictor(self) -> Chat:
+        return self.chat
+
+    def describe(self) -> dict[str, Any]:
+        sides = [self.texts if self.training.records else [], self.validation.texts()]
+        identities = " ".join(map(identity_of, sides))
+        return {
+            "identity": hashlib.sha256(identities.encode()).hexdigest()[:32],
+            "training_rows": len(self.training.records),
+            "validation_rows": len(self.validation.records),
+            "learn": self.chosen.learn,
+            "template": self.chat.template,
+            "template_hash": self.chat.identity,
+            "tokenizer": self.chat.tokenizer.identity,
+            **self.numbers,
+        }
+
+
+def note_too_long(name: str, side: Dialogues) -> list[str]:
+    """What a person is told of messages that the context cannot hold."""
+    replies, others = side.too_long
+    notes = [f"{name}: {replies:,} replies are longer than the context and left out"] if replies else []
+    return notes + ([f"{name}: of {others:,} messages the last part is read alone"] if others else [])
+
+
+def in_short(messages: Sequence[Message]) -> str:
+    """The first messages of a dialogue on one line."""
+    said = [f"{one['role']}: {shown(one['content'], 40)}" for one in messages]
+    return "  ".join(said[:3]) + (f"  ({len(said)} messages)" if len(said) > 3 else "")
+
+
+def evenly(rows: int, most: int) -> list[int]:
+    """At most so many of the rows, evenly over all."""
+    count = min(rows, most)
+    return [place * rows // count for place in range(count)]
+
+
+def distinct_pairs(texts: Sequence[str]) -> float:
+    """Distinct-2 (Li et al. 2016): different pairs of words that follow each other, of all such pairs; 0 for none."""
+    pairs = [pair for text in texts for pair in pairwise(text.split())]
+    return len(set(pairs)) / len(pairs) if pairs else 0.0
+
+
+def read_splits(settings: DialogueSettings, notes: list[str]) -> tuple[list[Record], list[Record]]:
+    """Dialogues to train on (none where no data is named) and to validate. Raises DataError for validation dialogues
+    that are also training dialogues."""
+
+    def read(key: str, sources: Any) -> list[Record]:
+        rows = list(read_conversations(sources, settings.column, **settings.reading))
+        kept = [row for row in rows if any(n and one["role"] == REPLIES for n, one in enumerate(messages_in(row)))]
+        if not kept:
+            raise DataError(f"{key}: none of {len(rows):,} rows holds a message and a reply of the role {REPLIES}")
+        if len(kept) < len(rows):
+            notes.append(f"{key}: {len(rows) - len(kept):,} rows without a reply are left out")
+        return kept
+
+    with working("reading the dialogues"):
+        training: Sequence[Record] = [] if settings.data is None else read("data", settings.data)
+        if settings.validation is None:
+            training, validation = split_records(training, settings.split)
+            notes.append(f"{len(validation):,} dialogues are held out: what begins alike is on one side")
+            return training, validation
+        validation = read("validation", settings.validation)
+        overlap = find_overlap(training, validation, "the validation dialogues")
+        training, dropped = without_overlap(training, [overlap], settings.overlap)
+    if dropped:
+        notes.append(f"{dropped:,} dialogues were dropped from training: they are also validation dialogues")
+    elif overlap.rows:
+        notes.append("kept in training: " + str(overlap).splitlines()[0])
+    return list(training), validation

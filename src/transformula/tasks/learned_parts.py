@@ -1,0 +1,101 @@
+"""Texts of which a decoder learns, or is scored on, some parts alone: replies, choices, a last word."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from ..data.encoded import Encoded
+from ..errors import InputError
+from ..generation.decoding import device_of
+from ..language.graph import Architecture
+from ..model.transformer import evaluating
+from .base import IGNORED, Batch, Progress, check_causal, check_logits
+from .language_modeling import EVALUATED_LOGITS, EVALUATED_TOKENS
+from .seq2seq_data import padded_batch
+
+
+class PartlyLearned(NamedTuple):
+    """A text, and which of its tokens count.
+
+    ids      (tokens,) int; the first is given, never predicted
+    learned  (tokens - 1,) bool, of the tokens after the first
+    """
+
+    ids: np.ndarray
+    learned: np.ndarray
+
+    @property
+    def positions(self) -> int:
+        return len(self.ids) - 1
+
+
+class TextScore(NamedTuple):
+    """Of the tokens of a text that count: -log P, summed; how many; whether each was the most probable."""
+
+    nats: float
+    tokens: int
+    greedy: bool
+
+
+def check_decoder(name: str, architecture: Architecture) -> None:
+    """Raise InputError for a model that reads anything but `tokens`, or that sees what it should predict."""
+    if set(architecture.inputs) != {"tokens"}:
+        raise InputError(
+            f"{name} gives a model `tokens` alone: this one reads {', '.join(architecture.inputs) or 'nothing'};"
+            " take a model of one stack, such as pre-norm"
+        )
+    check_causal(name, architecture)
+    check_logits(name, architecture)
+
+
+def batch_of(texts: Sequence[PartlyLearned]) -> Batch:
+    """Texts as a batch: all but the last token of each, and as targets those that count."""
+    targets = [np.where(text.learned, text.ids[1:], IGNORED) for text in texts]
+    return padded_batch({"tokens": [text.ids[:-1] for text in texts]}, targets)
+
+
+def text_scores(model: Any, texts: Sequence[PartlyLearned], progress: Progress | None = None) -> list[TextScore]:
+    """Each text's score, in order; texts of like lengths share a batch, which changes none of them."""
+    view, device = evaluating(model), device_of(model)
+    order = sorted(range(len(texts)), key=lambda row: -texts[row].positions)
+    scores: list[Any] = [None] * len(texts)
+    done, most = 0, EVALUATED_TOKENS
+    while done < len(texts):
+        rows = order[done : done + max(1, most // texts[order[done]].positions)]
+        batch = batch_of([texts[row] for row in rows]).to(device)
+        with torch.no_grad():
+            logits = view(**batch.given).float()
+            each = F.cross_entropy(
+                logits.flatten(0, 1), batch.targets.flatten(), reduction="none", ignore_index=IGNORED
+            )
+            counted = batch.targets != IGNORED
+            nats = each.view_as(batch.targets).double().sum(1).tolist()
+            right = ((logits.argmax(-1) == batch.targets) | ~counted).all(1).tolist()
+        for row, *score in zip(rows, nats, counted.sum(1).tolist(), right, strict=True):
+            scores[row] = TextScore(*score)
+        done, most = done + len(rows), min(EVALUATED_TOKENS, EVALUATED_LOGITS // logits.shape[-1])
+        if progress is not None:
+            progress(done, len(texts))
+    return scores
+
+
+def nats_per_token(scores: Sequence[TextScore]) -> float:
+    return sum(score.nats for score in scores) / max(1, sum(score.tokens for score in scores))
+
+
+def unigram_nats(training: Sequence[np.ndarray], held_out: Sequence[np.ndarray], vocab: int) -> float:
+    """Nats per held-out token where each has the probability of how often it occurs in training, counted once more."""
+    counts = np.bincount(np.concatenate([*training]), minlength=vocab) + 1.0
+    return float(-np.log(counts / counts.sum())[np.concatenate([*held_out])].mean())
+
+
+def identity_of(texts: Sequence[PartlyLearned]) -> str:
+    """A hash of all tokens, and of which count."""
+    parts = (Encoded([text.ids for text in texts]), Encoded([text.learned for text in texts]))
+    return hashlib.sha256(" ".join(part.identity for part in parts).encode()).hexdigest()[:32]
