@@ -17,12 +17,24 @@ from tests.rules import RULES
 PACKAGE = Path(__file__).parents[1] / "src" / "transformula"
 DOCS = Path(__file__).parents[1] / "docs"
 
-FOUNDATION = {"atomic_io", "errors", "settings", "plain", "structured", "registry", "extras", "field_names", "notebook"}
+FOUNDATION = {
+    "atomic_io",
+    "errors",
+    "settings",
+    "plain",
+    "structured",
+    "registry",
+    "extras",
+    "field_names",
+    "notebook",
+    "figure",
+}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "atomic_io": {"errors"},
     "extras": {"errors"},
     "field_names": {"errors"},
+    "figure": set(),
     "notebook": set(),
     "plain": set(),
     "registry": {"errors", "extras"},

@@ -11,8 +11,9 @@ from typing import Any
 
 from ..atomic_io import write_whole
 from ..errors import CheckpointError, InputError, UnknownName, did_you_mean, nearest
+from ..figure import DASHES, SERIES, new_figure, png_of, svg_of
 from ..notebook import page
-from ..runs.figure import DASHES, SERIES, draw_validation, new_figure, png_of, smoothed, svg_of
+from ..runs.figure import draw_validation, smoothed
 from ..runs.folder import RunFolder
 from ..runs.log import Point, points_of, read_log
 

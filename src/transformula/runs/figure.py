@@ -1,46 +1,16 @@
-"""Figures by matplotlib: one look, and SVG that stands alone and turns dark where the page prefers that.
-
-Programs that know no style sheets show the light colors: each color is an attribute, which the style sheet overrides.
-"""
+"""Curves of a run: its losses over the steps."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..atomic_io import write_whole
+from ..figure import FAINT, INK, MUTED, new_figure, png_of, svg_of
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from .log import Point
-
-INK, GROUND, MUTED, FAINT = "#1f2328", "#ffffff", "#6b737c", "#c4cad0"
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a6d3b", "#5d5fa8")
-"""Colors of several curves, the first six of Okabe and Ito (told apart by the color-blind); `DASHES` go with them."""
-DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 3)), (0, (1, 1)))
-DARK = {INK: "#e8eaed", GROUND: "#16191d", MUTED: "#9aa3ad", FAINT: "#4a525b", "#0072b2": "#4aa8e0",
-        "#d55e00": "#ff8a4c", "#009e73": "#35c99a", "#8a6d3b": "#c8a468", "#5d5fa8": "#9a9cf0"}  # fmt: skip
-"""Light color -> the one on a dark ground."""
-
-
-@contextmanager
-def new_figure(width: float, height: float) -> Iterator[tuple[Figure, Any]]:
-    """A figure of so many inches, and its axes; what is drawn within the block has our colors."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    look: Any = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
-    with matplotlib.rc_context({**look, "figure.facecolor": GROUND, "axes.facecolor": GROUND}):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        axes.spines[["top", "right"]].set_visible(False)
-        yield figure, axes
 
 
 def draw_validation(
@@ -55,26 +25,6 @@ def draw_validation(
     if apart:
         look["markersize"] = 6
         axes.plot(*zip(*apart, strict=True), linestyle="none", marker="s", markerfacecolor="none", **look)
-
-
-def svg_of(figure: Figure) -> str:
-    """The figure as SVG. Equal figures give equal texts."""
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "transformula"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    pairs = [(what, *colors) for colors in DARK.items() for what in ("fill", "stroke")]
-    rules = "".join(f'[style*="{what}: {light}"]{{{what}:{dark} !important}}' for what, light, dark in pairs)
-    head, tag, rest = buffer.getvalue().partition("<defs>")
-    return f"{head}<style>@media (prefers-color-scheme: dark){{{rules}}}</style>\n{tag}{rest}"
-
-
-def png_of(figure: Figure) -> bytes:
-    """The figure as PNG, in light colors."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=150)
-    return buffer.getvalue()
 
 
 def smoothed(values: Sequence[float], weight: float = 0.98) -> list[float]:

@@ -33,7 +33,7 @@ class Measured:
     name       as it is printed: "BLEU"
     signature  how it was computed, in the way of sacrebleu: "nrefs:1|case:mixed|..."
     value      counts (draws, examples), how often each draw has each example -> scores (draws,)
-    sentences  (examples,): the score of each example alone, higher is better
+    sentences  (examples,): the score of each example alone
     digits     as it is printed: 1 of a score from 0 to 100, 3 of one from 0 to 1
     higher     whether a higher score is better
     """
@@ -48,6 +48,10 @@ class Measured:
     @property
     def score(self) -> float:
         return float(self.value(np.ones((1, len(self))))[0])
+
+    def beats(self, other: float) -> bool:
+        """Whether the score is better than another one of its kind."""
+        return self.score > other if self.higher else self.score < other
 
     def __len__(self) -> int:
         return len(self.sentences)

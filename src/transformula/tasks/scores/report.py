@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .measured import Measured, Numbers, References, checked
+from .tables import ReportPart, table
 
 # Predictions and references (and options by name) -> scores, the main one first.
 Measure = Callable[..., Iterable[Measured]]
@@ -38,9 +39,14 @@ def resampled(measured: Measured, resamples: int = 1000, seed: int = 1) -> Numbe
 
 
 class Report(ABC):
-    """What an evaluation found: its `repr` is for people, `.data` for programs, `.written` what the model wrote."""
+    """What an evaluation found: its `repr` is for people, `.data` for programs, `.written` what the model wrote, and
+    `.svg` a picture, such as a reliability diagram; None for none."""
 
     written: Sequence[str] | None = None
+
+    @property
+    def svg(self) -> str | None:
+        return None
 
     @property
     @abstractmethod
@@ -83,19 +89,26 @@ class ScoreRow:
 
 @dataclass(frozen=True)
 class Example:
-    """One prediction beside its references, and its source; "" for none. `index` counts from 0."""
+    """One prediction beside its references, and its source; "" for none. `index` counts from 0; `confidence` is the
+    probability of the prediction, where there is one."""
 
     index: int
     score: float
     prediction: str
     references: list[str]
     source: str
+    confidence: float | None = None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def __str__(self) -> str:
         """A few lines: number and score, then source, prediction and references, each under a name."""
         rows = [("source", self.source)] if self.source else []
         rows += [("prediction", self.prediction), *(("reference", text) for text in self.references)]
-        lines = [f"example {self.index + 1:,}: {self.score:.1f}"]
+        sure = "" if self.confidence is None else f", confidence {self.confidence:.2f}"
+        lines = [f"example {self.index + 1:,}: {self.score:.1f}{sure}"]
         for name, text in rows:
             head = f"  {name:10}  "
             lines += textwrap.wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head)) or [head + "-"]
@@ -104,13 +117,14 @@ class Example:
 
 @dataclass(frozen=True, repr=False)
 class ScoreReport(Report):
-    """Scores of what was written for some rows.
+    """Scores of what was written, or said, for some rows.
 
     rows         the scores, the main one first
     best, worst  examples of the highest and of the lowest main score, best and worst first
-    search       how targets were searched for, in words
+    search       how targets were searched for, in words; "" for none
     notes        what is to be known of the rows
     written      what was written for each row
+    parts        further parts, such as a table of confusions
     """
 
     rows: list[ScoreRow]
@@ -119,11 +133,17 @@ class ScoreReport(Report):
     search: str
     notes: Sequence[str]
     written: Sequence[str]
+    parts: Sequence[ReportPart] = ()
+
+    @property
+    def svg(self) -> str | None:
+        return next((part.svg for part in self.parts if part.svg is not None), None)
 
     @property
     def data(self) -> dict[str, Any]:
         """{"examples": 1000, "scores": {"BLEU": {"score": ..., "interval": [low, high], "baselines": {...}, ...}},
-        "search": ..., "notes": [...], "examples_shown": {"score": "BLEU", "best": [...], "worst": [...]}}."""
+        "search": ..., "notes": [...], "examples_shown": {"score": "BLEU", "best": [...], "worst": [...]}}, and each
+        further part under its name."""
         scores = {
             row.measured.name: {
                 "score": row.measured.score,
@@ -134,35 +154,47 @@ class ScoreReport(Report):
             }
             for row in self.rows
         }
-        best, worst = ([asdict(example) for example in examples] for examples in (self.best, self.worst))
+        best, worst = ([example.data for example in examples] for examples in (self.best, self.worst))
         return {
             "examples": len(self.written),
             "scores": scores,
             "search": self.search,
             "notes": list(self.notes),
+            **{part.name: part.data for part in self.parts},
             "examples_shown": {"score": self.rows[0].measured.name, "best": best, "worst": worst},
         }
 
     def __repr__(self) -> str:
-        table, lines = [["", "score", f"{100 * LEVEL:.0f} % interval", *self.rows[0].baselines]], []
+        names = list(dict.fromkeys(name for row in self.rows for name in row.baselines))
+        cells, lines = [["", "score", f"{100 * LEVEL:.0f} % interval", *names]], []
         for row in self.rows:
-            name, score, (low, high) = row.measured.name, row.measured.score, row.interval
-            beside = [f"{value:.1f}" for value in row.baselines.values()]
-            table.append([name, f"{score:.1f}", f"[{low:.1f}, {high:.1f}]", *beside])
-            if better := [baseline for baseline, value in row.baselines.items() if score <= value]:
-                lines.append(f"{name} is not above {', '.join(better)}: no result")
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        shown = [
-            "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
-            for line in table
-        ]
+            name, score, digits = row.measured.name, row.measured.score, row.measured.digits
+            low, high = (f"{end:.{digits}f}" for end in row.interval)
+            beside = [f"{row.baselines[each]:.{digits}f}" if each in row.baselines else "" for each in names]
+            cells.append([name, f"{score:.{digits}f}", f"[{low}, {high}]", *beside])
+            better = [each for each, value in row.baselines.items() if not row.measured.beats(value)]
+            if better:
+                side = "above" if row.measured.higher else "below"
+                lines.append(f"{name} is not {side} {', '.join(better)}: no result")
         lines += [f"{row.measured.name}: {row.measured.signature}" for row in self.rows]
-        notes = [f"note: {note}" for note in self.notes]
-        lines += [f"{len(self.written):,} examples", f"search: {self.search}", *notes, ""]
+        lines.append(f"{len(self.written):,} examples")
+        lines += [f"search: {self.search}"] if self.search else []
+        lines += [*(f"note: {note}" for note in self.notes), ""]
+        lines += [f"{part}\n" for part in self.parts]
         for title, examples in (("best", self.best), ("worst", self.worst)):
             lines.append(f"{len(examples)} {title} by {self.rows[0].measured.name} of the single text\n")
             lines += map(str, examples)
-        return "\n".join([*shown, *lines])
+        return "\n".join([*table(cells), *lines])
+
+
+def score_rows(measured: Iterable[Measured], baselines: Mapping[str, Sequence[float]]) -> list[ScoreRow]:
+    """Scores with their intervals; `baselines` are the same scores of each baseline, in the same order."""
+    rows = []
+    for place, each in enumerate(measured):
+        low, high = np.quantile(resampled(each), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        beside = {name: scores[place] for name, scores in baselines.items()}
+        rows.append(ScoreRow(each, (float(low), float(high)), beside))
+    return rows
 
 
 def scored(
@@ -178,10 +210,7 @@ def scored(
     `SHOWN` best examples and the `SHOWN` worst no one is among both: with few examples, there are fewer; equal ones are
     in the order of the data. Raises InputError, MissingExtra."""
     beside = {name: [each.score for each in measure(texts, references)] for name, texts in baselines.items()}
-    rows = []
-    for place, measured in enumerate(measure(predictions, references)):
-        low, high = np.quantile(resampled(measured), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        rows.append(ScoreRow(measured, (float(low), float(high)), {name: beside[name][place] for name in beside}))
+    rows = score_rows(measure(predictions, references), beside)
     lists, alone = checked(predictions, references), rows[0].measured.sentences
     best = np.argsort(-alone, kind="stable")[: min(SHOWN, (len(lists) + 1) // 2)].tolist()
     worst = [i for i in np.argsort(alone, kind="stable").tolist() if i not in best][:SHOWN]
