@@ -98,3 +98,5 @@ def test_from_a_table_to_labels(reviews: Path, tmp_path: Path) -> None:
     assert sum(answers[0].probabilities.values()) == pytest.approx(1)
     report = evaluate(out)
     assert report.data["scores"]["accuracy"]["baselines"]["most frequent label"] > 0
+    assert {"confusion", "calibration"} <= set(report.data) and report.svg is not None
+    assert all(0 < example.confidence <= 1 for example in report.worst)

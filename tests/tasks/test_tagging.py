@@ -188,6 +188,7 @@ def test_from_rows_to_names(names: Path, tmp_path: Path) -> None:
     report = evaluate(out)
     assert list(report.data["scores"]) == ["entity F1", "entity precision", "entity recall", "accuracy"]
     assert report.data["scores"]["entity F1"]["baselines"]["most frequent tag"] > 50
+    assert report.data["labels"] and report.data["calibration"]["bins"] and report.svg is not None
 
 
 def test_entities_with_their_places(names: Path) -> None:

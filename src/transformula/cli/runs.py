@@ -78,6 +78,7 @@ def evaluate_options(parser: Parser) -> None:
     parser.add("--data", "VALUE", "score this data instead; may be repeated", action="append")
     WITH(parser)
     parser.add("--output", "FILE", "write the model's outputs there, one per line")
+    parser.add("--figure", "FILE", "write the reliability diagram of a model of labels or tags there, as SVG")
     machine(parser)
     import_packages(parser.begin().use)
     named = [argument for argument in parser.rest if not argument.startswith("-")]  # RUN, and values of further options
@@ -110,6 +111,7 @@ def evaluate(given: Given) -> int:
 
     (settings,) = given.parser.settings
     check_output(given["output"])
+    check_output(given["figure"])
     if given["output"] is not None and not issubclass(settings, SearchSettings):
         raise InputError("--output: this task's evaluation writes no texts; leave it out")
     typed = {key: value for key, value in given.of(settings).items() if key != "data"}
@@ -118,7 +120,12 @@ def evaluate(given: Given) -> int:
         report = evaluate(given["run"], models=given["others"], progress=progress, **typed)
     if given["output"] is not None and report.written is not None:
         write_output(given["output"], [line_of(text) for text in report.written])
-    return given.show(report)
+    status = given.show(report)
+    if given["figure"] is not None:
+        if report.svg is None:
+            raise InputError("--figure: this task's evaluation has no diagram; leave it out")
+        write_output(given["figure"], [report.svg])
+    return status
 
 
 @verb(

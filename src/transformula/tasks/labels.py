@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -20,8 +21,11 @@ from ..errors import DataError, did_you_mean, nearest
 from .base import Batch
 from .predictor import Answer, BestSettings
 from .rows import RowPredictor, RowReader, RowTask
+from .scores.calibration import calibration
+from .scores.confusion import confusion, label_table
 from .scores.labels import accuracy, macro_f1, micro_f1, subset_accuracy
 from .scores.measured import Measured
+from .scores.tables import ReportPart
 from .verb import Verb
 
 HALF = 0.5  # a label of several is given from this probability on
@@ -144,10 +148,29 @@ class LabelReader(RowReader):
         return {"labels": ", ".join(f"{label} {counts[label]:,}" for label in kind.labels)}
 
 
+def mistakes(answers: Sequence[Label], records: Sequence[Record]) -> ReportPart:
+    """What is taken for what; of several labels, precision and recall of each."""
+    several = not isinstance(records[0]["label"], str)
+    references = labels_of(records, several)
+    if several:
+        return label_table([answer.labels for answer in answers], references)
+    return confusion([answer.text for answer in answers], [labels[0] for labels in references])
+
+
+def trust(answers: Sequence[Label], records: Sequence[Record]) -> ReportPart:
+    """Whether the probabilities hold. A label that was not in training is never right."""
+    several, known = not isinstance(records[0]["label"], str), list(answers[0].probabilities)
+    probabilities = np.array([[answer.probabilities[label] for label in known] for answer in answers])
+    right = np.array([[label in labels for label in known] for labels in labels_of(records, several)])
+    return calibration(probabilities, right if several else np.where(right.any(axis=1), right.argmax(axis=1), -1))
+
+
 class LabelTask(RowTask):
     """A task that gives rows labels: what its predictor says of classes, and its records call `label`."""
 
     verb = CLASSIFY
+    parts = (mistakes, trust)
+    confident = True
     measures = ("loss", "accuracy", "macro_f1", "micro_f1", "subset_accuracy")
     higher = frozenset(measures[1:])
 

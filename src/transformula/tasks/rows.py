@@ -37,7 +37,8 @@ from ..tokenizers.base import Tokenizer
 from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, Trained
 from .predictor import Answer, Predictor
 from .scores.measured import Measured
-from .scores.report import LEVEL, Example, ScoreReport, ScoreRow, above, resampled
+from .scores.report import Example, ScoreReport, above, score_rows
+from .scores.tables import ReportPart
 from .writing import load_predictor
 
 EncodedRow = Mapping[str, Tensor]
@@ -45,6 +46,9 @@ EncodedRow = Mapping[str, Tensor]
 
 Baseline = Callable[[Sequence[Record], Sequence[Record]], Sequence[Any] | None]
 """Training records, records -> predictions for the latter; None where it has nothing to go by."""
+
+Further = Callable[[Sequence[Any], Sequence[Record]], ReportPart]
+"""The best answers to records, and these -> what a report has beside the scores."""
 
 EVALUATED_TOKENS = 8192  # positions of a batch of an evaluation or a prediction
 SHOWN = 5  # rows that are shown to be looked at
@@ -252,23 +256,25 @@ def row_report(
     records: Sequence[Record],
     how: str,
     notes: Sequence[str],
+    parts: Sequence[ReportPart] = (),
+    confident: bool = False,
 ) -> ScoreReport:
-    """Scores with their intervals and the baselines'; the rows that scored best and worst, the surest first."""
-    rows = []
-    for place, each in enumerate(measured):
-        low, high = np.quantile(resampled(each), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-        rows.append(ScoreRow(each, (float(low), float(high)), {name: s[place] for name, s in baselines.items()}))
+    """Scores with their intervals and the baselines'; the rows that scored best and worst, the surest first, with the
+    answers' scores where these are probabilities (`confident`)."""
     alone = measured[0].sentences
     sure = np.array([answer.score for answer in answers])
     places = np.lexsort((-sure, alone))
     half = min(10, (len(places) + 1) // 2)
 
     def example(place: int) -> Example:
-        return Example(place, float(alone[place]), answers[place].text, [], short_row(records[place], 200))
+        answer = answers[place]
+        confidence = answer.score if confident else None
+        return Example(place, float(alone[place]), answer.text, [], short_row(records[place], 200), confidence)
 
     best = [example(place) for place in np.lexsort((-sure, -alone))[:half].tolist()]
     worst = [example(place) for place in places.tolist()[: min(10, len(places) - half)]]
-    return ScoreReport(rows, best, worst, how, notes, [answer.text for answer in answers])
+    rows = score_rows(measured, baselines)
+    return ScoreReport(rows, best, worst, how, notes, [answer.text for answer in answers], parts)
 
 
 class RowReader(ABC):
@@ -387,8 +393,10 @@ class RowData:
 class RowTask(Task):
     """A task on rows. A task says:
 
-    reader   where the rows come from
-    trivial  the baselines, by name
+    reader     where the rows come from
+    trivial    the baselines, by name
+    parts      what a report has beside the scores, such as what is taken for what
+    confident  whether the score of an answer is its probability
     """
 
     unit = "tokens"
@@ -396,6 +404,8 @@ class RowTask(Task):
     evaluation = RowEvaluation
     reader: ClassVar[RowReader]
     trivial: ClassVar[Mapping[str, Baseline]] = {}
+    parts: ClassVar[Sequence[Further]] = ()
+    confident: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -515,7 +525,8 @@ class RowTask(Task):
             for name, predictions in predicted_by(cls.trivial, learned, records, notes).items()
         }
         together = f"{len(trained.modules)} models, their logits averaged" if len(trained.modules) > 1 else "one model"
-        return row_report(cls.measure(answers, records), beside, answers, records, together, notes)
+        measured, parts = cls.measure(answers, records), [part(answers, records) for part in cls.parts]
+        return row_report(measured, beside, answers, records, together, notes, parts, cls.confident)
 
     def preview(self) -> Preview:
         return self.data.preview

@@ -32,7 +32,10 @@ from .chain import bio_moves, chain_marginals, chain_nll, viterbi
 from .predictor import Answer, predictor
 from .rows import EncodedRow, RowPredictor, RowReader, RowTask, Side, padded
 from .scores.baselines import most_frequent_tag
+from .scores.calibration import decision_calibration
+from .scores.confusion import entity_table, tag_confusion
 from .scores.measured import Measured
+from .scores.tables import ReportPart
 from .scores.tags import TAG, entity_scores, spans_of, token_accuracy
 from .verb import Verb
 
@@ -334,6 +337,19 @@ def most_frequent(learned: Sequence[Record], records: Sequence[Record]) -> list[
     return [tagged(*located(tokens), each, ()) for tokens, each in zip(sentences, tags, strict=True)]
 
 
+def mistakes(answers: Sequence[Tagged], records: Sequence[Record]) -> ReportPart:
+    """Of tags that mark spans the scores of each type, of others what is taken for what."""
+    predicted, references = [answer.tags for answer in answers], [tags_of(row) for row in records]
+    spans = all(map(mark_spans, (*predicted, *references)))
+    return entity_table(predicted, references) if spans else tag_confusion(predicted, references)
+
+
+def trust(answers: Sequence[Tagged], records: Sequence[Record]) -> ReportPart:
+    """Whether the probabilities of the tags hold."""
+    sides = zip([answer.tags for answer in answers], map(tags_of, records), strict=True)
+    return decision_calibration([a.probabilities for a in answers], [list(map(str.__eq__, *side)) for side in sides])
+
+
 @task("tagging")
 class Tagging(RowTask):
     """Sentences with a tag for each token."""
@@ -343,6 +359,8 @@ class Tagging(RowTask):
     model = {"family": "encoder", "output": "logits = linear(x, classes)", "classes": "2"}
     measures = ("loss", "accuracy", "entity_f1", "entity_precision", "entity_recall")
     higher = frozenset(measures[1:])
+    parts = (mistakes, trust)
+    confident = True
     verb = Verb(
         "tag",
         help="a tag for each word of a text",

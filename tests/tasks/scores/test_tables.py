@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from transformula.errors import InputError
-from transformula.tasks.scores.calibration import BINS, calibration
+from transformula.tasks.scores.calibration import BINS, calibration, decision_calibration
 from transformula.tasks.scores.confusion import confusion, entity_table, label_table, tag_confusion
 from transformula.tasks.scores.labels import accuracy
 from transformula.tasks.scores.report import ScoreReport, resampled, score_rows
@@ -92,6 +92,7 @@ def test_calibration_by_brute_force_and_in_resamples() -> None:
     rows = np.random.default_rng(5).integers(200, size=(3, 200))
     expected = [brute_force([confidence[i] for i in row], [correct[i] for i in row]) for row in rows]
     np.testing.assert_allclose(resampled(found.error, 3, 5), expected)
+    assert found.brier is not None
     assert found.brier.score == pytest.approx(
         np.mean([sum((p - (k == y)) ** 2 for k, p in enumerate(row)) for row, y in zip(each, right, strict=True)])
     )
@@ -100,9 +101,9 @@ def test_calibration_by_brute_force_and_in_resamples() -> None:
 
 def test_what_is_sure_and_right_is_calibrated() -> None:
     sure = calibration(np.eye(3), [0, 1, 2])
-    assert sure.error.score == 0 and sure.brier.score == 0
+    assert sure.error.score == 0 and sure.data["brier_score"] == 0
     wrong = calibration(np.eye(3), [1, 2, 0])
-    assert wrong.error.score == 100 and wrong.brier.score == 2
+    assert wrong.error.score == 100 and wrong.data["brier_score"] == 2
 
 
 def test_several_labels_a_row_are_as_many_decisions() -> None:
@@ -111,6 +112,15 @@ def test_several_labels_a_row_are_as_many_decisions() -> None:
     assert found.confidence.tolist() == pytest.approx([0.9, 0.8, 0.6, 0.7])
     assert found.right.tolist() == [True, False, True, True]
     assert found.error.score == pytest.approx(brute_force([0.9, 0.8, 0.6, 0.7], [True, False, True, True]))
+
+
+def test_decisions_of_rows_of_different_lengths() -> None:
+    found = decision_calibration([[0.9, 0.8], [], [0.6]], [[True, False], [], [True]])
+    assert found.error.score == pytest.approx(brute_force([0.9, 0.8, 0.6], [True, False, True]))
+    assert found.brier is None and "Brier" not in str(found) and "brier_score" not in found.data
+    assert found.error.value(np.array([[0, 1.0, 1.0]])) == pytest.approx(40)
+    with pytest.raises(InputError, match="2 decisions, but 1"):
+        decision_calibration([[0.5, 0.5]], [[True]])
 
 
 def test_a_reliability_diagram() -> None:

@@ -12,7 +12,7 @@ others: from 0 to 2 for one label a row. Of both, lower is better.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,12 +33,12 @@ class Calibration:
     """confidence  (decisions,): the probability of what was decided
     right       (decisions,): whether it was right
     error       the expected calibration error, from 0 to 100
-    brier       the Brier score"""
+    brier       the Brier score; None where the probabilities of what was not decided are not known"""
 
     confidence: Numbers
     right: NDArray[np.bool_]
     error: Measured
-    brier: Measured
+    brier: Measured | None = None
 
     name = "calibration"
 
@@ -58,7 +58,7 @@ class Calibration:
         filled = [each for each in self.bins.tolist() if each[0]]
         return {
             "expected_calibration_error": self.error.score / 100,
-            "brier_score": self.brier.score,
+            **({} if self.brier is None else {"brier_score": self.brier.score}),
             "bins": [{"rows": int(rows), "confidence": mean, "accuracy": right} for rows, mean, right in filled],
         }
 
@@ -70,7 +70,9 @@ class Calibration:
                 place = round(BAR * mean)
                 ends = f"{number / BINS:.2f}-{(number + 1) / BINS:.2f}"
                 rows.append([ends, f"{count:,.0f}", f"{100 * right:.1f} %", f"{bar[:place]}|{bar[place + 1 :]}"])
-        head = f"calibration: expected error {self.error.score:.1f} % ({BINS} bins), Brier score {self.brier.score:.3f}"
+        head = f"calibration: expected error {self.error.score:.1f} % ({BINS} bins)"
+        if self.brier is not None:
+            head += f", Brier score {self.brier.score:.3f}"
         return "\n".join([head, *table(rows), "# is what was right, | where it should end"])
 
     @property
@@ -119,16 +121,28 @@ def calibration(probabilities: Numbers, right: Sequence[int] | NDArray[Any]) -> 
     else:
         truth = chosen.astype(bool)
         confidence, correct = np.maximum(each, 1 - each), (each >= 0.5) == truth
-    statistics = np.zeros((len(each), BINS + 1))
-    statistics[:, BINS] = confidence.shape[1]
-    rows = np.arange(len(each))[:, None]
-    np.add.at(statistics, (rows, bin_of(confidence)), confidence - correct)
+    squares = ((each - truth) ** 2).sum(axis=1)
+    brier = mean_of("Brier score", f"labels:{each.shape[1]}|sum", squares, digits=3, higher=False)
+    return replace(decision_calibration(confidence.tolist(), correct.tolist()), brier=brier)
+
+
+def decision_calibration(confidence: Sequence[Sequence[float]], right: Sequence[Sequence[bool]]) -> Calibration:
+    """The same of rows of several decisions, such as the tags of a sentence, by the probability of each decision and
+    whether it is right. Raises InputError."""
+    check_as_many(confidence, right)
+    rows = np.repeat(np.arange(len(confidence)), [len(each) for each in confidence])
+    sure, correct = np.array([p for row in confidence for p in row]), np.array([each for row in right for each in row])
+    if sure.shape != correct.shape:
+        raise InputError(f"{len(sure):,} decisions, but {len(correct):,} that are right or wrong")
+    statistics = np.zeros((len(confidence), BINS + 1))
+    np.add.at(statistics, (rows, bin_of(sure)), sure - correct)
+    statistics[:, BINS] = [len(each) for each in confidence]
     error = of_sums(
-        "calibration error", f"bins:{BINS}|width:equal", statistics,
-        lambda sums: 100 * np.abs(sums[:, :BINS]).sum(axis=1) / sums[:, BINS],
-        -np.abs(confidence - correct).mean(axis=1), higher=False,
-    )  # fmt: skip
-    brier = mean_of(
-        "Brier score", f"labels:{each.shape[1]}|sum", ((each - truth) ** 2).sum(axis=1), digits=3, higher=False
+        "calibration error",
+        f"bins:{BINS}|width:equal",
+        statistics,
+        lambda sums: 100 * ratio(np.abs(sums[:, :BINS]).sum(axis=1), sums[:, BINS]),
+        100 * ratio(np.abs(statistics[:, :BINS]).sum(axis=1), statistics[:, BINS]),
+        higher=False,
     )
-    return Calibration(confidence.reshape(-1), correct.reshape(-1), error, brier)
+    return Calibration(sure, correct, error)

@@ -23,17 +23,20 @@ Text = str | Sequence[str]
 WORD = r"\w+|[^\w\s]"  # punctuation counts: a smiley says much
 PIXELS = 1024  # of a picture that are looked at, about
 PICTURES = 10_000  # of those of training that are looked at
+TEXTS = 50_000  # likewise
 
 
 def tfidf_linear(training: Sequence[Text], labels: Sequence[Any], texts: Sequence[Text]) -> list[Any]:
     """A linear support vector machine on TF-IDF of words and pairs of words, lower-cased: (1 + log count) log(rows /
-    rows with it), rows of length 1. For lists of labels, one machine for each label."""
+    rows with it), rows of length 1. For lists of labels, one machine for each label. It learns from at most `TEXTS` of
+    the texts, those spread evenly over them."""
     svm, of_texts = need("sklearn.svm", "TF-IDF"), need("sklearn.feature_extraction.text", "TF-IDF")
     if not any(map(str.strip, map(joined, training))):
         return most_frequent_label(training, labels, texts)
     words = of_texts.TfidfVectorizer(token_pattern=WORD, ngram_range=(1, 2), sublinear_tf=True)
-    known = words.fit_transform(map(joined, training))
-    return predictions_of(svm.LinearSVC(random_state=0), known, labels, words.transform(map(joined, texts)))
+    chosen = spread(len(training), TEXTS)
+    known, some = words.fit_transform(joined(training[place]) for place in chosen), [labels[place] for place in chosen]
+    return predictions_of(svm.LinearSVC(random_state=0), known, some, words.transform(map(joined, texts)))
 
 
 def tfidf_cosine(
@@ -52,7 +55,7 @@ def linear_pixels(training: Sequence[Any], labels: Sequence[Any], pictures: Sequ
     """Logistic regression on pixels, learned from at most `PICTURES` of the pictures, those spread evenly over them;
     of large pictures about `PIXELS` places are looked at, in a grid."""
     linear_model = need("sklearn.linear_model", "logistic regression on pixels")
-    chosen = spread(len(training))
+    chosen = spread(len(training), PICTURES)
     some = [labels[place] for place in chosen]
     known = pixels_of([training[place] for place in chosen])
     return predictions_of(linear_model.LogisticRegression(C=0.1), known, some, pixels_of(pictures))
@@ -61,7 +64,7 @@ def linear_pixels(training: Sequence[Any], labels: Sequence[Any], pictures: Sequ
 def nearest_mean(training: Sequence[Any], labels: Sequence[Hashable], pictures: Sequence[Any]) -> list[Hashable]:
     """The label of which the mean picture is nearest, pixel by pixel: argmin over labels of |x - mean|^2. Needs no
     scikit-learn. Looks at the same pictures and pixels as `linear_pixels`."""
-    chosen = spread(len(training))
+    chosen = spread(len(training), PICTURES)
     seen, some = pixels_of([training[place] for place in chosen]), [labels[place] for place in chosen]
     kinds = list(dict.fromkeys(some))
     numbers = np.array([kinds.index(label) for label in some])
@@ -90,9 +93,9 @@ def joined(text: Text) -> str:
     return text if isinstance(text, str) else " ".join(text)
 
 
-def spread(rows: int) -> list[int]:
-    """Places of at most `PICTURES` rows, evenly over them."""
-    return [int(place) for place in np.linspace(0, rows - 1, min(rows, PICTURES))]
+def spread(rows: int, most: int) -> list[int]:
+    """Places of at most so many rows, evenly over them."""
+    return [int(place) for place in np.linspace(0, rows - 1, min(rows, most))]
 
 
 def pixels_of(pictures: Sequence[Any]) -> Numbers:
