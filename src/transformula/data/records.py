@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from .format import Grouped, Options
 from .lines import shown
 from .messages import messages_of
 from .pictures import PictureFile, picture
-from .sources import Origin, Source, origins
+from .sources import Named, Origin, Source, gone, origins
 
 Value = str | float | list[Any] | Tensor
 """What a field holds: a text, a number, a list of texts or tokens, of numbers or of messages, or a picture (channels,
@@ -132,19 +133,21 @@ class Records:
 
     name   as a person named the source
     tally  what the last pass met, complete when it is at its end
-    notes  what a built-in set itself leaves out, a line each; known from the first pass on
+    notes  what a person is told: of tables, and, once they are read, what built-in sets leave out
     """
 
-    def __init__(self, parts: Sequence[Part], empty: str, optional: Sequence[str] = ()) -> None:
+    def __init__(
+        self, parts: Sequence[Part], empty: str, optional: Sequence[str] = (), of_tables: Sequence[str] = ()
+    ) -> None:
         if empty not in EMPTY:
             raise ConfigError(f"empty: {empty!r} is none of: {', '.join(EMPTY)}")
         self.name = ", ".join(part.origin.name for part in parts)
-        self._parts, self._empty, self._optional = parts, empty, optional
+        self._parts, self._empty, self._optional, self._of_tables = parts, empty, optional, of_tables
         self.tally = Tally()
 
     @property
     def notes(self) -> list[str]:
-        return [
+        return [*self._of_tables] + [
             f"{origin.name} leaves out " + ", ".join(f"{count:,} {what}" for what, count in origin.left_out.items())
             for origin in (part.origin for part in self._parts)
             if origin.left_out
@@ -184,18 +187,21 @@ def read_records(
     kinds: Mapping[str, str] | None = None,
     empty: str = "drop",
     optional: Sequence[str] = (),
+    like: Named = None,
     **options: Any,
 ) -> Records:
     """The records of a source, or of several one after another.
 
     source  see `sources`; parallel files are a mapping from names to files
     fields  which columns become fields: {"source": "de", "target": "en"}, or by number, from 1; or only names. A name
-            with dots goes into an object or, by number, into a list: "translation.de", "target.1". None: all columns
+            with dots goes into an object or, by number, into a list: "translation.de", "target.1"; of several with a
+            plus between, as "title + body", the texts are joined by blanks. None: all columns
     images  fields whose column names a picture's file, seen from the file that names it, or holds a picture's bytes
     kinds   what other fields hold that are no texts: "list" (of texts), "number", "numbers" (a list), or "messages",
             which `messages_of` reads
     empty   what is done with a row of which a text or a list is empty: "drop", "keep" or "refuse"
     optional  fields that may be empty
+    like    a source whose first row names the columns, for tables of as many columns whose first row does not
     the rest: see `Options`
 
     Raises DataError at the row that cannot be read, with its place; ConfigError for options that contradict the source.
@@ -208,27 +214,70 @@ def read_records(
         named = fields if isinstance(fields, Mapping) else {name: name for name in fields}
         columns = {name: int(c) if isinstance(c, str) and c.isdecimal() else c for name, c in named.items()}
     kinds = {**(kinds or {}), **dict.fromkeys(images, "picture")}
-    how = Options(columns=tuple((columns or {}).values()), **options)
+    how = Options(columns=tuple(chain.from_iterable(map(summands, (columns or {}).values()))), **options)
     by_number = bool(columns) and all(isinstance(column, int) for column in how.columns)
     parts = []
+    notes: list[str] = []
     for origin in (origin for one in sources for origin in origins(one, how.file_format)):
         named_pictures = kinds
         if origin.image is not None and "picture" not in kinds.values():
             names = [origin.image] if columns is None else [n for n, c in columns.items() if c == origin.image]
             named_pictures = {**kinds, **dict.fromkeys(names, "picture")}
-        header = not by_number if origin.table and how.header is None else how.header
-        parts.append(Part(origin, replace(how, header=header), columns, named_pictures))
-    return Records(parts, empty, optional)
+        header: bool | None = how.header
+        own: Columns = columns
+        if origin.table and header is None:
+            header, own, note = of_table(origin, how, columns, by_number, like)
+            notes += [note] if note else []
+        parts.append(Part(origin, replace(how, header=header), own, named_pictures))
+    return Records(parts, empty, optional, notes)
+
+
+Columns = Mapping[str, str | int] | None  # by field; None: all
+
+
+def of_table(origin: Origin, how: Options, columns: Columns, by_number: bool, like: Named) -> tuple[bool, Columns, str]:
+    """Whether the first row of a table names its columns; these columns, by number where another table names them; and
+    a note on what may not be meant."""
+    if columns is None:
+        return True, None, ""
+    first = next((list(row.values()) for _, row in origin.read(replace(how, header=False, columns=()))), [])
+    if by_number:
+        note = (
+            f"{origin.name}: its first row is read as a row, as columns are named by number, and looks like their names"
+        )
+        return False, columns, f"{note}: {', '.join(map(str, first))}" if first and names_columns(first) else ""
+    wanted = [column for column in how.columns if isinstance(column, str)]
+    if like is None or gone(like) or any(name in first for name in wanted):
+        return True, columns, ""
+    names, named = columns_of(like, quoted=how.quoted, encoding=how.encoding, file_format=how.file_format)
+    if not named or len(names) != len(first) or not all(name in names for name in wanted):
+        return True, columns, ""
+    numbers = {
+        field: "+".join(str(names.index(part) + 1 if isinstance(part, str) else part) for part in summands(column))
+        for field, column in columns.items()
+    }
+    own = {field: int(number) if number.isdecimal() else number for field, number in numbers.items()}
+    return False, own, f"{origin.name}: its first row names no columns; they are called as in {like}"
+
+
+def summands(column: str | int) -> list[str | int]:
+    """The columns of "title + body", by name or number; one alone of any other."""
+    parts = re.split(r"\s*\+\s*", column) if isinstance(column, str) else []
+    return [int(part) if part.isdecimal() else part for part in parts] if len(parts) > 1 and all(parts) else [column]
 
 
 def find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
-    """The value of a column by name, by number from 1, or by a path with dots."""
+    """The value of a column by name, by number from 1, or by a path with dots; of several, their texts."""
     if str(column) in row:
         return row[str(column)]
+    if len(several := summands(column)) > 1:
+        return " ".join(as_text(find(row, each, place), str(each), place) for each in several)
     if isinstance(column, int):
         if 1 <= column <= len(row):
             return list(row.values())[column - 1]
-        raise DataError(f"{place}: has no column number {column}; it has {len(row)}: {', '.join(row)}")
+        raise DataError(
+            f"{place}: has no column number {column}; it has {len(row)}: {', '.join(row)}; the row: {shown_row(row)}"
+        )
     value: Any = row
     for step in column.split("."):
         if isinstance(value, Mapping) and step in value:
@@ -240,9 +289,14 @@ def find(row: Mapping[str, Any], column: str | int, place: str) -> Any:
             listed = ", ".join(names) or "nothing"
             raise DataError(
                 f"{place}: has no column {column!r};{did_you_mean(nearest(column, names))} it has: {listed};"
-                f" the row: {shown(json.dumps(dict(row), ensure_ascii=False, default=lambda v: type(v).__name__))}"
+                f" the row: {shown_row(row)}"
             )
     return value
+
+
+def shown_row(row: Mapping[str, Any]) -> str:
+    """A row as an error shows it."""
+    return shown(json.dumps(dict(row), ensure_ascii=False, default=lambda value: type(value).__name__))
 
 
 def as_number(value: Any, name: str, place: str) -> float:

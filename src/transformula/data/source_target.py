@@ -32,7 +32,7 @@ def read_rows(sources: Named, settings: RowSettings, images: bool, key: str, not
     kinds = {"source": "picture"} if images else {}
     if settings.references is not None:
         fields["references"], kinds["references"] = settings.references, "list"
-    records = read_records(sources, fields, kinds=kinds, join=settings.join, **settings.reading)
+    records = read_records(sources, fields, kinds=kinds, join=settings.join, like=settings.data, **settings.reading)
     rows = list(records)
     if not rows:
         raise DataError(f"{key}: {records.name} holds no rows", path=records.name)

@@ -70,10 +70,11 @@ class LabeledTexts(LabelReader):
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns, kinds = columns_for(sources, settings), {"label": "list"} if settings.several else {}
-        records = read_records(sources, columns, kinds=kinds, **settings.reading, empty="keep")
+        records = read_records(sources, columns, kinds=kinds, like=settings.data, **settings.reading, empty="keep")
         rows = [row for row in records if str(row["text"]).strip()]
         if not rows:
             raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+        notes += records.notes
         if len(rows) < records.tally.kept:
             notes.append(f"{key}: {records.tally.kept - len(rows):,} rows have no text and are left out")
         return [separated(row, settings.label_separator) for row in rows] if settings.several else rows
