@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ..registry import Registry
 
-Kind = Literal["texts", "pairs", "pictures"]
+Kind = Literal["texts", "pairs", "pictures", "labeled"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class BuiltIn:
     """A built-in set."""
 
     read: Callable[[str], Rows]  # makes its rows, given what stands after the colon of its name, "" for nothing
-    columns: Sequence[str]  # their names: ("text",), ("source", "target")
+    columns: Sequence[str]  # their names: ("text",), ("source", "target"), ("text", "label"), ("tokens", "tags")
     grouped: bool = False  # its places are GROUP:LINE, and a split keeps a group on one side
     pictures: bool = False  # the first column holds pictures
     variant: str = ""  # an example of what stands after the colon of its name
@@ -42,7 +42,9 @@ class BuiltIn:
     @property
     def kind(self) -> Kind:
         """What its rows are."""
-        return "texts" if len(self.columns) == 1 else "pictures" if self.pictures else "pairs"
+        if len(self.columns) == 1:
+            return "texts"
+        return "pictures" if self.pictures else "pairs" if "source" in self.columns else "labeled"
 
 
 built_in_sets: Registry[BuiltIn] = Registry("built-in set", "transformula.data.sets")  # without what follows a colon

@@ -111,7 +111,7 @@ def _file(path: Path, file_format: str | None, texts: bool, image: str | None = 
         raise DataError(
             f"is of no format with columns, by its name;{near} known: {', '.join(known)};"
             f" name one with {setting('file_format', 'tsv')}; parallel files are named together, as in train.{{de,en}};"
-            f" built in: {', '.join(built_in_names('pairs', 'pictures'))}",
+            f" built in: {', '.join(built_in_names('pairs', 'pictures', 'labeled'))}",
             path=path,
         )
     reader = formats.get(kind)

@@ -50,6 +50,11 @@ def library_files(root: Path | None = None) -> list[Path]:
     return [path for _, path in sorted(wanted)]
 
 
+def module_of(path: Path, root: Path | None = None) -> str:
+    """The name of the module that a file of the standard library holds."""
+    return ".".join(path.relative_to(root or sysconfig.get_path("stdlib")).with_suffix("").parts)
+
+
 def text_of(path: Path) -> str:
     """The text of a file; nothing where it declares an encoding of its own, as a few old ones do."""
     try:
@@ -126,7 +131,7 @@ def _pairs(root: Path) -> Rows:
     left_out = Counter({EMPTY: 0, SAME: 0})
     seen: set[str] = set()
     for path in library_files(root):
-        module = ".".join(path.relative_to(root).with_suffix("").parts)
+        module = module_of(path, root)
         for line, source, target in summaries(text_of(path)):
             words = " ".join(source.split())
             if not source or words in seen:
