@@ -46,13 +46,22 @@ def test_equal_statements_come_once_and_a_hash_draws(tmp_path, monkeypatch):
     assert taken == list(drawn_statements([tmp_path / "a.py"]).rows)
 
 
+EGGS = """\
+class A:
+    "An A of eggs and of ham for all."
+
+    def m(self):
+        "Fry the A in the pan."
+"""
+
+
 def test_docstrings_without_the_names_of_modules(tmp_path, monkeypatch):
     monkeypatch.setattr(python_modules, "module_of", lambda path: ".".join(path.relative_to(tmp_path).parts)[:-3])
     monkeypatch.setattr(python_modules, "FEWEST", 2)
     said = 'def f{0}():\n    """Send the mail number {0} with Ham, if one is there."""\n'
     for name, source in {
         "ham.py": '"""Hello."""\n' + said.format(1) + said.format(1) + said.format(2),
-        "eggs/a.py": 'class A:\n    """An A of eggs and of ham for all."""\n\n    def m(self):\n        "Fry the A in the pan."',
+        "eggs/a.py": EGGS,
         "rare.py": said.format(3),
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
