@@ -203,9 +203,10 @@ def padding_unread(model: nn.Module, given: Given) -> None:
         other[key] = torch.where(real, given[key], (given[key] + 5) % VOCAB)
     with torch.no_grad():
         before, after = outputs(model(**given, lengths=lengths)), outputs(model(**other, lengths=lengths))
+        real_of = {given[key].shape[1]: LENGTHS[key] for key in lengths}  # by the length of what an output stands for
         for one, two in zip(before, after, strict=True):
             for row in range(3):
-                last = LENGTHS["tokens"][row] if one.shape[1] == given.get("tokens", one).shape[1] else one.shape[1]
+                last = real_of[one.shape[1]][row] if one.shape[1] in real_of else one.shape[1]
                 close(one[row, :last], two[row, :last])
 
 

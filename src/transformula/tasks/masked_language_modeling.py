@@ -16,7 +16,6 @@ from numpy.random import default_rng
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..data.encoded import padded
 from ..data.lines import shown
 from ..errors import InputError
 from ..generation.decoding import device_of
@@ -26,12 +25,21 @@ from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, Progress, Scores, task
 from .losses import perplexity, smoothed_cross_entropy
-from .masking import MASK, Masked, MaskedText, check_sees_all, most_frequent
+from .masking import (
+    SHOWN,
+    SHOWN_TOKENS,
+    MaskedText,
+    as_line,
+    asked,
+    batch_of_texts,
+    check_sees_all,
+    most_frequent,
+    unigram,
+)
 from .predictor import Answer, Predictor, predictor
 from .verb import Verb
 
 AT_ONCE = 32  # texts whose gaps are filled together
-SHOWN, SHOWN_TOKENS = 3, 48  # windows that are filled to be looked at, and tokens of each
 
 
 @dataclass(frozen=True)
@@ -63,22 +71,15 @@ class Filling(Predictor):
         self, models: Sequence[Any], inputs: Sequence[str], settings: FillSettings, *, progress: Any = None
     ) -> list[list[Filled]]:
         model, answers = models[0], []
-        limit = model.positions_of("tokens")
         for first in range(0, len(inputs), AT_ONCE):
-            texts = inputs[first : first + AT_ONCE]
-            rows = [self.ids(text, settings.sign) for text in texts]
-            for number, (text, row) in enumerate(zip(texts, rows, strict=True), first + 1):
-                if limit is not None and len(row) > limit:
-                    what = f"text {number} has {len(row)} tokens, and the model has learned {limit} positions"
-                    raise InputError(f"{what}: shorten it ({shown(text)})")
-            lengths = torch.tensor([len(row) for row in rows])
-            batch = Batch({"tokens": padded(rows)}, torch.empty(0), {"tokens": lengths}).to(device_of(model))
+            rows = [self.ids(text, settings.sign) for text in inputs[first : first + AT_ONCE]]
+            batch = batch_of_texts(model, rows, first)
             with torch.no_grad():
                 logits = masked_logits(model, batch)[..., : self.tokenizer.vocab].float()
             for row, row_logits in zip(rows, logits, strict=True):
                 answers.append(self.filled(row, row_logits, settings))
             if progress is not None:
-                progress(first + len(texts), len(inputs))
+                progress(first + len(rows), len(inputs))
         return answers
 
     def parts(self, text: str, sign: str) -> list[str]:
@@ -177,10 +178,7 @@ tokenizer, and takes the blank before it along.""",
 
     def baselines(self) -> dict[str, float]:
         """Nats per chosen token of the validation text, by how often each token stands in the training text."""
-        if self.data.split.alone:
-            return {}
-        _, nats = most_frequent(self.data)
-        return {"unigram": float(nats[asked(self.measured)].mean())}
+        return unigram(self.data, self.measured)
 
     def verdict(self, scores: Mapping[str, float]) -> str:
         verdict = super().verdict(scores)
@@ -191,31 +189,20 @@ tokenizer, and takes the blank before it along.""",
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few windows of the validation text: input, output and reference."""
-        view, lines, pieces = evaluating(model), [], self.data.tokenizer.pieces
-        shown_pieces = [*pieces, MASK.encode()]
+        view, lines, tokenizer = evaluating(model), [], self.data.tokenizer
         for place in default_rng(seed).permutation(len(self.measured))[:SHOWN]:
-            tokens, targets = (row[:SHOWN_TOKENS] for row in self.measured[place])
+            tokens, targets, _ = (row[:SHOWN_TOKENS] for row in self.measured[place])
             with torch.no_grad():
                 batch = Batch({"tokens": torch.from_numpy(tokens)[None]}, torch.empty(0)).to(device_of(model))
-                likeliest = masked_logits(view, batch)[0, :, : len(pieces)].argmax(-1).cpu().numpy()
+                likeliest = masked_logits(view, batch)[0, :, : tokenizer.vocab].argmax(-1).cpu().numpy()
             chosen = targets != IGNORED
             texts = {"input": tokens, "output": np.where(chosen, likeliest, tokens)}
             texts["reference"] = np.where(chosen, targets, tokens)
-            for name, ids in texts.items():
-                text = b"".join(shown_pieces[number] for number in ids).decode("utf-8", errors="replace")
-                lines.append(f"{name:<11}{text!r}")
-            lines.append("")
+            lines += [*(f"{name:<11}{as_line(tokenizer, ids)}" for name, ids in texts.items()), ""]
         return "\n".join(lines).strip()
 
     def predictor(self) -> Filling:
         return Filling(self.data.tokenizer, self.data.split.whole)
-
-
-def asked(windows: Sequence[Masked]) -> np.ndarray:
-    """The tokens that were chosen, (tokens,)."""
-    targets = np.concatenate([window.targets for window in windows])
-    chosen: np.ndarray = targets[targets != IGNORED]
-    return chosen
 
 
 def masked_logits(model: Any, batch: Batch) -> Tensor:

@@ -8,17 +8,20 @@ same tokenizer leaves it unused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.random import Generator, default_rng
 from pydantic import Field
 
+from ..data.encoded import padded
 from ..data.prepare import TextData
 from ..data.settings import TextSettings
 from ..errors import ConfigError, InputError
+from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .base import FORWARD, IGNORED, Batch, Progress
@@ -27,6 +30,7 @@ from .seq2seq_data import padded_batch
 
 COUNTED = 4_000_000  # tokens of the training text that the baselines count, or few more
 MASK = "[MASK]"  # how the mask is shown to people
+SHOWN, SHOWN_TOKENS = 3, 48  # windows that a sample shows, and tokens of each
 
 
 class MaskSettings(TextSettings):
@@ -41,10 +45,17 @@ class MaskSettings(TextSettings):
 
 
 class Masked(NamedTuple):
-    """A window: what the model reads, and what it should predict, -100 at tokens that were not chosen; (tokens,)."""
+    """A window: what the model reads, what it should predict, -100 at tokens that were not chosen, and numbers from 0
+    to 1 for what a task draws besides; (tokens,) each."""
 
     tokens: np.ndarray
     targets: np.ndarray
+    draws: np.ndarray
+
+    @property
+    def text(self) -> np.ndarray:
+        """The window as it was."""
+        return np.where(self.targets == IGNORED, self.tokens, self.targets)
 
 
 class Masking:
@@ -73,7 +84,7 @@ class Masking:
         masked = chosen & (drawn < self.settings.mask_share)
         changed = chosen & ~masked & (drawn < self.settings.mask_share + self.settings.random_share)
         tokens = np.where(masked, self.mask, np.where(changed, chance.integers(self.mask, size=len(ids)), ids))
-        return Masked(tokens, np.where(chosen, ids, IGNORED))
+        return Masked(tokens, np.where(chosen, ids, IGNORED), chance.random(len(ids)))
 
     def choose(self, ids: np.ndarray, chance: Generator) -> np.ndarray:
         """(tokens,) bool. Of whole words as many as fit, the first that is drawn in any case."""
@@ -108,7 +119,11 @@ class MaskedText(TextTask):
         for row, start in enumerate(self.windows.starts(step, micro)):
             chance = default_rng((self.seed, step, micro, row))
             rows.append(self.masking.apply(self.windows.ids[start : start + context], chance))
-        return batch_of(rows)
+        return self.joined(rows)
+
+    def joined(self, rows: Sequence[Masked]) -> Batch:
+        """Windows as a batch."""
+        return padded_batch({"tokens": [row.tokens for row in rows]}, [row.targets for row in rows])
 
     def units(self, batch: Batch) -> int:
         return batch.targets.numel()
@@ -123,7 +138,7 @@ class MaskedText(TextTask):
         """The validation windows, some at a time."""
         rows, most = self.measured, self.evaluated_at_once
         for first in range(0, len(rows), most):
-            yield batch_of(rows[first : first + most])
+            yield self.joined(rows[first : first + most])
             if progress is not None:
                 progress(min(first + most, len(rows)), len(rows))
 
@@ -142,8 +157,34 @@ class MaskedText(TextTask):
         return {"task": self.name, **self.data.describe(), **dict(sorted(own.items())), **self.numbers}
 
 
-def batch_of(rows: list[Masked]) -> Batch:
-    return padded_batch({"tokens": [row.tokens for row in rows]}, [row.targets for row in rows])
+def batch_of_texts(model: Any, rows: Sequence[np.ndarray], first: int) -> Batch:
+    """Texts as token ids, the first of them number `first` + 1: a batch where the model is. Raises InputError for one
+    that is longer than the positions that the model has learned."""
+    limit = model.positions_of("tokens")
+    for number, row in enumerate(rows, first + 1):
+        if limit is not None and len(row) > limit:
+            what = f"text {number} has {len(row)} tokens, and the model has learned {limit} positions"
+            raise InputError(f"{what}: shorten it")
+    lengths = {"tokens": torch.tensor([len(row) for row in rows])}
+    return Batch({"tokens": padded(rows)}, torch.empty(0), lengths).to(device_of(model))
+
+
+def asked(windows: Sequence[Masked]) -> np.ndarray:
+    """The tokens that were chosen, (tokens,)."""
+    targets = np.concatenate([window.targets for window in windows])
+    chosen: np.ndarray = targets[targets != IGNORED]
+    return chosen
+
+
+def unigram(data: TextData, windows: Sequence[Masked]) -> dict[str, float]:
+    """Nats per chosen token by how often each token stands in the training text; nothing where there is none."""
+    return {} if data.split.alone else {"unigram": float(most_frequent(data)[1][asked(windows)].mean())}
+
+
+def as_line(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> str:
+    """Ids as a text on one line, with marks for masks."""
+    pieces = [*tokenizer.pieces, MASK.encode()]
+    return repr(b"".join(pieces[number] for number in ids).decode("utf-8", errors="replace"))
 
 
 def most_frequent(data: TextData) -> tuple[int, np.ndarray]:

@@ -1,0 +1,250 @@
+"""Replaced token detection, as ELECTRA is pre-trained: tell which tokens of a text a small generator has put there.
+
+    generator      reads `source`, a text with masks; its output is `logits`
+    discriminator  reads `tokens`, the text with a token drawn from the generator in the place of each chosen one; its
+                   output is `replaced`, one number a position: whether the token is another one than in the text
+    loss           mean over the chosen tokens of -log P(token | source)
+                   + detection_weight * mean over all tokens of -log P(replaced or not | tokens)
+
+The model is called twice in a step, since the discriminator reads what the generator's output was drawn for. Each call
+gives the stack whose output is not read one token alone. No gradient flows through what is drawn. The draws are numbers
+of a batch, and so a function of the seed, the step and the row.
+
+Source: Clark et al. 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from numpy.random import default_rng
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..errors import InputError
+from ..generation.decoding import device_of
+from ..language.graph import Architecture
+from ..model.transformer import evaluating
+from ..tokenizers.base import Tokenizer
+from .base import IGNORED, Batch, Progress, Scores, task
+from .losses import smoothed_cross_entropy
+from .masking import (
+    SHOWN,
+    SHOWN_TOKENS,
+    Masked,
+    MaskedText,
+    MaskSettings,
+    as_line,
+    batch_of_texts,
+    check_sees_all,
+    unigram,
+)
+from .predictor import Answer, Predictor, predictor
+from .scores.report import standing
+from .seq2seq_data import padded_batch
+
+AT_ONCE = 32  # texts that are read together
+
+
+class DetectionSettings(MaskSettings):
+    """Which text a model learns from, which of its tokens are hidden, and what detection counts."""
+
+    mask_share: float = Field(0.85, ge=0, le=1, description="share of the chosen tokens that become the mask")
+    random_share: float = Field(
+        0.0, ge=0, le=1, description="share of the chosen tokens that become a random token; the others stay"
+    )
+    detection_weight: float = Field(50.0, gt=0, description="what the discriminator's loss is multiplied by")
+
+
+@dataclass(frozen=True)
+class DrawnBatch(Batch):
+    """Windows with masks as `source` and without as `tokens`; draws (batch, length) float64, from 0 to 1."""
+
+    draws: Tensor = torch.empty(0)
+
+    def to(self, device: torch.device | str) -> Batch:
+        moved: Batch = replace(super().to(device), draws=self.draws.to(device))  # type: ignore[call-arg]
+        return moved
+
+
+class Passes(NamedTuple):
+    """What both stacks say of a batch.
+
+    logits, targets    the generator's at the chosen tokens, (chosen, vocab), and what stood there, (chosen,)
+    detection, labels  the discriminator's at all tokens, (tokens,), and whether each was replaced, (tokens,) 0 or 1
+    tokens             what the discriminator read, (batch, length)
+    """
+
+    logits: Tensor
+    targets: Tensor
+    detection: Tensor
+    labels: Tensor
+    tokens: Tensor
+
+
+def passes(model: Any, batch: Batch, vocab: int) -> Passes:
+    """Call the generator, draw tokens below `vocab` by its output, call the discriminator."""
+    assert isinstance(batch, DrawnBatch)
+    source, text, chosen = batch.inputs["source"], batch.inputs["tokens"], batch.targets != IGNORED
+
+    def called(**inputs: Tensor) -> Mapping[str, Tensor]:
+        lengths = {name: batch.lengths[name].clamp(max=ids.shape[1]) for name, ids in inputs.items() if batch.lengths}
+        outputs: Mapping[str, Tensor] = model(**inputs, lengths=lengths) if lengths else model(**inputs)
+        return outputs
+
+    logits = called(source=source, tokens=text[:, :1])["logits"][chosen]
+    with torch.no_grad():
+        sums = logits[:, :vocab].double().softmax(-1).cumsum(-1)
+        drawn = torch.searchsorted(sums, batch.draws[chosen][:, None] * sums[:, -1:]).clamp(max=vocab - 1)
+        tokens = text.masked_scatter(chosen, drawn)
+    detection = called(source=source[:, :1], tokens=tokens)["replaced"][..., 0]
+    real = torch.ones_like(chosen)
+    if batch.lengths:
+        real = torch.arange(text.shape[1], device=text.device) < batch.lengths["tokens"][:, None]
+    labels = (tokens != text)[real].float()
+    return Passes(logits, batch.targets[chosen], detection[real].float(), labels, tokens)
+
+
+@dataclass(frozen=True)
+class Marked(Answer):
+    """A text with brackets around the tokens that seem replaced, and how probable that is of each token; its score is
+    the highest of these."""
+
+    tokens: tuple[str, ...] = ()
+    probabilities: tuple[float, ...] = ()
+
+
+@predictor("detecting")
+@dataclass(frozen=True)
+class Detecting(Predictor):
+    """A text -> the text with brackets around the tokens that do not seem to belong there.
+
+    tokenizer  of the text
+    documents  whether texts stand between two ends of documents, as those of training did
+    """
+
+    tokenizer: Tokenizer
+    documents: bool
+
+    task: ClassVar[str] = "replaced-token-detection"
+
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[str], settings: Any = None, *, progress: Progress | None = None
+    ) -> list[list[Marked]]:
+        model, answers = models[0], []
+        for first in range(0, len(inputs), AT_ONCE):
+            texts = inputs[first : first + AT_ONCE]
+            ends = [self.tokenizer.end_of_document] if self.documents else []
+            rows = [np.array([*ends, *self.tokenizer.encode(text), *ends]) for text in texts]
+            batch = batch_of_texts(model, rows, first)
+            ones = torch.ones(len(texts), 1, dtype=torch.long, device=device_of(model))
+            lengths = {**batch.lengths, "source": ones[:, 0]}
+            with torch.no_grad():
+                detection = model(source=0 * ones, **batch.inputs, lengths=lengths)["replaced"][..., 0]
+            for row, probabilities in zip(rows, detection.float().sigmoid().tolist(), strict=True):
+                answers.append([self.marked(row.tolist(), probabilities[: len(row)])])
+            if progress is not None:
+                progress(first + len(texts), len(inputs))
+        return answers
+
+    def marked(self, ids: Sequence[int], probabilities: Sequence[float]) -> Marked:
+        """The text of ids, and what is said of each; ends of documents are not among them."""
+        decode, end = self.tokenizer.decode, self.tokenizer.end_of_document
+        real = [(token, p) for token, p in zip(ids, probabilities, strict=True) if token != end]
+        text = ""
+        for replaced, run in groupby(real, key=lambda pair: pair[1] > 0.5):
+            part = decode([token for token, _ in run])
+            text += f"[{part}]" if replaced else part
+        tokens, each = [decode([token]) for token, _ in real], [p for _, p in real]
+        return Marked(text, max(each, default=0.0), tuple(tokens), tuple(each))
+
+
+@task("replaced-token-detection")
+class ReplacedTokenDetection(MaskedText):
+    """Replaced token detection on a text, by a model of a generator and a discriminator."""
+
+    settings = evaluation = DetectionSettings
+    chosen: DetectionSettings
+    measures = ("loss", "generator", "detection", "accuracy", "majority", "tokens")
+    higher = frozenset(["accuracy"])
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        reads, outputs = architecture.inputs, list(architecture.output.leaves)
+        if set(reads) != {"source", "tokens"} or set(outputs) != {"logits", "replaced"}:
+            raise InputError(
+                f"{cls.name} trains a model that reads `source` (a text with masks) and `tokens` (one without) and has"
+                f" the outputs `logits` (of the first) and `replaced` (of the second); this one reads"
+                f" {', '.join(reads)} and has {', '.join(outputs)}: take the gallery's electra, or a file made from it"
+            )
+        check_sees_all(cls.name, architecture)
+
+    def joined(self, rows: Sequence[Masked]) -> Batch:
+        pairs = {"source": [row.tokens for row in rows], "tokens": [row.text for row in rows]}
+        batch = padded_batch(pairs, [row.targets for row in rows])
+        draws = np.zeros(batch.targets.shape)
+        for place, row in enumerate(rows):
+            draws[place, : len(row.draws)] = row.draws
+        return DrawnBatch(batch.inputs, batch.targets, batch.lengths, torch.from_numpy(draws))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        both = passes(model, batch, self.masking.mask)
+        generator = smoothed_cross_entropy(both.logits, both.targets, 0.0)
+        detection = F.binary_cross_entropy_with_logits(both.detection, both.labels)
+        return generator + self.chosen.detection_weight * detection
+
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
+        """Scores of the whole validation text, masked always in the same way and filled by the same draws.
+
+        loss       generator + detection_weight * detection
+        generator  nats per chosen token
+        detection  nats per token: was it replaced or not
+        accuracy   share of the tokens of which that is told right; majority: of the answer that is always `not`, or,
+                   where more are replaced, always `replaced`
+        tokens     how many were looked at
+        """
+        view, sums = evaluating(model), torch.zeros(6, dtype=torch.double)
+        for batch in map(partial(Batch.to, device=device_of(model)), self.batches(progress)):
+            with torch.no_grad():
+                both = passes(view, batch, self.masking.mask)
+            generator = F.cross_entropy(both.logits.float(), both.targets, reduction="sum")
+            detection = F.binary_cross_entropy_with_logits(both.detection, both.labels, reduction="sum")
+            right = ((both.detection > 0) == both.labels.bool()).sum()
+            counts = (torch.tensor(len(both.targets)), torch.tensor(len(both.labels)))
+            each = (generator, detection, right, both.labels.sum(), *counts)
+            sums += torch.stack([number.cpu().double() for number in each])
+        generator, detection, right, replaced = (sums[:4] / sums[[4, 5, 5, 5]].clamp(min=1)).tolist()
+        return Scores(
+            loss=generator + self.chosen.detection_weight * detection, generator=generator, detection=detection,
+            accuracy=right, majority=max(replaced, 1 - replaced), tokens=int(sums[5]),
+        )  # fmt: skip
+
+    def verdict(self, scores: Mapping[str, float]) -> str:
+        accuracy, generator = scores["accuracy"], scores["generator"]
+        detection = f"{accuracy:.3f} of the tokens told right, by the more frequent answer {scores['majority']:.3f}"
+        stands = standing(generator, unigram(self.data, self.measured))
+        return f"{detection}; generator {generator:.2f} nats per masked token: {stands}"
+
+    def sample(self, model: nn.Module, seed: int = 1) -> str:
+        """A few windows of the validation text: with masks, as the generator fills them, with brackets around what the
+        discriminator takes for replaced, and as they were."""
+        view, lines, tokenizer = evaluating(model), [], self.data.tokenizer
+        for place in default_rng(seed).permutation(len(self.measured))[:SHOWN]:
+            window = Masked(*(row[:SHOWN_TOKENS] for row in self.measured[place]))
+            with torch.no_grad():
+                both = passes(view, self.joined([window]).to(device_of(model)), self.masking.mask)
+            marked = self.predictor().marked(both.tokens[0].tolist(), both.detection.sigmoid().tolist())
+            texts = (as_line(tokenizer, window.tokens), repr(marked.text), as_line(tokenizer, window.text))
+            lines += [f"{name:<11}{text}" for name, text in zip(("input", "output", "reference"), texts, strict=True)]
+            lines.append("")
+        return "\n".join(lines).strip()
+
+    def predictor(self) -> Detecting:
+        return Detecting(self.data.tokenizer, self.data.split.whole)
