@@ -65,8 +65,10 @@ def train(
                run's folder, but for the configuration that a run wrote into its own folder
     resume     the folder of a run that goes on; only how long it runs may be changed, and where its data lies
     init_from  a run or model whose weights (and tokenizer) it starts from, for going on with other data; with another
-               `model`, the stacks, tables and output that agree by names and shapes, while the rest is initialized
-    init_stack the stack of `model` that takes the layers of `init_from`, a model of one stack
+               `model`, the stacks, tables and output that agree by names and shapes, while the rest is initialized.
+               Without a `model`, on another task, its text has that task's output in the place of its own
+    init_stack the stack of `model` that takes the layers of `init_from`, a model of one stack; or the stack of
+               `init_from` whose layers a model of one stack takes, which is that stack itself where none is named
     from_scratch  `model` is a trained one, and only its text is meant: the weights are initialized
     use        packages whose words, tasks and data formats may be used
     given      `task` (language-modeling unless said); fields of its settings and of TrainingSettings; numbers and

@@ -23,7 +23,8 @@ def train_options(parser: Parser) -> None:
     parser.add("--resume", "RUN", "continue this run exactly where it stopped")
     what = "start from this run's weights and tokenizer; with another MODEL, the stacks that match are loaded"
     parser.add("--init-from", "RUN", what)
-    parser.add("--init-stack", "NAME", "the stack of MODEL that loads the layers of --init-from, a run with one stack")
+    what = "the stack of MODEL that loads the layers of --init-from, of one stack; or the stack of --init-from that"
+    parser.add("--init-stack", "NAME", f"{what} becomes a model of one stack")
     what = "train a trained MODEL's text from randomly initialized weights"
     parser.add("--from-scratch", None, what, action="store_true", default=argparse.SUPPRESS)
     QUIET(parser)

@@ -134,14 +134,6 @@ class MaskedText(TextTask):
         parts = (ids[start : start + context] for start in range(0, len(ids), context))
         return [self.masking.apply(part, default_rng(number)) for number, part in enumerate(parts)]
 
-    def batches(self, progress: Progress | None = None) -> Iterator[Batch]:
-        """The validation windows, some at a time."""
-        rows, most = self.measured, self.evaluated_at_once
-        for first in range(0, len(rows), most):
-            yield self.joined(rows[first : first + most])
-            if progress is not None:
-                progress(min(first + most, len(rows)), len(rows))
-
     @property
     def validation_rows(self) -> int:
         return len(self.measured)
@@ -155,6 +147,15 @@ class MaskedText(TextTask):
     def describe(self) -> dict[str, Any]:
         own = self.chosen.model_dump(mode="json", exclude=set(TextSettings.model_fields))
         return {"task": self.name, **self.data.describe(), **dict(sorted(own.items())), **self.numbers}
+
+
+def validation_batches(task: MaskedText, progress: Progress | None = None) -> Iterator[Batch]:
+    """The validation windows of a task, some at a time."""
+    rows, most = task.measured, task.evaluated_at_once
+    for first in range(0, len(rows), most):
+        yield task.joined(rows[first : first + most])
+        if progress is not None:
+            progress(min(first + most, len(rows)), len(rows))
 
 
 def batch_of_texts(model: Any, rows: Sequence[np.ndarray], first: int) -> Batch:

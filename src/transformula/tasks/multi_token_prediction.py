@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from ..errors import InputError
 from ..language.graph import Architecture
-from .base import IGNORED, Batch, Progress, Scores, task
+from .base import IGNORED, Batch, Progress, Scores, outputs_of, task
 from .language_modeling import LanguageModeling
 from .losses import smoothed_cross_entropy
 
@@ -39,7 +39,7 @@ class MultiTokenPrediction(LanguageModeling):
     @classmethod
     def check(cls, architecture: Architecture) -> None:
         cls.check_reading(architecture)
-        names = list(architecture.output.leaves)
+        names = list(outputs_of(architecture))
         expected = ["logits", *(f"logits_{number}" for number in range(2, len(names) + 1))]
         if len(names) < 2 or names != expected:
             raise InputError(

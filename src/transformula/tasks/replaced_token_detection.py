@@ -33,7 +33,7 @@ from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..tokenizers.base import Tokenizer
-from .base import IGNORED, Batch, Progress, Scores, task
+from .base import IGNORED, Batch, Progress, Scores, outputs_in_words, outputs_of, task
 from .losses import smoothed_cross_entropy
 from .masking import (
     SHOWN,
@@ -45,6 +45,7 @@ from .masking import (
     batch_of_texts,
     check_sees_all,
     unigram,
+    validation_batches,
 )
 from .predictor import Answer, Predictor, predictor
 from .scores.report import standing
@@ -177,12 +178,14 @@ class ReplacedTokenDetection(MaskedText):
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
-        reads, outputs = architecture.inputs, list(architecture.output.leaves)
-        if set(reads) != {"source", "tokens"} or set(outputs) != {"logits", "replaced"}:
+        reads, outputs = architecture.inputs, outputs_of(architecture)
+        fitting = set(outputs) == {"logits", "replaced"} and outputs["replaced"] == 1
+        if set(reads) != {"source", "tokens"} or not fitting:
             raise InputError(
                 f"{cls.name} trains a model that reads `source` (a text with masks) and `tokens` (one without) and has"
-                f" the outputs `logits` (of the first) and `replaced` (of the second); this one reads"
-                f" {', '.join(reads)} and has {', '.join(outputs)}: take the gallery's electra, or a file made from it"
+                " the outputs `logits` (of the first) and `replaced` (of the second, of width 1); this one reads"
+                f" {', '.join(reads)} and has {outputs_in_words(architecture)}: take the gallery's electra, or a file"
+                " made from it"
             )
         check_sees_all(cls.name, architecture)
 
@@ -211,7 +214,7 @@ class ReplacedTokenDetection(MaskedText):
         tokens     how many were looked at
         """
         view, sums = evaluating(model), torch.zeros(6, dtype=torch.double)
-        for batch in map(partial(Batch.to, device=device_of(model)), self.batches(progress)):
+        for batch in map(partial(Batch.to, device=device_of(model)), validation_batches(self, progress)):
             with torch.no_grad():
                 both = passes(view, batch, self.masking.mask)
             generator = F.cross_entropy(both.logits.float(), both.targets, reduction="sum")
