@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from transformula.api.plan import task_trained
 from transformula.api.run import train
 from transformula.errors import CheckpointError, InputError
 from transformula.interop.weights import load_tensors, model_tensors
@@ -140,6 +141,12 @@ def test_a_folders_text_has_the_output_of_another_task(data, language_model, bef
     assert all(torch.equal(seen["tensors"][name], tensor) for name, tensor in given.items())
     assert seen["tensors"].keys() > given.keys()
 
+    # A copy of the model alone, and one in its run, are of that task too.
+    assert task_trained(out / "best") == task_trained(out) == "language-modeling"
+    alone = Path(shutil.copytree(out / "best", tmp_path / "alone"))
+    assert task_trained(alone) == "language-modeling"
+    (alone / "tokenizer.json").unlink()
+    assert task_trained(alone) is None
     # An output for which a number of the data is needed goes with that number.
     other = tmp_path / "other"
     shutil.copytree(out, other)

@@ -360,11 +360,19 @@ def without_output(text: ModelText) -> ModelText:
 
 
 def task_trained(run: str | Path) -> str | None:
-    """The task by which a model was trained; None where it is of a package that is not here."""
+    """The task by which a model was trained, as the run says in whose folder it lies, or its predictor; None where
+    neither does, or it is of a package that is not here."""
     from ..tasks.base import tasks
+    from ..tasks.writing import TextGenerator, load_predictor
 
+    folder = model_folder(run)
     with suppress(InputError):
-        return tasks.name_of(recorded_of(run)[2])
+        for path in (Path(run), folder.parent if folder.name in ("best", "last") else Path(run)):
+            if (path / "config.yaml").is_file():
+                return tasks.name_of(recorded_of(path)[2])
+        predictor = load_predictor(folder)
+        task = getattr(predictor, "task", TASK if isinstance(predictor, TextGenerator) else None)
+        return None if task is None else tasks.name_of(task)
     return None
 
 
