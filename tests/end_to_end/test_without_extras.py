@@ -13,7 +13,7 @@ from PIL import Image
 
 from transformula.cli import main
 
-OPTIONAL = ("sacrebleu", "babel", "pyarrow", "sentencepiece", "datasets", "torchinfo")
+OPTIONAL = ("sacrebleu", "babel", "pyarrow", "sentencepiece", "datasets", "torchinfo", "sklearn")
 FORMULA = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 SIZE = ["--depth", "1", "--width", "16", "--heads", "2", "--threads", "1", "--precision", "float32", "--quiet"]
 TEXT = ["train", FORMULA, *SIZE, "--context", "16", "--batch", "4", "--steps", "2"]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from transformula import Model, evaluate, train
-from transformula.errors import ConfigError, DataError
+from transformula import Model, train
+from transformula.cli import main
+from transformula.data.records import Record
+from transformula.errors import ConfigError, DataError, MissingExtra
 from transformula.tasks.base import tasks
 from transformula.tasks.classification import Classification
+from transformula.tasks.rows import predicted_by
 
 WORDS = {"good": "a fine film , I liked it", "bad": "a dull film , I left early"}
 
@@ -89,14 +94,31 @@ def test_several_labels(tmp_path: Path) -> None:
     assert set(map(tuple, batch.targets.tolist())) == {(0.0, 0.0), (1.0, 1.0)}
 
 
-def test_from_a_table_to_labels(reviews: Path, tmp_path: Path) -> None:
+def test_from_a_table_to_labels(reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     run = train("pre-norm", task="classification", data=str(reviews), depth=1, width=16, heads=2, tokenizer="bytes",
                 steps=12, split=0.2, out=str(out))  # fmt: skip
     assert run.model.predict("I liked it") in WORDS
     answers = Model.from_folder(out).predict(["I liked it", ""], scores=True)
     assert sum(answers[0].probabilities.values()) == pytest.approx(1)
-    report = evaluate(out)
-    assert report.data["scores"]["accuracy"]["baselines"]["most frequent label"] > 0
-    assert {"confusion", "calibration"} <= set(report.data) and report.svg is not None
-    assert all(0 < example.confidence <= 1 for example in report.worst)
+    figure, labels = tmp_path / "reliability.svg", tmp_path / "labels.txt"
+    capsys.readouterr()
+    assert main(["evaluate", str(out), "--json", "--figure", str(figure), "--output", str(labels)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["scores"]["accuracy"]["baselines"]["most frequent label"] > 0
+    assert report["confusion"]["labels"] and report["calibration"]["bins"]
+    assert all(0 < example["confidence"] <= 1 for example in report["examples_shown"]["worst"])
+    assert (
+        figure.read_text().lstrip().startswith("<?xml") and len(labels.read_text().splitlines()) == report["examples"]
+    )
+
+
+def test_a_baseline_without_its_package_is_left_out() -> None:
+    def lacking(learned: Sequence[Record], records: Sequence[Record]) -> None:
+        raise MissingExtra("TF-IDF needs the package scikit-learn")
+
+    rows, notes = [Record({"text": "a", "label": "b"})], list[str]()
+    assert predicted_by({"TF-IDF": lacking, "none": lambda *_: None, "one": lambda *_: ["b"]}, rows, rows, notes) == {
+        "one": ["b"]
+    }
+    assert notes == ["the baseline TF-IDF is left out: TF-IDF needs the package scikit-learn"]

@@ -35,25 +35,25 @@ def line_of(text: str) -> str:
     return text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
 
 
-def check_output(output: str | None) -> None:
+def check_output(output: str | None, option: str = "--output") -> None:
     """Raise InputError, before any work, for a file that cannot be written."""
     if output is None:
         return
     path = Path(output)
     if path.exists() and not path.is_file():
-        raise InputError(f"--output {output}: is there already, and no plain file; name another, or write to a pipe: >")
+        raise InputError(f"{option} {output}: is there already, and no plain file; name another, or write to a pipe: >")
     if not path.absolute().parent.is_dir():
-        raise InputError(f"--output {output}: there is no folder {path.parent}; make it first")
+        raise InputError(f"{option} {output}: there is no folder {path.parent}; make it first")
 
 
-def write_output(output: str, lines: Iterable[str]) -> None:
+def write_output(output: str, lines: Iterable[str], option: str = "--output") -> None:
     """Write a file of lines, whole or not at all. Raises InputError."""
     from ..atomic_io import write_whole
 
     try:
         write_whole(Path(output), "".join(f"{line}\n" for line in lines).encode("utf-8"))
     except OSError as error:
-        raise InputError(f"--output {output}: cannot be written ({error.strerror})") from None
+        raise InputError(f"{option} {output}: cannot be written ({error.strerror})") from None
 
 
 class OutputLost(OSError):

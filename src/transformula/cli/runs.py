@@ -97,6 +97,7 @@ def evaluate_options(parser: Parser) -> None:
         "transformula evaluate runs/demo",
         "transformula evaluate runs/demo --data other.txt --json",
         "transformula evaluate runs/translator --data 'test.{de,en}' --beam 5 --output written.en",
+        "transformula evaluate runs/reviews --figure reliability.svg",
         "transformula evaluate runs/translator --help",
     ],
 )
@@ -104,29 +105,34 @@ def evaluate(given: Given) -> int:
     """Score a trained model on the data that its run held out. A language model is scored on the whole validation set,
     in nats per token, perplexity and bits per byte, beside n-gram baselines. A model that writes targets is scored on
     the test set (default: the validation set), with confidence intervals, signatures, trivial baselines, and the best
-    and the worst examples. --data scores other data; the baselines still learn from the run's training set. The options
-    depend on the run's task: transformula evaluate RUN --help lists them."""
+    and the worst examples. So is a model of labels, tags, answers or vectors; of labels and tags, the report also says
+    what is taken for what, and whether their probabilities hold (--figure: a reliability diagram). --data scores other
+    data; the baselines still learn from the run's training set. The options depend on the run's task: transformula
+    evaluate RUN --help lists them."""
     from ..api.run import evaluate
     from ..data.preview import counting
     from ..generation.settings import SearchSettings
+    from ..tasks.rows import RowEvaluation
 
     (settings,) = given.parser.settings
     check_output(given["output"])
-    check_output(given["figure"])
-    if given["output"] is not None and not issubclass(settings, SearchSettings):
+    check_output(given["figure"], "--figure")
+    if given["output"] is not None and not issubclass(settings, (SearchSettings, RowEvaluation)):
         raise InputError("--output: this task's evaluation writes no texts; leave it out")
+    no_diagram = InputError("--figure: this task's evaluation has no diagram; leave it out")
+    if given["figure"] is not None and not issubclass(settings, RowEvaluation):
+        raise no_diagram
     typed = {key: value for key, value in given.of(settings).items() if key != "data"}
     typed |= {key: given[key] for key in ("data", "device", "threads", "use", "verify")}
     with counting("scoring") as progress:
         report = evaluate(given["run"], models=given["others"], progress=progress, **typed)
     if given["output"] is not None and report.written is not None:
         write_output(given["output"], [line_of(text) for text in report.written])
-    status = given.show(report)
     if given["figure"] is not None:
         if report.svg is None:
-            raise InputError("--figure: this task's evaluation has no diagram; leave it out")
-        write_output(given["figure"], [report.svg])
-    return status
+            raise no_diagram
+        write_output(given["figure"], [report.svg], "--figure")
+    return given.show(report)
 
 
 @verb(

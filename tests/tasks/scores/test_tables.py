@@ -148,6 +148,5 @@ def test_a_report_with_further_parts() -> None:
     assert "accuracy is not above most frequent label: no result" in text and "search" not in text
     assert str(parts[0]) in text and str(parts[1]) in text
     assert data["confusion"]["labels"] == ["a", "b"] and data["calibration"]["bins"][0]["rows"] == 4
-    assert report.svg == parts[1].svg
     lower = ScoreReport(score_rows([parts[1].error], {"better": [0.0]}), [], [], "", [], predicted)
     assert "calibration error is not below better: no result" in repr(lower) and lower.svg is None

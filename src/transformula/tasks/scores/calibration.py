@@ -113,7 +113,7 @@ def calibration(probabilities: Numbers, right: Sequence[int] | NDArray[Any]) -> 
     """
     each, chosen = np.asarray(probabilities, dtype=np.float64), np.asarray(right)
     check_as_many(each, chosen)
-    if each.ndim != 2 or not ((each >= 0) & (each <= 1)).all():
+    if each.ndim != 2 or not ((each >= 0) & (each <= 1 + 1e-6)).all():
         raise InputError("probabilities have the shape (rows, labels) and lie from 0 to 1")
     if chosen.ndim == 1:
         truth = chosen[:, None] == np.arange(each.shape[1])
