@@ -19,14 +19,14 @@ from torch.nn import functional as F
 from ..data.records import Record
 from ..errors import DataError, did_you_mean, nearest
 from .base import Batch
-from .predictor import Answer, BestSettings
+from .predictor import Answer
 from .rows import RowPredictor, RowReader, RowTask
 from .scores.calibration import calibration
 from .scores.confusion import confusion, label_table
 from .scores.labels import accuracy, macro_f1, micro_f1, subset_accuracy
 from .scores.measured import Measured
 from .scores.tables import ReportPart
-from .verb import Verb
+from .verb import BestSettings, Verb
 
 HALF = 0.5  # a label of several is given from this probability on
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pydantic import Field
 from torch import Tensor
 
 from ..errors import InputError
@@ -21,6 +20,7 @@ from ..settings import Settings
 from ..structured import load_json
 from ..tokenizers.base import FILE as TOKENIZER
 from ..tokenizers.base import Tokenizer, load
+from .verb import BestSettings as BestSettings
 
 FILE = "predictor.json"
 
@@ -45,12 +45,6 @@ class Answer:
 
     text: str
     score: float = 0.0
-
-
-class BestSettings(Settings):
-    """How many answers there are to an input."""
-
-    n_best: int = Field(1, ge=1, description="how many answers are shown, the most probable first")
 
 
 class Predictor(ABC):

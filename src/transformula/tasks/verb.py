@@ -15,9 +15,17 @@ from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from ..settings import Settings
 
 PACKAGE = __name__.rpartition(".")[0]
+
+
+class BestSettings(Settings):
+    """How many answers there are to an input."""
+
+    n_best: int = Field(1, ge=1, description="how many answers are shown, the most probable first")
 
 
 @dataclass(frozen=True)
