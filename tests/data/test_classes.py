@@ -31,7 +31,7 @@ def test_one_class_a_file(reviews):
     good = [{"text": "café ,\u2028fine .", "label": "good"}, {"text": "moving", "label": "good"}]
     assert rows(source) == good and columns_of(source) == (["text", "label"], None)
     assert [record.place for record in read_records(source)] == [f"{reviews}/rt.pos:1", f"{reviews}/rt.pos:2"]
-    assert rows([f"1={reviews}/rt.neg", source], ["label"], encoding="latin-1")[0] == {"label": "1"}
+    assert rows(f"1={reviews}/rt.neg", encoding="latin-1") == [{"text": "trés long", "label": "1"}]
     with pytest.raises(DataError, match=r"rt.neg:1: is not UTF-8: byte 2 .*encoding=latin-1.*'tr.*xe9s long'"):
         rows(f"bad={reviews}/rt.neg")
     assert read_corpus(source).documents == ["café ,\u2028fine .", "moving"]

@@ -22,6 +22,10 @@ def test_text_in_another_encoding(tmp_path):
         with pytest.raises(DataError, match="name that, as in --encoding latin-1, or convert it: iconv"):
             read_corpus(path, column=None if name != "a.csv" else "text")
         TYPED.reset(said)
+        said = TYPED.set(frozenset(["--input"]))  # a command without the option
+        with pytest.raises(DataError, match="if it is text in another encoding, convert it: iconv"):
+            read_corpus(path, column=None if name != "a.csv" else "text")
+        TYPED.reset(said)
         assert "café" in read_corpus(path, column="text", encoding="latin-1").documents[-1]
     rows = [dict(row) for row in read_records(tmp_path / "a.csv", ["text"], encoding="cp1252")]
     assert rows == [{"text": "Äpfel"}, {"text": "café"}]
@@ -29,6 +33,11 @@ def test_text_in_another_encoding(tmp_path):
         list(read_records(tmp_path / "a.csv", encoding="ascii"))
     beside = read_records({"a": tmp_path / "a.txt", "b": tmp_path / "a.txt"}, encoding="latin-1")
     assert [dict(row) for row in beside] == [{"a": "café", "b": "café"}]
+    for name, content in {"b.tsv": "text\nx\ncafé\n", "b.txt": "\n\ncafé"}.items():
+        (tmp_path / name).write_bytes(content.encode())
+        with pytest.raises(DataError, match="is UTF-8, not iso8859-1: leave out encoding") as error:
+            read_corpus(tmp_path / name, encoding="latin-1")
+        assert error.value.line == (3 if name == "b.tsv" else None)
     for utf8 in ("utf-8", "UTF8", "utf-8-sig"):
         (tmp_path / "b.tsv").write_bytes(b"\xef\xbb\xbftext\nx\n")
         assert columns_of(tmp_path / "b.tsv", encoding=utf8) == (["text"], True)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from ..errors import ConfigError, DataError, did_you_mean, nearest, setting, shortened
+from ..errors import TYPED, ConfigError, DataError, did_you_mean, nearest, setting, shortened
 from ..tokenizers.texts import PIECE, Content
 
 UNPACKED = 100 * 2**20  # bytes up to which any gzip file is unpacked
@@ -30,6 +30,7 @@ KINDS = {  # what is no file
 }
 # How files in other encodings begin; the longer marks first, as UTF-16's is the beginning of UTF-32's.
 MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+WESTERN = ("iso8859-1", "iso8859-15", "cp1252")  # as Python calls them
 MAGIC = {  # how files begin that are no text
     b"\x1f\x8b": "gzip; name it .gz",
     b"PK\x03\x04": "zip; unpack it first",
@@ -151,10 +152,20 @@ def in_another_encoding(path: Path, encoding: str | None) -> str:
     """What is to be done with a file that is not in the encoding that was named, or not in UTF-8."""
     if encoding is not None:
         return f"name the encoding that it is in with {setting('encoding', 'NAME')}"
-    return (
-        f"if it is text in another encoding, name that, as in {setting('encoding', 'latin-1')}, or convert it:"
-        f" iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW"
-    )
+    named = setting("encoding", "latin-1")
+    name_it = "" if TYPED.get() and not named.startswith("--") else f"name that, as in {named}, or "
+    return f"if it is text in another encoding, {name_it}convert it: iconv -f ISO-8859-1 -t UTF-8 {path.name} > NEW"
+
+
+def check_western(raw: bytes, encoding: str, path: Path, line: int | None = None) -> None:
+    """Raise DataError for bytes that are said to be in an encoding of Western Europe and are UTF-8: in these encodings
+    all bytes are characters, so that each accent would become two of them."""
+    if encoding in WESTERN and not raw.isascii():
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return
+        raise DataError(f"is UTF-8, not {encoding}: leave out {setting('encoding')}", path=path, line=line)
 
 
 def utf8_of(path: Path, encoding: str | None = None) -> Content:
@@ -173,6 +184,7 @@ def utf8_of(path: Path, encoding: str | None = None) -> Content:
     start = 0
     try:
         if encoding is not None:
+            check_western(content, encoding, path)
             return memoryview(str(text, encoding).encode("utf-8", "replace"))
         while start < len(text):
             end = start + PIECE
@@ -192,6 +204,8 @@ def whole_line(raw: bytes, number: int, at: int, path: Path, encoding: str | Non
         check_mark(raw[:4], path)
     if b"\0" in raw:
         raise DataError(f"is binary: byte {at + raw.index(0)} is zero; expected text in UTF-8", path=path, line=number)
+    if encoding is not None:
+        check_western(raw, encoding, path, number)
     try:
         text = raw.decode(encoding or ("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError as error:
