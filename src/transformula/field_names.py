@@ -87,6 +87,8 @@ WORDS: tuple[tuple[str, str, str, str], ...] = (
     ("token_shift time_shift", "shift", MLP.format("mlp(norm(shift(x)))"), "shift"),
     ("average_pooling mean_pool avg_pool pooling pool global_average_pooling", "mean",
      "causal: false\n" + OUTPUT.format("logits = linear(mean(x), 10)"), "mean"),
+    ("max_pool max_pooling global_max_pooling", "maxpool",
+     "causal: false\n" + OUTPUT.format("logits = linear(maxpool(x), 10)"), "maxpool"),
     ("last_token_pooling last_token cls_pool", "pick", OUTPUT.format("logits = linear(pick(x, at=\"end\"), 10)"),
      "pick"),
     # mixing of channels

@@ -206,6 +206,7 @@ def test_shapes() -> None:
     a, b = torch.tensor([[[1.0, 2]]]), torch.tensor([[[3.0, 4, 5, 6]]])
     assert word("join", {"a": 2, "b": 4})(a, b).flatten().tolist() == [1, 2, 3, 4, 5, 6]
     assert word("join", {"a": 2, "b": 4}, parts=2)(a, b).flatten().tolist() == [1, 3, 4, 2, 5, 6]
+    assert word("join", {"a": 2, "b": 4, "c": 2}, parts=2)(a, b, 7 * a).flatten().tolist() == [1, 3, 4, 7, 2, 5, 6, 14]
     assert word("repeat", {"x": 2}, n=2)(a).flatten().tolist() == [1, 2, 1, 2]
     assert word("repeat", {"x": 2}, n=2, each=True)(a).flatten().tolist() == [1, 1, 2, 2]
     assert word("repeat", {"x": 2}, n=2, each=True)(a[0, 0]).tolist() == [1, 1, 2, 2]  # a coefficient

@@ -1,4 +1,4 @@
-"""`mean` and `pick`: one vector for a sequence, of its real positions."""
+"""`mean`, `maxpool` and `pick`: one vector for a sequence, of its real positions."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ def test_mean() -> None:
     assert torch.equal(nothing, torch.zeros(3, 1, 4, dtype=torch.float64))
 
 
+def test_maxpool() -> None:
+    pool, _ = make("maxpool", {"x": 4})
+    x = stream()
+    made = pool(x, real=REAL)
+    assert made.shape == (3, 1, 4)
+    for row, length in enumerate(LENGTHS.tolist()):
+        assert torch.equal(made[row, 0], torch.stack([x[row, i] for i in range(length)]).amax(0))
+    assert torch.equal(pool(x[:1])[0, 0], x[0].amax(0))
+    assert not pool(x, real=torch.zeros(3, 5, dtype=torch.bool)).any()
+
+
 def test_pick() -> None:
     x = stream()
     second, _ = make("pick", {"x": 4}, n=2)
@@ -51,7 +62,9 @@ def test_pick() -> None:
         third(x[:, :1])
 
 
-@pytest.mark.parametrize(("name", "options"), [("mean", {}), ("pick", {"n": 2}), ("pick", {"at": "end"})])
+@pytest.mark.parametrize(
+    ("name", "options"), [("mean", {}), ("maxpool", {}), ("pick", {"n": 2}), ("pick", {"at": "end"})]
+)
 def test_one_graph(name: str, options: dict[str, Any]) -> None:
     module, _ = make(name, {"x": 4}, **options)
     torch.compiler.reset()
@@ -85,7 +98,7 @@ def model(output: str, layer: str = "linear_attention(norm(x))", causal: str = "
     return build(check(read_text(text), vocabulary()), dtype=torch.float64).eval()
 
 
-@pytest.mark.parametrize("output", ["mean(norm(x))", "pick(x, 1)", 'pick(x, at="end")'])
+@pytest.mark.parametrize("output", ["mean(norm(x))", "maxpool(norm(x))", "pick(x, 1)", 'pick(x, at="end")'])
 def test_a_classifier_does_not_see_padding(output: str) -> None:
     made, ids = model(output), torch.randint(9, (3, 6))
     together = made(ids, lengths=torch.tensor([6, 2, 4]))

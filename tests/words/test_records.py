@@ -90,6 +90,8 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[(name, X, options) for name in ("rnn", "gru", "lstm") for options in ({}, {"size": 12})],
     *[("linear_attention", X, o) for o in ({}, {"heads": 2, "size": 6, "bias": False})],
     ("mean", X, {}),
+    ("maxpool", X, {}),
+    ("join", {"a": 8, "b": 4, "c": 2, "d": 6}, {"parts": 2}),
     ("transitions", {"x": 5}, {}),
     *[("spell", {"characters": 1}, o) for o in ({}, {"size": 7, "window": 4, "rows": 9, "channels": 5, "longest": 3})],
     *[("pick", X, o) for o in ({"n": 2}, {"at": "end"})],
@@ -161,7 +163,7 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
         return
     assert result.shape[-1] == evaluate_text(record.width, names)
     if record.value == "stream":
-        lengths = {"mean": 1, "pick": 1, "prepend": 2 * LENGTH}
+        lengths = {"mean": 1, "maxpool": 1, "pick": 1, "prepend": 2 * LENGTH}
         expected = lengths.get(name, LENGTH // names.get("stride", 1))
         assert result.dim() == 3 and result.shape[1] == (names["rows"] if not widths else expected)
 

@@ -1,4 +1,5 @@
-"""Taking apart and putting together, without weights: `part join repeat dot` channels, `mean pick` positions."""
+"""Taking apart and putting together, without weights: channels by `part join repeat dot`, positions by `mean maxpool
+pick`."""
 
 import torch
 from torch import Tensor
@@ -34,23 +35,27 @@ class ChannelPart(Word):
 
 @word(
     "join",
-    streams=("a", "b"),
+    streams=(("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")),
     kind="shape",
-    width="a + b",
+    width="a + b + c + d",
     options={"parts": whole("number of parts, which are joined one by one", 1, minimum=1)},
-    checks={"a % parts == 0 and b % parts == 0": "the widths {a} and {b} do not both divide into {parts} parts"},
+    checks={
+        "a % parts == 0 and b % parts == 0": "the widths {a} and {b} do not both divide into {parts} parts",
+        "c % parts == 0 and d % parts == 0": "the widths {c} and {d} do not both divide into {parts} parts",
+    },
     example="x = x + linear(join(x, norm(x)), width)",
     equation="y = [a_1, b_1, ..., a_n, b_n]",
 )
 class Join(Word):
-    """The channels of a, then those of b; with `parts=n`, part by part: the first of a, the first of b, ..."""
+    """The channels of a, then those of b, and of up to two more, c and d; with `parts=n`, part by part: the first of a,
+    the first of b, ..."""
 
     @staticmethod
-    def function(a: Tensor, b: Tensor, *, parts: int = 1) -> Tensor:
+    def function(*streams: Tensor, parts: int = 1) -> Tensor:
         if parts > 1:
-            a, b = split(a, parts, -1), split(b, parts, -1)
-        shape = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])  # type: ignore[no-untyped-call]
-        y = torch.cat((a.expand(*shape, -1), b.expand(*shape, -1)), -1)
+            streams = tuple(split(stream, parts, -1) for stream in streams)
+        shape = torch.broadcast_shapes(*(stream.shape[:-1] for stream in streams))  # type: ignore[no-untyped-call]
+        y = torch.cat([stream.expand(*shape, -1) for stream in streams], -1)
         return y.flatten(-2) if parts > 1 else y
 
 
@@ -116,6 +121,27 @@ class Mean(Word):
             return x.mean(1, keepdim=True)
         total = x.masked_fill(~real[..., None], 0).sum(1, keepdim=True)
         return total / real.sum(1).clamp(min=1)[:, None, None].to(total.dtype)
+
+
+@word(
+    "maxpool",
+    like="mean",
+    example="causal: false\noutput: logits = linear(maxpool(x), 10)",
+    equation="y = max of x over the real positions, channel by channel",
+    source="Collobert et al., 1103.0398",
+)
+class MaxPool(Word):
+    """y = the largest of each channel of x over its real positions: (batch, length, x) to (batch, 1, x), seen by all;
+    no parameters.
+
+    0 for a row without real positions.
+    """
+
+    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        if real is None:
+            return x.amax(1, keepdim=True)
+        largest = x.masked_fill(~real[..., None], -torch.inf).amax(1, keepdim=True)
+        return largest.masked_fill(~real.any(1)[:, None, None], 0)
 
 
 @word(
