@@ -14,6 +14,8 @@ from transformula.language.check import check
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import read_text
 from transformula.model import build
+from transformula.tasks.base import Batch
+from transformula.tasks.losses import smoothed_cross_entropy
 from transformula.words import vocabulary
 
 MODEL = """
@@ -107,6 +109,20 @@ def test_step_by_step_all_inputs_go_by_name() -> None:
     torch.testing.assert_close(torch.cat(steps, 1), model(**given))
     with pytest.raises(InputError, match="a chunk is given tokens and characters, f0, types, by name; here: types"):
         model.step(given["tokens"], model.start(3, 6), types=given["types"])
+
+
+def test_a_batch_with_all_of_them_trains() -> None:
+    """`types`, `characters` and a declared input reach the model by name from a task's batch."""
+    model = tagger(False).train()
+    batch = Batch(inputs(), torch.randint(3, (3, 6)), {"tokens": LENGTHS})
+    optimizer, losses = torch.optim.Adam(model.parameters(), 0.02), []
+    for _ in range(8):
+        losses.append(smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0))
+        optimizer.zero_grad()
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[-1] < losses[0]
+    assert all(parameter.grad.abs().sum() > 0 for name, parameter in model.named_parameters() if "key.bias" not in name)
 
 
 def test_what_is_no_characters_says_so() -> None:
