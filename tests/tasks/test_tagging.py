@@ -64,10 +64,10 @@ def test_one_tag_is_nothing_to_learn(tmp_path: Path) -> None:
         made(written(tmp_path / "a.jsonl", *rows))
 
 
-@pytest.mark.parametrize("units", ["words", "pieces"])
+@pytest.mark.parametrize("tokenizer", ["auto", "bytes"], ids=["words", "pieces"])
 @pytest.mark.parametrize("output", [{}, FIELD], ids=["plain", "field"])
-def test_alone_and_in_any_batch(names: Path, units: str, output: dict[str, str]) -> None:
-    task = made(names, units=units, **({"tokenizer": "bytes"} if units == "pieces" else {}))
+def test_alone_and_in_any_batch(names: Path, tokenizer: str, output: dict[str, str]) -> None:
+    task = made(names, tokenizer=tokenizer)
     kind, module = task.data.kind, model(task, **CHARACTERS, **output)
     inputs = [*(tokens for tokens, _ in SENTENCES), "Ann is in Rome.", "", ["Bob"] * 70]
     together = kind.predict([module], inputs, kind.settings())
@@ -145,9 +145,7 @@ def test_as_many_words_as_vocab_says(names: Path) -> None:
     assert len(task.data.kind.words) == 3
     assert "Rome" in task.data.kind.words
     with pytest.raises(ConfigError, match="word_dropout: is for words"):
-        made(names, units="pieces", word_dropout=0.1)
-    with pytest.raises(ConfigError, match="add --units pieces"):
-        made(names, tokenizer="bytes")
+        made(names, tokenizer="bytes", word_dropout=0.1)
 
 
 def test_tags_that_training_has_not_are_wrong_and_no_part_of_the_loss(names: Path, tmp_path: Path) -> None:
@@ -167,7 +165,10 @@ def test_a_text_is_cut_at_blanks_and_marks() -> None:
 def test_an_output_that_gives_no_tags(names: Path) -> None:
     task = made(names)
     with pytest.raises(InputError, match=r"transitions\(linear\(x, classes\)\)"):
-        task.loss(model(task, **CHARACTERS, output="logits = linear(mean(x), classes)"), task.batch(0))
+        task.loss(model(task, **CHARACTERS, output="logits = linear(x, classes + 1)"), task.batch(0))
+    pooled = Model("pre-norm", family="encoder", output="logits = linear(mean(x), classes)", classes=3)
+    with pytest.raises(InputError, match="one output with a tag's logits at each position"):
+        Tagging.check(pooled.architecture)
     reads = Model("pre-norm", family="encoder", before="x = embed.words(tokens) + embed(types, rows=2)")
     with pytest.raises(InputError, match="this one reads tokens, types"):
         Tagging.check(reads.architecture)
@@ -185,6 +186,8 @@ def test_from_rows_to_names(names: Path, tmp_path: Path) -> None:
     for entity in answer.entities:
         assert text[entity.start : entity.end] == entity.text
     assert trained.predict([text.split()], scores=True)[0].tags == answer.tags
+    begun = made(names, tokenizer=str(trained.folder)).data.kind
+    assert begun.words == trained.predictor.words  # type: ignore[union-attr]
     report = evaluate(out)
     assert list(report.data["scores"]) == ["entity F1", "entity precision", "entity recall", "accuracy"]
     assert report.data["scores"]["entity F1"]["baselines"]["most frequent tag"] > 50

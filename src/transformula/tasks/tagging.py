@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -24,11 +25,13 @@ from torch.nn import functional as F
 from ..data.records import Record, columns_of, read_records
 from ..data.settings import LabeledSettings
 from ..data.splits import SplitRows
+from ..data.tokenizing import folder_named
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from ..language.graph import Architecture
-from ..tokenizers.base import Tokenizer
-from .base import IGNORED, Batch, task
+from ..tokenizers.base import FILE, Tokenizer
+from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import bio_moves, chain_marginals, chain_nll, viterbi
+from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
 from .rows import EncodedRow, RowPredictor, RowReader, RowTask, Side, padded
 from .scores.baselines import most_frequent_tag
@@ -38,6 +41,7 @@ from .scores.measured import Measured
 from .scores.tables import ReportPart
 from .scores.tags import TAG, entity_scores, spans_of, token_accuracy
 from .verb import Verb
+from .writing import load_predictor
 
 TOKENS = ("tokens", "words", "form", "forms", "token", "word")  # common names of the columns
 TAGS = ("tags", "ner_tags", "pos_tags", "upos", "labels", "ner", "pos", "tag")
@@ -55,9 +59,10 @@ class TaggingSettings(LabeledSettings):
     tags_column: str | None = Field(
         None, description="the column of the tags, a list; by default 'tags', 'ner_tags', 'upos' or the like"
     )
-    units: Literal["words", "pieces"] = Field(
-        "words", description="what the model reads: words, of which the most frequent of training (--vocab: how many;"
-        " default: all) have an id; or pieces of the tokenizer, the first of which tells the token's tag",
+    tokenizer: str = Field(
+        "auto", min_length=1, description="auto: each word of training has an id, of which --vocab keeps the most"
+        " frequent, and all others share one; else what cuts words into pieces, the first of which tells the tag: bpe,"
+        " unigram, bytes, characters, or a folder that holds a tokenizer; a tagger's folder: what that one reads",
     )  # fmt: skip
     word_dropout: float | None = Field(
         None, ge=0, description="a in a / (a + n), with which a word seen n times in training is read as an unknown one"
@@ -265,14 +270,15 @@ class TaggedSentences(RowReader):
     def tokenizer(
         self, rows: SplitRows, settings: TaggingSettings, numbers: Mapping[str, Any]
     ) -> tuple[Tokenizer | None, str]:
-        """None where words are read."""
-        if settings.units == "pieces":
-            if settings.word_dropout is not None:
-                raise ConfigError("word_dropout: is for words, and the model reads pieces; leave it out")
-            return super().tokenizer(rows, settings, numbers)
-        if settings.tokenizer != "auto":
-            raise ConfigError("tokenizer: words are read as they are; leave it out, or add --units pieces")
-        return None, "none: words are read as they are"
+        """None where words are read: the setting says so, or the folder that it names has no tokenizer."""
+        folder = folder_named(settings.tokenizer)
+        if settings.tokenizer == "auto" or (
+            folder and (folder / PREDICTOR).is_file() and not (folder / FILE).is_file()
+        ):
+            return None, "none: words are read as they are" + (f", those of {folder}" if folder else "")
+        if settings.word_dropout is not None:
+            raise ConfigError("word_dropout: is for words, and the model reads pieces; leave it out")
+        return super().tokenizer(rows, settings, numbers)
 
     def texts(self, records: Sequence[Record]) -> list[str]:
         return [" ".join(tokens_of(row)) for row in records]
@@ -292,13 +298,19 @@ class TaggedSentences(RowReader):
         if settings.scheme == "bio" and wrong is not None:
             raise DataError(f"{wrong.place}: a span begins with I-: {' '.join(tags_of(wrong)):.200}; say scheme: none")
         bio = settings.scheme == "bio" or (settings.scheme == "auto" and mark_spans(tags) and wrong is None)
-        words = None
+        words, lower = None, settings.lower
         if tokenizer is None:
-            counts = counted_words(rows.training, settings.lower)
-            words = [word for word, _ in counts.most_common(max(sizes["vocab"] - 1, 0) or None)]
+            before = folder_named(settings.tokenizer)
+            if before:
+                words, lower = words_of(before)
+                if settings.lower and not lower:
+                    raise ConfigError(f"lower: the words of {before} are not lowercased; leave it out")
+            else:
+                counts = counted_words(rows.training, lower)
+                words = [word for word, _ in counts.most_common(max(sizes["vocab"] - 1, 0) or None)]
             sizes["vocab"] = max(len(words) + 1, sizes["vocab"])
         sizes["classes"] = len(tags)
-        return Tagger(tokenizer, list(inputs), sizes["context"], settings.lower, tags, bio, words)
+        return Tagger(tokenizer, list(inputs), sizes["context"], lower, tags, bio, words)
 
     def target(self, kind: Tagger, record: Record) -> Tensor:
         """(positions,) int64; -100 where a tag is not among those of training, and behind the first piece of a token.
@@ -380,7 +392,7 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
 
     def __init__(self, settings: TaggingSettings, numbers: Mapping[str, Any], **given: Any) -> None:
         super().__init__(settings, numbers, **given)
-        kind, counts = self.data.kind, counted_words(self.data.source.training, settings.lower)
+        kind, counts = self.data.kind, counted_words(self.data.source.training, self.data.kind.lower)
         self.score = "entity_f1" if mark_spans(kind.tags) else "accuracy"
         a = 0.25 if settings.word_dropout is None else settings.word_dropout
         seen = torch.tensor([0, *(counts[word] for word in kind.words or ())])
@@ -393,6 +405,13 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
                 f"{cls.name} gives a model `tokens` and `characters`; this one reads"
                 f" {', '.join(architecture.inputs) or 'nothing'}: write a `before` that reads these, such as x ="
                 " embed.words(tokens) + spell(characters)"
+            )
+        outputs = list(architecture.output.leaves.values())
+        if len(outputs) != 1 or not outputs[0].sequence:
+            raise InputError(
+                f"{cls.name} needs one output with a tag's logits at each position; `output` makes"
+                f" {outputs_in_words(architecture)}. Write logits = linear(x, classes), or logits ="
+                " transitions(linear(x, classes)) for a conditional random field"
             )
         super().check(architecture)
 
@@ -408,10 +427,10 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
 
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
         targets, n, smoothing = batch.targets, len(self.data.kind.tags), self.data.settings.label_smoothing
-        if output.shape[1] != targets.shape[1] or output.shape[2] not in (n, n * n):
+        if output.shape[2] not in (n, n * n):
             raise InputError(
-                f"the model's output is {tuple(output.shape)} for {tuple(targets.shape)} tokens and {n} tags: it is"
-                " linear(x, classes), or transitions(linear(x, classes)) for a conditional random field"
+                f"the model's output has the width {output.shape[2]}, and there are {n} tags: write logits = linear(x,"
+                " classes), or logits = transitions(linear(x, classes)) for a conditional random field"
             )
         if output.shape[2] == n:
             return F.cross_entropy(output.transpose(1, 2), targets, ignore_index=IGNORED, label_smoothing=smoothing)
@@ -438,6 +457,14 @@ def tokens_of(record: Record) -> list[str]:
 
 def tags_of(record: Record) -> list[str]:
     return record["tags"]  # type: ignore[return-value]
+
+
+def words_of(folder: Path) -> tuple[list[str], bool]:
+    """The words that a trained tagger reads, and whether it lowercases. Raises InputError for another model."""
+    kind = load_predictor(folder)
+    if not isinstance(kind, Tagger) or kind.words is None:
+        raise InputError(f"{folder}: holds no tokenizer, and is no tagger that reads words; name another")
+    return list(kind.words), kind.lower
 
 
 def counted_words(records: Sequence[Record], lower: bool) -> Counter[str]:
