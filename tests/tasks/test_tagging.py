@@ -12,7 +12,7 @@ import torch
 from transformula import Model, evaluate, train
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.base import tasks
-from transformula.tasks.tagging import Entity, Tagging, best_tags, located
+from transformula.tasks.tagging import Entity, Tagging, best_tags, located, sentences_in
 
 SENTENCES = [
     (["Ann", "Lee", "lives", "in", "Rome"], ["B-PER", "I-PER", "O", "O", "B-LOC"]),
@@ -160,6 +160,14 @@ def test_a_text_is_cut_at_blanks_and_marks() -> None:
     _, tokens, starts = located(text)
     assert tokens == ["I", "don't", "know", "...", "(", "U.S", ".", ",", "3.5", ")"]
     assert all(text[start:].startswith(token) for token, start in zip(tokens, starts, strict=True))
+
+
+def test_a_file_of_rows_holds_tokens_or_texts(names: Path, tmp_path: Path) -> None:
+    assert sentences_in(names, None)[1] == ["Rome", "is", "big", ".", "0"]
+    texts = written(tmp_path / "texts.jsonl", {"text": "Ann is in Rome."}, {"text": "Bob"})
+    assert sentences_in(texts, None) == ["Ann is in Rome.", "Bob"]
+    with pytest.raises(InputError, match="say which holds the tokens"):
+        sentences_in(written(tmp_path / "other.jsonl", {"a": "x", "b": "y"}), None)
 
 
 def test_an_output_that_gives_no_tags(names: Path) -> None:

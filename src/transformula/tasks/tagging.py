@@ -248,6 +248,7 @@ class TaggedSentences(RowReader):
     """Records with the fields `tokens` and `tags`, lists of equal lengths."""
 
     compared = ("tokens",)
+    default = "python-tokens"
 
     def read(self, sources: Any, settings: TaggingSettings, key: str, notes: list[str]) -> list[Record]:
         columns, kinds = columns_for(sources, settings), {"tokens": "list", "tags": "list"}
@@ -387,6 +388,7 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
             "transformula tag runs/names --input test.conllu --column tokens --format jsonl --scores",
         ),
         answers="tagged",
+        reads="transformula.tasks.tagging:sentences_in",
         ensemble=True,
     )
 
@@ -457,6 +459,20 @@ def tokens_of(record: Record) -> list[str]:
 
 def tags_of(record: Record) -> list[str]:
     return record["tags"]  # type: ignore[return-value]
+
+
+def sentences_in(path: Path, column: str | None) -> list[Any]:
+    """What a column of a file of rows holds, by default that of the tokens: lists of tokens, or texts. Raises
+    InputError, DataError."""
+    names, _ = columns_of(path)
+    chosen = column or next(
+        (name for name in (*TOKENS, "text", "source", *names[: len(names) == 1]) if name in names), ""
+    )
+    if not chosen:
+        raise InputError(f"{path} has the columns {', '.join(names)}: say which holds the tokens: --column NAME")
+    rows = [tokens_of(row) for row in read_records(path, {"tokens": chosen}, kinds={"tokens": "list"}, empty="keep")]
+    texts = all(len(tokens) == 1 for tokens in rows)
+    return [tokens[0] for tokens in rows] if texts else rows
 
 
 def words_of(folder: Path) -> tuple[list[str], bool]:
