@@ -51,6 +51,10 @@ def test_encodings_that_cannot_be_read(name, said):
         read_records("python-summaries", encoding=name)
     with pytest.raises(ConfigError, match=f"encoding: .*{said}"):
         SourceSettings.read({"encoding": name})
+    typed = TYPED.set(frozenset(["--encoding"]))
+    with pytest.raises(ConfigError, match=f"^--encoding: (?!-).*{said}"):
+        SourceSettings.read({"encoding": name})
+    TYPED.reset(typed)
 
 
 def test_an_option_without_effect_is_refused(tmp_path):

@@ -33,7 +33,7 @@ class FileSettings(Settings):
             try:
                 encoding_of(value)
             except ConfigError as error:
-                raise ValueError(error.message.removeprefix("encoding: ")) from None
+                raise ValueError(error.mistakes[0].removeprefix("encoding: ")) from None
         return value
 
     @field_validator("file_format")
