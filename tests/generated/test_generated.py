@@ -61,12 +61,13 @@ class Seen:
             self.words |= {v.call.word.name for section in sections for v in section.calls() if v.call}
 
     def were_worth_it(self, count: int) -> None:
-        """Most were built, and all words stood in some of them."""
+        """Most were built, and nearly all words stood in some of them."""
         results = Counter(self.texts.values())
         assert results[BUILT] > 0.6 * len(self.texts) > 0.3 * count, results
         wanted = {r.name for r in VOCABULARY.values() if r.module.startswith("transformula.")}
         missing = wanted - self.words - {"patches", "prepend", "spell"}
-        assert len(missing) < 0.1 * len(wanted), f"never written into a model that is built: {sorted(missing)}"
+        few = 0.1 if count > EVERY_DAY else 0.15  # so few models miss some of the words
+        assert len(missing) < few * len(wanted), f"never written into a model that is built: {sorted(missing)}"
         assert self.compiled
 
 
