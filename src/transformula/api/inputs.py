@@ -111,7 +111,7 @@ def predict(
     begun = {} if prefix is None else {"prefixes": prefixes_of(prefix, len(sources))}
     answers: Sequence[Any] = predictor.predict(modules, predictor.opened(sources), settings, progress=progress, **begun)
     if getattr(settings, "n_best", 1) == 1:
-        answers = [best[0] if scores else best[0].text for best in answers]
+        answers = [best[0] if scores else best[0].value for best in answers]
     return answers[0] if one else answers
 
 

@@ -12,7 +12,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,25 @@ def check_output(output: str | None, option: str = "--output") -> None:
 
 def write_output(output: str, lines: Iterable[str], option: str = "--output") -> None:
     """Write a file of lines, whole or not at all. Raises InputError."""
+    write_bytes(output, "".join(f"{line}\n" for line in lines).encode("utf-8"))
+
+
+def write_array(output: str, rows: Sequence[Any]) -> None:
+    """Write vectors as one array (rows, width) of a .npy file. Raises InputError for what are no vectors."""
+    import numpy as np
+
+    if len({np.shape(row) for row in rows}) != 1 or np.ndim(rows[0]) != 1:
+        raise InputError(f"--output {output}: holds a vector for each input; there is none of a pair, or with --among")
+    file = io.BytesIO()
+    np.save(file, np.stack(rows))
+    write_bytes(output, file.getvalue())
+
+
+def write_bytes(output: str, content: bytes) -> None:
     from ..atomic_io import write_whole
 
     try:
-        write_whole(Path(output), "".join(f"{line}\n" for line in lines).encode("utf-8"))
+        write_whole(Path(output), content)
     except OSError as error:
         raise InputError(f"{option} {output}: cannot be written ({error.strerror})") from None
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from .converse import converse
 from .options import RUN, USE, WITH, Command, Given, Parser, machine
-from .output import ESCAPES, check_output, line_of, write_output
+from .output import ESCAPES, check_output, line_of, write_array, write_output
 
 if TYPE_CHECKING:
     from ..api.model import Model
@@ -61,7 +61,8 @@ def add_options(verb: Verb, parser: Parser) -> None:
         parser.add("--input", "FILE", f"inputs: {lines}, or .jsonl, .tsv, .csv, .parquet")
         usual = "one that is known" if verb.reads else "source, or the only one"
         parser.add("--column", "NAME", f"the column of FILE (default: {usual})")
-        parser.add("--output", "FILE", "write the answers there; on failure nothing is written")
+        array = "; FILE.npy: as one array" if verb.arrays else ""
+        parser.add("--output", "FILE", f"write the answers there{array}; on failure nothing is written")
         what = "one line or one JSON object per input"
         parser.add_argument("--format", choices=("text", "jsonl"), default="text", help=what)
         parser.add("--scores", None, "print each text's score before it, separated by a tab")
@@ -134,12 +135,13 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     pieces, count = arriving(verb, given)
     several, key = getattr(settings, "n_best", 1) > 1, "picture" if verb.takes == "PICTURE" else "source"
     texts: list[dict[str, Any]] = []
-    lines: list[str] = []
+    lines: list[Any] = []  # of text, or vectors
+    as_array = verb.arrays and str(output).endswith(".npy")
     notes: Counter[str] = Counter()
 
     def rows(number: int, source: Any, best: Sequence[Answer]) -> Iterator[str]:
         if given["format"] == "jsonl":
-            each = [asdict(answer) if given["scores"] else {"text": answer.text} for answer in best]
+            each = [asdict(answer) if given["scores"] else answer.brief for answer in best]
             answers: dict[str, Any] = {verb.answers: each} if several else each[0]
             yield json.dumps({key: source, **answers}, ensure_ascii=False)
             return
@@ -154,7 +156,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
         for answers in stream(must_predict(model.predictor), modules, pieces, settings, prefix=prefix):
             for source, best in answers:
                 number += 1
-                lines += rows(number, source, best)
+                lines += [best[0].value] if as_array else rows(number, source, best)
                 notes.update(getattr(one, "note", "") for one in best)
                 if given["json"]:
                     texts.append({key: source, verb.answers: [asdict(answer) for answer in best]})
@@ -165,7 +167,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
             progress(number, count or number)
     tell(notes)
     if output is not None:
-        write_output(output, lines)
+        (write_array if as_array else write_output)(output, lines)
     if given["json"]:
         given.show("", {"texts": texts, "settings": settings.plain(), "output": output})
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConfigError, DataError, did_you_mean
+from ..errors import ConfigError, DataError, InputError, did_you_mean
 from .format import Options, formats
 from .lines import check_regular, lines_of, near_files, opened, unpacked
 
@@ -88,6 +88,30 @@ def with_channels(image: Tensor, channels: int | None) -> Tensor:
     red, green, blue = image.to(torch.int32)  # ITU-R 601, rounded as Pillow does it
     gray: Tensor = (19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16
     return gray.to(torch.uint8)[None]
+
+
+def picture_numbers(pictures: Iterable[Any], shape: tuple[int, ...] | None = None) -> list[Tensor]:
+    """Pictures (channels, height, width) uint8 as a model reads them: float32 from -1 to 1 each, with as many channels
+    as the `shape` of those of training. Raises InputError for a picture of another size, and for what is none."""
+    numbers = []
+    for place, picture in enumerate(pictures, 1):
+        if not isinstance(picture, Tensor):
+            raise InputError("expected a picture, not a text")
+        if shape is not None:
+            picture = with_channels(picture, shape[0])
+            if tuple(picture.shape) != shape:
+                expected, actual = (" x ".join(map(str, size)) for size in (shape, picture.shape))
+                raise InputError(
+                    f"picture {place}: this model reads pictures of {expected} (channels, height, width), and this"
+                    f" one has {actual}: make it of that size first"
+                )
+        if picture.dtype != torch.uint8 or picture.dim() != 3:
+            raise InputError(
+                "a picture is a tensor (channels, height, width) of whole numbers from 0 to 255 (torch.uint8); this"
+                f" one is {str(picture.dtype).removeprefix('torch.')} of the shape {tuple(picture.shape)}"
+            )
+        numbers.append(picture.float() / 127.5 - 1)
+    return numbers
 
 
 def picture(value: Any, place: str, folder: Path, channels: int | None) -> Tensor | PictureFile:

@@ -192,8 +192,8 @@ class Seq2SeqSettings(BatchSettings, RowSettings):
     """From which rows a model learns to write a target for a source."""
 
 
-class LabeledSettings(TestedSettings):
-    """Rows that a model reads, each with what it should say of them."""
+class WholeRowSettings(TestedSettings):
+    """Rows that a model reads whole."""
 
     overlap: Literal["refuse", "drop", "keep"] = Field(
         "drop", description="evaluation rows that are also in the training set: refuse them, drop them from training,"
@@ -201,4 +201,9 @@ class LabeledSettings(TestedSettings):
     )  # fmt: skip
     max_tokens: int = Field(512, ge=1, description="most tokens of a row; longer rows are cut")
     lower: bool = Field(False, description="lowercase the texts")
+
+
+class LabeledSettings(WholeRowSettings):
+    """Rows that a model reads, each with what it should say of them."""
+
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of each label spread over all labels")

@@ -142,3 +142,14 @@ class FillSettings(Settings):
 
     sign: str = Field("[MASK]", min_length=1, description="what stands for a gap in a text")
     n_best: int = Field(1, ge=1, description="how many fillings are shown, the most probable first")
+
+
+class EmbedSettings(Settings):
+    """What is said of an input: its vector, or what is nearest to it."""
+
+    among: str | list[str] | None = Field(
+        None,
+        description="answer not with the vector but with the nearest of these: a file, one a line; if there are"
+        " several, they are the texts themselves",
+    )
+    n_best: int = Field(1, ge=1, description="with --among, how many are shown, the nearest first")

@@ -210,7 +210,7 @@ class Task(ABC):
     verb: ClassVar[Verb | None] = None
     model: ClassVar[Mapping[str, Any]] = {}
     sequences: ClassVar[int | None] = 16
-    measures: ClassVar[tuple[str, ...]] = ("loss",)
+    measures: tuple[str, ...] = ("loss",)
     higher: ClassVar[frozenset[str]] = frozenset()
     reads: ClassVar[tuple[str, ...]] = ("vocab", "context")
     carries: ClassVar[bool] = False

@@ -46,6 +46,16 @@ class Answer:
     text: str
     score: float = 0.0
 
+    @property
+    def value(self) -> Any:
+        """What `Model.predict` gives for it, where no score is asked for."""
+        return self.text
+
+    @property
+    def brief(self) -> dict[str, Any]:
+        """What JSON says of it, where no score is asked for."""
+        return {"text": self.text}
+
 
 class Predictor(ABC):
     """What a trained model does with an input. A frozen dataclass whose fields are a tokenizer and plain data can be

@@ -44,7 +44,7 @@ from .writing import load_predictor
 EncodedRow = Mapping[str, Tensor]
 """What a model reads of one row, by input: token ids (length,) int64, a picture (channels, height, width) uint8."""
 
-Baseline = Callable[[Sequence[Record], Sequence[Record]], Sequence[Any] | None]
+Baseline = Callable[[Sequence[Record], Sequence[Record]], Any]
 """Training records, records -> predictions for the latter; None where it has nothing to go by."""
 
 Further = Callable[[Sequence[Any], Sequence[Record]], ReportPart]
@@ -154,7 +154,12 @@ class RowPredictor(Predictor):
         self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
     ) -> Sequence[Sequence[Answer]]:
         """Several models answer by the mean of their logits."""
-        rows = self.encode(inputs)
+        return self.answers(inputs, self.outputs(models, self.encode(inputs), progress), settings)
+
+    def outputs(
+        self, models: Sequence[Any], rows: Sequence[EncodedRow], progress: Progress | None = None
+    ) -> list[Tensor]:
+        """The mean output of the models for each row, (length or 1, width) float32."""
         outputs: list[Tensor] = [torch.empty(0)] * len(rows)
         views, device, done = [evaluating(model) for model in models], device_of(models[0]), 0
         with torch.no_grad():
@@ -166,8 +171,8 @@ class RowPredictor(Predictor):
                     outputs[place] = part
                 done += len(places)
                 if progress is not None:
-                    progress(done * len(inputs) // len(rows), len(inputs))
-        return self.answers(inputs, outputs, settings)
+                    progress(done, len(rows))
+        return outputs
 
     def check_alike(self, other: Predictor, named: str) -> None:
         mine, theirs = self.alike(), other.alike() if isinstance(other, RowPredictor) else None
@@ -229,10 +234,10 @@ class Side:
 
 def predicted_by(
     baselines: Mapping[str, Baseline], learned: Sequence[Record], records: Sequence[Record], notes: list[str]
-) -> dict[str, Sequence[Any]]:
+) -> dict[str, Any]:
     """What each of some baselines predicts, by name; without those that have nothing to go by, and those that need a
     package that is not here, of which a note tells."""
-    predictions: dict[str, Sequence[Any]] = {}
+    predictions: dict[str, Any] = {}
     for name, baseline in baselines.items() if learned else ():
         try:
             answers = baseline(learned, records)
@@ -282,10 +287,12 @@ class RowReader(ABC):
 
     compared  the fields by which an evaluation row is also a training row; where they are equal, rows are not parted
     default   the built-in set that is read where no data is named; "" for none
+    mixed     a batch has any rows, not those of like lengths: for a loss that compares the rows of a batch
     """
 
     compared: tuple[str, ...] = ("text",)
     default: str = ""
+    mixed: bool = False
 
     @abstractmethod
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> Sequence[Record]:
@@ -361,6 +368,7 @@ class RowData:
             self.numbers["context"] = int(lengths.max())
             self.kind = replace(self.kind, most=int(lengths.max()))
         self.validation = reader.side(self.kind, rows.validation)
+        lengths = np.ones_like(lengths) if reader.mixed else lengths
         budget = max(round(batch * float(lengths.mean())), int(lengths.max()))
         self.buckets = Buckets({"tokens": lengths}, budget, counted="filled", accumulate=accumulate, seed=seed)
 
@@ -428,7 +436,7 @@ class RowTask(Task):
 
     @classmethod
     @abstractmethod
-    def measure(cls, answers: Sequence[Any], records: Sequence[Record]) -> list[Measured]:
+    def measure(cls, answers: Any, records: Sequence[Record]) -> list[Measured]:
         """Scores of the best answers to records, the main one first."""
 
     @classmethod

@@ -41,6 +41,7 @@ class Verb:
     answers   what stands for all answers to an input, in JSON
     prefix    an answer may be made to begin with a text
     ensemble  several models may answer together
+    arrays    answers are vectors: --output FILE.npy holds them as one array
     live      an input is gone on with, and the text is shown while it is written; without input a text is begun
     reads     what reads the inputs of a file of rows and a column, "transformula.data.x:read"; "": texts of a column
     converses at a terminal without input, messages and replies take turns: by `conversation` of the predictor
@@ -56,6 +57,7 @@ class Verb:
     answers: str = "answers"
     prefix: bool = False
     ensemble: bool = False
+    arrays: bool = False
     live: bool = False
     reads: str = ""
     converses: bool = False

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from ..data.lines import shown
-from ..data.pictures import PictureFile, with_channels
+from ..data.pictures import PictureFile, picture_numbers
 from ..data.records import Value
 from ..data.spelling import PLAIN, Spelling
 from ..errors import CheckpointError, InputError, UnknownName, setting
@@ -234,27 +233,8 @@ class Writing(Predictor):
         return [np.append(ids[:room], end) for ids in rows]
 
     def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
-        """Numbers from -1 to 1, with as many channels as in training: (channels, height, width) float32 each. Raises
-        InputError for a picture of another size than those of training, and for what is none."""
-        numbers = []
-        for place, picture in enumerate(sources, 1):
-            if not isinstance(picture, Tensor):
-                raise InputError("expected a picture, not a text")
-            if self.picture is not None:
-                picture = with_channels(picture, self.picture[0])
-                if tuple(picture.shape) != self.picture:
-                    expected, actual = (" x ".join(map(str, size)) for size in (self.picture, picture.shape))
-                    raise InputError(
-                        f"picture {place}: this model reads pictures of {expected} (channels, height, width), and this"
-                        f" one has {actual}: make it of that size first"
-                    )
-            if picture.dtype != torch.uint8 or picture.dim() != 3:
-                raise InputError(
-                    "a picture is a tensor (channels, height, width) of whole numbers from 0 to 255 (torch.uint8); this"
-                    f" one is {str(picture.dtype).removeprefix('torch.')} of the shape {tuple(picture.shape)}"
-                )
-            numbers.append(picture.float() / 127.5 - 1)
-        return numbers
+        """Pictures as the model reads them; see `picture_numbers`."""
+        return picture_numbers(sources, self.picture)
 
     def opened(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """Texts as they are, pictures from their files. Raises InputError for what the model does not read."""

@@ -234,11 +234,11 @@ def standing(score: float, baselines: Mapping[str, float]) -> str:
     return f"{'below' if worse else 'above'} {' and '.join((worse or better)[:2])}"
 
 
-def above(score: float, baselines: Mapping[str, float]) -> str:
+def above(score: float, baselines: Mapping[str, float], digits: int = 1) -> str:
     """Where a score (higher is better) stands among baselines, in words."""
     ranked = sorted(baselines.items(), key=lambda baseline: -baseline[1])
-    beaten = [f"{name} ({value:.1f})" for name, value in ranked if value < score]
-    others = [f"{name} ({value:.1f})" for name, value in ranked if value >= score]
+    beaten = [f"{name} ({value:.{digits}f})" for name, value in ranked if value < score]
+    others = [f"{name} ({value:.{digits}f})" for name, value in ranked if value >= score]
     parts = [f"above {' and '.join(beaten[:2])}"] if beaten else []
     parts += [f"not above {' and '.join(others)}"] if others else []
     return "; ".join(parts) or "no baseline"

@@ -1,0 +1,264 @@
+"""Vectors: what tasks share whose model makes a vector of an input, such that like inputs have like vectors.
+
+cosine(a, b)  = a . b / (|a| |b|)
+contrastive   = mean over i of -log softmax_j(a_i . b_j / temperature) at j = i, and the same from b to a, halved
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..data.lines import lines_of
+from ..data.records import Record
+from ..data.splits import short_row
+from ..errors import DataError, InputError
+from ..generation.decoding import device_of
+from ..generation.settings import EmbedSettings
+from ..model.transformer import evaluating
+from .base import Batch, Progress, Scores, Trained
+from .predictor import Answer
+from .rows import SHOWN, RowPredictor, RowTask, key_of, predicted_by, row_report, rows_to_score
+from .scores.report import ScoreReport, above
+from .verb import Verb
+from .writing import load_predictor
+
+AT_ONCE = 256  # inputs of a batch, and rows of a batch of an evaluation
+
+EMBED = Verb(
+    "embed",
+    help="the vector of a text or a picture; what is nearest to it",
+    about="""\
+Make vectors with a trained model: of texts that are arguments, lines of a file, or of standard input as they come; a
+vector a line, its numbers with blanks between. With --among, say instead which of other texts are nearest, by the
+cosine. Of two texts with a tab between, the answer is their cosine.
+A model of pictures and texts takes either: a name that ends in .png, .jpg or .jpeg is a picture; --among names a file
+of captions, a file with the names of pictures, or a folder of pictures.""",
+    examples=(
+        'transformula embed runs/sentences "Two dogs play in the snow."',
+        "transformula embed runs/sentences --input texts.txt --output vectors.npy",
+        'transformula embed runs/sentences "dogs in winter" --among texts.txt --n-best 5 --scores',
+        "printf 'A man sings.\\tSomeone is singing.\\n' | transformula embed runs/sentences",
+        'transformula embed runs/pictures "three seven" --among pictures/ --n-best 5',
+    ),
+    settings=EmbedSettings,
+    answers="nearest",
+    arrays=True,
+)
+
+
+@dataclass(frozen=True)
+class Vector(Answer):
+    """A vector; the text has its numbers with blanks between."""
+
+    vector: tuple[float, ...] = ()
+
+    @property
+    def value(self) -> np.ndarray:
+        """(width,) float32."""
+        return np.array(self.vector, dtype=np.float32)
+
+    @property
+    def brief(self) -> dict[str, Any]:
+        return {"vector": self.vector}
+
+
+@dataclass(frozen=True)
+class Similarity(Answer):
+    """How like two inputs are: the cosine of their vectors."""
+
+    @property
+    def value(self) -> float:
+        return self.score
+
+    @property
+    def brief(self) -> dict[str, Any]:
+        return {"similarity": self.score}
+
+
+def cosines(one: Tensor, other: Tensor) -> Tensor:
+    """Vectors (n, width), (m, width) -> (n, m)."""
+    return F.normalize(one, dim=-1) @ F.normalize(other, dim=-1).T
+
+
+def contrastive(logits: Tensor, same: Tensor) -> Tensor:
+    """The loss where row i of one side belongs to row i of the other, and no other row of the batch does ("InfoNCE",
+    Oord et al. 2018; both ways as in CLIP, Radford et al. 2021).
+
+    logits  (n, n): similarities, divided by a temperature
+    same    (n, n) bool: rows that are as right as the own one, and so are left out
+    """
+    own = torch.arange(len(logits), device=logits.device)
+    logits = logits.masked_fill(same & (own[:, None] != own), -torch.inf)
+    return (F.cross_entropy(logits, own) + F.cross_entropy(logits.T, own)) / 2
+
+
+def equal_rows(ids: Tensor) -> Tensor:
+    """(n, length) -> (n, n) bool: whether two rows hold the same."""
+    return (ids[:, None] == ids[None]).all(-1)
+
+
+class VectorPredictor(RowPredictor):
+    """What makes vectors, of a text or of whatever else is one input."""
+
+    settings = EmbedSettings
+    verb = "embed"
+
+    @abstractmethod
+    def vectors(self, models: Sequence[Any], inputs: Sequence[Any], progress: Progress | None = None) -> Tensor:
+        """(inputs, width) float32, of any length."""
+
+    @abstractmethod
+    def sides(self, records: Sequence[Record]) -> tuple[list[Any], list[Any]]:
+        """Of each record the two inputs whose vectors are compared."""
+
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
+    ) -> Sequence[Sequence[Answer]]:
+        """The vector of each input, or with `among` what is nearest to it."""
+        if not inputs:
+            return []
+        vectors = self.vectors(models, inputs, progress)
+        if settings.among is None:
+            if settings.n_best > 1:
+                raise InputError("n_best: is of those nearest to an input; say among which: --among FILE")
+            return [[Vector(" ".join(f"{each:.6g}" for each in row), 0.0, tuple(row))] for row in vectors.tolist()]
+        names, others = self.candidates(models, settings.among)
+        best = cosines(vectors, others).topk(min(settings.n_best, len(names)))
+        return [
+            [Answer(names[place], value) for place, value in zip(places, values, strict=True)]
+            for places, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        ]
+
+    def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> Sequence[Sequence[Answer]]:
+        raise NotImplementedError  # `predict` itself answers
+
+    def candidates(self, models: Sequence[Any], among: str | list[str]) -> tuple[list[str], Tensor]:
+        """Their names and vectors. Those of a file are kept until it changes: inputs may come one after another."""
+        if not isinstance(among, str):
+            return list(map(str, among)), self.vectors(models, self.opened(among))
+        path = Path(among).expanduser()
+        if not path.exists():
+            raise InputError(f"among: there is no file {path}; name a file of texts, one a line")
+        key = (among, path.stat().st_mtime_ns, id(models[0]))
+        if key not in self.known:
+            names = self.listed(path)
+            if not names:
+                raise DataError("holds nothing that could be near", path=path)
+            self.known.clear()
+            self.known[key] = names, self.vectors(models, self.opened(names))
+        return self.known[key]
+
+    def listed(self, path: Path) -> list[str]:
+        """What a file of candidates names: its lines, without blank ones."""
+        return [line for _, line in lines_of(path) if line.strip()]
+
+    @cached_property
+    def known(self) -> dict[tuple[Any, ...], tuple[list[str], Tensor]]:
+        return {}
+
+
+class VectorTask(RowTask):
+    """A task whose rows have two sides with a vector each.
+
+    Measures and baselines take similarities in the answers' place: (rows,), of the sides of each row; or (rows, rows),
+    where each row's other side is looked for among those of all.
+    """
+
+    @abstractmethod
+    def both(self, output: Any) -> tuple[Tensor, Tensor]:
+        """The vectors of the two sides, (rows, width) each, from what the model gives for a batch."""
+
+    @classmethod
+    @abstractmethod
+    def searched(cls, records: Sequence[Record]) -> bool:
+        """Whether rows are scored by a search; else by the similarity of their sides."""
+
+    @classmethod
+    @abstractmethod
+    def side_text(cls, record: Record) -> str:
+        """What a search shows of a row's other side."""
+
+    @classmethod
+    def similarities(cls, one: Tensor, other: Tensor, records: Sequence[Record]) -> np.ndarray:
+        """Of vectors (rows, width) of both sides."""
+        if cls.searched(records):
+            return cosines(one, other).numpy()
+        return F.cosine_similarity(one, other).numpy()
+
+    @classmethod
+    def told(cls, similarity: np.ndarray, records: Sequence[Record]) -> list[Answer]:
+        """Similarities in words, for each row."""
+        if similarity.ndim == 1:
+            return [Answer(f"cosine {each:.3f}", each) for each in similarity.tolist()]
+        nearest = zip(similarity.argmax(1).tolist(), similarity.max(1).tolist(), strict=True)
+        return [Answer(cls.side_text(records[place]), value) for place, value in nearest]
+
+    def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
+        """Scores on the validation rows, or on a sample of them; `loss` is that of batches in the data's order."""
+        side, device, view, loss = self.data.validation, device_of(model), evaluating(model), 0.0
+        size = min(AT_ONCE, int(self.data.buckets.budget))
+        vectors = []
+        with torch.no_grad():
+            for first in range(0, len(side), size):
+                batch = side.batch(range(first, min(first + size, len(side)))).to(device)
+                output = view(**batch.given)
+                both = self.both(output)
+                loss += float(self.objective(output, batch)) * len(both[0])
+                vectors.append(torch.stack(both).float().cpu())
+                if progress is not None:
+                    progress(min(first + size, len(side)), len(side))
+        scores = Scores(loss=loss / len(side))
+        if self.score == "loss":
+            return scores
+        measured = self.measure(self.similarities(*torch.cat(vectors, 1), side.records), side.records)  # type: ignore[call-arg]
+        return Scores(scores, **{key_of(each): each.score for each in measured})
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return self.objective(model(**batch.given), batch)
+
+    def verdict(self, scores: Mapping[str, float]) -> str:
+        """For instance 'spearman 0.712 on 500 validation rows: above TF-IDF (0.603)'."""
+        name, value, rows = self.score.replace("_", " "), scores[self.score], len(self.data.source.validation)
+        if self.score == "loss":
+            return f"loss {value:.3f} on {rows:,} validation rows, which have nothing that other scores need"
+        digits = 1 if self.searched(self.data.source.validation) else 3
+        return f"{name} {value:.{digits}f} on {rows:,} validation rows: {above(value, self.baselines(), digits)}"
+
+    def sample(self, model: nn.Module, seed: int = 1) -> str:
+        """A few validation rows with what the model says of their sides."""
+        records = self.data.source.validation
+        some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN]]
+        told = self.told(self._scored([model], self.data.kind, some), some)
+        return "\n".join(f"{answer.text:<16} {short_row(record)}" for answer, record in zip(told, some, strict=True))
+
+    @classmethod
+    def _scored(
+        cls, models: Sequence[Any], kind: VectorPredictor, records: Sequence[Record], progress: Progress | None = None
+    ) -> np.ndarray:
+        one, other = (kind.vectors(models, side, progress) for side in kind.sides(records))
+        return cls.similarities(one, other, records)
+
+    @classmethod
+    def report(
+        cls, trained: Trained, data: Any, given: Mapping[str, Any], progress: Progress | None = None
+    ) -> ScoreReport:
+        """Scores on the test rows of its run, or on the rows named."""
+        records, learned, notes = rows_to_score(cls, trained, data, cls.evaluation.read(given))
+        kind: Any = load_predictor(trained.folder)
+        similarity = cls._scored([trained.alone], kind, records, progress)
+        beside = {
+            name: [each.score for each in cls.measure(others, records)]
+            for name, others in predicted_by(cls.trivial, learned, records).items()
+        }
+        told = cls.told(similarity, records)
+        return row_report(cls.measure(similarity, records), beside, told, records, "one model, by the cosine", notes)
