@@ -117,9 +117,8 @@ class TextPictures(Side):
         return self.kind.batch([self.records[p]["source"] for p in places], [self.rows[p] for p in places])
 
     def part(self, places: np.ndarray) -> TextPictures:
-        return TextPictures(
-            self.kind, *([each[place] for place in places] for each in (self.records, self.rows, self.targets))
-        )
+        records, rows, targets = ([each[n] for n in places] for each in (self.records, self.rows, self.targets))
+        return TextPictures(self.kind, records, rows, targets, self.lengths[places])
 
 
 class CaptionedPictures(RowReader):
@@ -131,7 +130,7 @@ class CaptionedPictures(RowReader):
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         fields, note = columns(sources, settings)
-        records = read_records(sources, fields, images=["source"], quoted=settings.quoted)
+        records = read_records(sources, fields, images=["source"], **settings.reading)
         rows = list(records)
         if not rows:
             raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
@@ -153,7 +152,8 @@ class CaptionedPictures(RowReader):
         return torch.tensor(0)  # the loss compares the sides of a batch
 
     def side(self, kind: Any, records: Sequence[Record]) -> TextPictures:
-        return TextPictures(kind, records, kind.encode(self.texts(records)), [torch.tensor(0)] * len(records))
+        rows, targets = kind.encode(self.texts(records)), [torch.tensor(0)] * len(records)
+        return TextPictures(kind, records, rows, targets, kind.lengths(rows))
 
     def about(self, kind: Any, records: Sequence[Record]) -> dict[str, str]:
         different = len(set(self.texts(records)))

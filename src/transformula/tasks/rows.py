@@ -229,7 +229,7 @@ class Side:
     def part(self, places: np.ndarray) -> Side:
         """Some of the rows, where each record is one row."""
         records, rows, targets = ([each[n] for n in places] for each in (self.records, self.rows, self.targets))
-        return Side(records, rows, targets, self.lengths[places])
+        return type(self)(records, rows, targets, self.lengths[places])
 
 
 def predicted_by(

@@ -23,12 +23,12 @@ from ..data.records import Record, columns_of, read_records
 from ..data.settings import WholeRowSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
-from ..extras import need
 from ..language.graph import Architecture
 from .base import Batch, Progress, task
 from .predictor import Answer, predictor
 from .rows import EncodedRow, RowReader, Side, collated
 from .scores.correlation import pearson, spearman
+from .scores.linear import tfidf_cosine, tfidf_search
 from .scores.measured import Measured
 from .scores.ranking import retrieval
 from .vectors import EMBED, Similarity, VectorPredictor, VectorTask, contrastive, cosines, equal_rows
@@ -117,7 +117,7 @@ class TextPairs(RowReader):
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns = columns_for(sources, settings)
         kinds = {"score": "number"} if "score" in columns else {}
-        records = read_records(sources, columns, kinds=kinds, quoted=settings.quoted)
+        records = read_records(sources, columns, kinds=kinds, **settings.reading)
         rows = [Record({"text": row["text"], "text_2": "", **row}, row.place, row.group) for row in records]
         if not rows:
             raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
@@ -152,7 +152,7 @@ class TextPairs(RowReader):
             {"tokens": text["tokens"], **({"others": second["tokens"]} if record["text_2"] else {})}
             for text, second, record in zip(one, other, records, strict=True)
         ]
-        return PairSide(records, rows, [self.target(kind, record) for record in records])
+        return PairSide(records, rows, [self.target(kind, record) for record in records], kind.lengths(rows))
 
     def about(self, kind: TextEmbedder, records: Sequence[Record]) -> dict[str, str]:
         if kind.scale and "score" in records[0]:
@@ -164,16 +164,13 @@ def tf_idf(learned: Sequence[Record], records: Sequence[Record]) -> Any:
     """The cosines of texts as counts of words, each weighted by how rare it is in the training texts."""
     if not records[0]["text_2"]:
         return None
-    text = need("sklearn.feature_extraction.text", "the baseline TF-IDF")
-    words = text.TfidfVectorizer().fit([str(row[name]) for row in learned for name in ("text", "text_2")])
-    one, other = (words.transform([str(row[name]) for row in records]) for name in ("text", "text_2"))
-    cosine: np.ndarray = (
-        np.asarray(one.multiply(other).sum(1)).ravel() if "score" in records[0] else (one @ other.T).toarray()
-    )
-    return cosine
+    known, pairs = ([(str(row["text"]), str(row["text_2"])) for row in rows] for rows in (learned, records))
+    if "score" in records[0]:
+        return np.array(tfidf_cosine(known, [], pairs))
+    return tfidf_search([text for pair in known for text in pair], *zip(*pairs, strict=True))
 
 
-@task("sentence-embeddings", needs=["sklearn"])
+@task("sentence-embeddings")
 class SentenceEmbeddings(VectorTask):
     """A text to a vector."""
 
@@ -250,7 +247,7 @@ def columns_for(sources: Any, settings: EmbeddingSettings) -> dict[str, str]:
     where nothing says so."""
     stated = {name: getattr(settings, name) for name in ("text", "text_2", "score")}
     if settings.text is None:
-        names, _ = columns_of(sources, settings.quoted)
+        names, _ = columns_of(sources, **settings.reading)
         for field, common in (("text", TEXTS), ("text_2", OTHERS), ("score", SCORES)):
             taken = set(stated.values())
             stated[field] = stated[field] or next((n for n in common if n in names and n not in taken), None)

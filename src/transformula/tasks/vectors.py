@@ -258,7 +258,7 @@ class VectorTask(RowTask):
         similarity = cls._scored([trained.alone], kind, records, progress)
         beside = {
             name: [each.score for each in cls.measure(others, records)]
-            for name, others in predicted_by(cls.trivial, learned, records).items()
+            for name, others in predicted_by(cls.trivial, learned, records, notes).items()
         }
         told = cls.told(similarity, records)
         return row_report(cls.measure(similarity, records), beside, told, records, "one model, by the cosine", notes)

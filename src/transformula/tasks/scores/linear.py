@@ -51,6 +51,14 @@ def tfidf_cosine(
     return cosines
 
 
+def tfidf_search(training: Sequence[str], texts: Sequence[str], candidates: Sequence[str]) -> Numbers:
+    """The cosines of TF-IDF of the words of each text with those of each candidate, (texts, candidates)."""
+    text = need("sklearn.feature_extraction.text", "TF-IDF")
+    words = text.TfidfVectorizer(token_pattern=WORD).fit(training)
+    cosines: Numbers = (words.transform(texts) @ words.transform(candidates).T).toarray()
+    return cosines
+
+
 def linear_pixels(training: Sequence[Any], labels: Sequence[Any], pictures: Sequence[Any]) -> list[Any]:
     """Logistic regression on pixels, learned from at most `PICTURES` of the pictures, those spread evenly over them;
     of large pictures about `PIXELS` places are looked at, in a grid."""
