@@ -57,7 +57,7 @@ of captions, a file with the names of pictures, or a folder of pictures.""",
 
 
 @dataclass(frozen=True)
-class Vector(Answer):
+class Embedding(Answer):
     """A vector; the text has its numbers with blanks between."""
 
     vector: tuple[float, ...] = ()
@@ -131,7 +131,7 @@ class VectorPredictor(RowPredictor):
         if settings.among is None:
             if settings.n_best > 1:
                 raise InputError("n_best: is of those nearest to an input; say among which: --among FILE")
-            return [[Vector(" ".join(f"{each:.6g}" for each in row), 0.0, tuple(row))] for row in vectors.tolist()]
+            return [[Embedding(" ".join(f"{each:.6g}" for each in row), 0.0, tuple(row))] for row in vectors.tolist()]
         names, others = self.candidates(models, settings.among)
         best = cosines(vectors, others).topk(min(settings.n_best, len(names)))
         return [
