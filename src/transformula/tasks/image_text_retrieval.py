@@ -30,11 +30,11 @@ from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from .base import Batch, Progress, task
 from .predictor import predictor
-from .rows import EncodedRow, RowReader, Side, collated
+from .rows import EncodedRow, Side, collated
 from .scores.measured import Measured
 from .scores.ranking import retrieval
 from .seq2seq_data import picture_shape
-from .vectors import AT_ONCE, EMBED, VectorPredictor, VectorTask, contrastive, equal_rows
+from .vectors import AT_ONCE, EMBED, VectorPredictor, VectorReader, VectorTask, contrastive, equal_rows
 
 OUTPUTS = ("image_vector", "text_vector")
 SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -121,12 +121,16 @@ class TextPictures(Side):
         return TextPictures(self.kind, records, rows, targets, self.lengths[places])
 
 
-class CaptionedPictures(RowReader):
+class CaptionedPictures(VectorReader):
     """Records with the fields `source`, a picture, and `target`, a text."""
 
     compared = ("source", "target")
     default = "digits"
-    mixed = True
+    other = "target"
+
+    def both(self, output: Any) -> tuple[Tensor, Tensor]:
+        image, text = (output[name][:, 0].float() for name in OUTPUTS)
+        return image, text
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         fields, note = columns(sources, settings)
@@ -187,21 +191,9 @@ class ImageTextRetrieval(VectorTask):
         if names != ["image", "tokens"]:
             raise InputError(f"{cls.name}: the model reads {', '.join(names)}; expected image and tokens, as clip does")
 
-    def both(self, output: Any) -> tuple[Tensor, Tensor]:
-        image, text = (output[name][:, 0] for name in OUTPUTS)
-        return image, text
-
     def objective(self, output: Any, batch: Batch) -> Tensor:
-        image, text = self.both(output)
-        return contrastive(image.float() @ text.float().T, equal_rows(batch.inputs["tokens"]))
-
-    @classmethod
-    def searched(cls, records: Sequence[Record]) -> bool:
-        return True
-
-    @classmethod
-    def side_text(cls, record: Record) -> str:
-        return str(record["target"])
+        image, text = self.reader.both(output)
+        return contrastive(image @ text.T, equal_rows(batch.inputs["tokens"]))
 
     @classmethod
     def measure(cls, answers: Any, records: Sequence[Record]) -> list[Measured]:

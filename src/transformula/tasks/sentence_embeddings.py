@@ -26,12 +26,22 @@ from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import Batch, Progress, task
 from .predictor import Answer, predictor
-from .rows import EncodedRow, RowReader, Side, collated
+from .rows import EncodedRow, Side, collated
 from .scores.correlation import pearson, spearman
 from .scores.linear import tfidf_cosine, tfidf_search
 from .scores.measured import Measured
 from .scores.ranking import retrieval
-from .vectors import EMBED, Similarity, VectorPredictor, VectorTask, contrastive, cosines, equal_rows
+from .vectors import (
+    EMBED,
+    Similarity,
+    VectorPredictor,
+    VectorReader,
+    VectorTask,
+    contrastive,
+    cosines,
+    equal_rows,
+    searched,
+)
 
 # Common names of the columns.
 TEXTS = ("text", "sentence1", "sentence_1", "sentence_A", "anchor", "query", "question", "premise", "source")
@@ -108,11 +118,15 @@ class PairSide(Side):
         return Batch(inputs, torch.stack([self.targets[place] for place in places]), lengths)
 
 
-class TextPairs(RowReader):
+class TextPairs(VectorReader):
     """Records with the fields `text`, `text_2` ("" for texts alone) and, where there is one, `score`."""
 
     compared = ("text", "text_2")
-    mixed = True
+    other = "text_2"
+
+    def both(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        one, other = output[:, 0].float().chunk(2)
+        return one, other
 
     def read(self, sources: Any, settings: Any, key: str, notes: list[str]) -> list[Record]:
         columns = columns_for(sources, settings)
@@ -202,12 +216,8 @@ class SentenceEmbeddings(VectorTask):
         if list(architecture.inputs) != ["tokens"]:
             raise InputError(f"{cls.name}: the model reads {', '.join(architecture.inputs)}; expected tokens alone")
 
-    def both(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        one, other = output[:, 0].float().chunk(2)
-        return one, other
-
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
-        settings, (one, other) = self.data.settings, self.both(output)
+        settings, (one, other) = self.data.settings, self.reader.both(output)
         if batch.targets.is_floating_point():
             alike = F.cosine_similarity(one, other)
             if settings.loss == "mse":
@@ -217,18 +227,10 @@ class SentenceEmbeddings(VectorTask):
         return contrastive(cosines(one, other) / settings.temperature, equal_rows(ours) | equal_rows(theirs))
 
     @classmethod
-    def searched(cls, records: Sequence[Record]) -> bool:
-        return "score" not in records[0]
-
-    @classmethod
-    def side_text(cls, record: Record) -> str:
-        return str(record["text_2"])
-
-    @classmethod
     def measure(cls, answers: Any, records: Sequence[Record]) -> list[Measured]:
         if not records[0]["text_2"]:
             raise DataError("texts alone have nothing to be scored by: name pairs of texts, with scores or without")
-        if not cls.searched(records):
+        if not searched(records):
             scores = [float(row["score"]) for row in records]  # type: ignore[arg-type]
             return [spearman(answers, scores), pearson(answers, scores)]
         _, known = np.unique([str(row["text_2"]) for row in records], return_inverse=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from ..generation.settings import EmbedSettings
 from ..model.transformer import evaluating
 from .base import Batch, Progress, Scores, Trained
 from .predictor import Answer
-from .rows import SHOWN, RowPredictor, RowTask, key_of, predicted_by, row_report, rows_to_score
+from .rows import SHOWN, RowPredictor, RowReader, RowTask, key_of, predicted_by, row_report, rows_to_score
 from .scores.report import ScoreReport, above
 from .verb import Verb
 from .writing import load_predictor
@@ -167,6 +167,47 @@ class VectorPredictor(RowPredictor):
         return {}
 
 
+class VectorReader(RowReader):
+    """Rows with two sides.
+
+    other  the field of the second one, which a search shows
+    """
+
+    mixed = True
+    other: str
+
+    @abstractmethod
+    def both(self, output: Any) -> tuple[Tensor, Tensor]:
+        """The vectors of the two sides, (rows, width) each, from what the model gives for a batch."""
+
+
+def searched(records: Sequence[Record]) -> bool:
+    """Whether rows are scored by a search for their other side: where they have no score that similarities match."""
+    return "score" not in records[0]
+
+
+def similarities(one: Tensor, other: Tensor, records: Sequence[Record]) -> np.ndarray:
+    """Of vectors (rows, width) of both sides: (rows, rows) for a search, else (rows,)."""
+    return (cosines(one, other) if searched(records) else F.cosine_similarity(one, other)).numpy()
+
+
+def similarities_of(
+    models: Sequence[Any], kind: VectorPredictor, records: Sequence[Record], progress: Progress | None = None
+) -> np.ndarray:
+    """Of records, by a model."""
+    one, other = (kind.vectors(models, side, progress) for side in kind.sides(records))
+    return similarities(one, other, records)
+
+
+def told(similarity: np.ndarray, records: Sequence[Record], field: str) -> list[Answer]:
+    """Similarities in words, for each row: the cosine of its sides, or the field of the row whose other side is
+    nearest."""
+    if similarity.ndim == 1:
+        return [Answer(f"cosine {each:.3f}", each) for each in similarity.tolist()]
+    nearest = zip(similarity.argmax(1).tolist(), similarity.max(1).tolist(), strict=True)
+    return [Answer(str(records[place][field]), value) for place, value in nearest]
+
+
 class VectorTask(RowTask):
     """A task whose rows have two sides with a vector each.
 
@@ -174,34 +215,7 @@ class VectorTask(RowTask):
     where each row's other side is looked for among those of all.
     """
 
-    @abstractmethod
-    def both(self, output: Any) -> tuple[Tensor, Tensor]:
-        """The vectors of the two sides, (rows, width) each, from what the model gives for a batch."""
-
-    @classmethod
-    @abstractmethod
-    def searched(cls, records: Sequence[Record]) -> bool:
-        """Whether rows are scored by a search; else by the similarity of their sides."""
-
-    @classmethod
-    @abstractmethod
-    def side_text(cls, record: Record) -> str:
-        """What a search shows of a row's other side."""
-
-    @classmethod
-    def similarities(cls, one: Tensor, other: Tensor, records: Sequence[Record]) -> np.ndarray:
-        """Of vectors (rows, width) of both sides."""
-        if cls.searched(records):
-            return cosines(one, other).numpy()
-        return F.cosine_similarity(one, other).numpy()
-
-    @classmethod
-    def told(cls, similarity: np.ndarray, records: Sequence[Record]) -> list[Answer]:
-        """Similarities in words, for each row."""
-        if similarity.ndim == 1:
-            return [Answer(f"cosine {each:.3f}", each) for each in similarity.tolist()]
-        nearest = zip(similarity.argmax(1).tolist(), similarity.max(1).tolist(), strict=True)
-        return [Answer(cls.side_text(records[place]), value) for place, value in nearest]
+    reader: ClassVar[VectorReader]
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the validation rows, or on a sample of them; `loss` is that of batches in the data's order."""
@@ -212,7 +226,7 @@ class VectorTask(RowTask):
             for first in range(0, len(side), size):
                 batch = side.batch(range(first, min(first + size, len(side)))).to(device)
                 output = view(**batch.given)
-                both = self.both(output)
+                both = self.reader.both(output)
                 loss += float(self.objective(output, batch)) * len(both[0])
                 vectors.append(torch.stack(both).float().cpu())
                 if progress is not None:
@@ -220,7 +234,7 @@ class VectorTask(RowTask):
         scores = Scores(loss=loss / len(side))
         if self.score == "loss":
             return scores
-        measured = self.measure(self.similarities(*torch.cat(vectors, 1), side.records), side.records)  # type: ignore[call-arg]
+        measured = self.measure(similarities(*torch.cat(vectors, 1), side.records), side.records)  # type: ignore[call-arg]
         return Scores(scores, **{key_of(each): each.score for each in measured})
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -231,22 +245,15 @@ class VectorTask(RowTask):
         name, value, rows = self.score.replace("_", " "), scores[self.score], len(self.data.source.validation)
         if self.score == "loss":
             return f"loss {value:.3f} on {rows:,} validation rows, which have nothing that other scores need"
-        digits = 1 if self.searched(self.data.source.validation) else 3
+        digits = 1 if searched(self.data.source.validation) else 3
         return f"{name} {value:.{digits}f} on {rows:,} validation rows: {above(value, self.baselines(), digits)}"
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation rows with what the model says of their sides."""
         records = self.data.source.validation
         some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN]]
-        told = self.told(self._scored([model], self.data.kind, some), some)
-        return "\n".join(f"{answer.text:<16} {short_row(record)}" for answer, record in zip(told, some, strict=True))
-
-    @classmethod
-    def _scored(
-        cls, models: Sequence[Any], kind: VectorPredictor, records: Sequence[Record], progress: Progress | None = None
-    ) -> np.ndarray:
-        one, other = (kind.vectors(models, side, progress) for side in kind.sides(records))
-        return cls.similarities(one, other, records)
+        answers = told(similarities_of([model], self.data.kind, some), some, self.reader.other)
+        return "\n".join(f"{best.text:<16} {short_row(record)}" for best, record in zip(answers, some, strict=True))
 
     @classmethod
     def report(
@@ -255,10 +262,10 @@ class VectorTask(RowTask):
         """Scores on the test rows of its run, or on the rows named."""
         records, learned, notes = rows_to_score(cls, trained, data, cls.evaluation.read(given))
         kind: Any = load_predictor(trained.folder)
-        similarity = cls._scored([trained.alone], kind, records, progress)
+        similarity = similarities_of([trained.alone], kind, records, progress)
         beside = {
             name: [each.score for each in cls.measure(others, records)]
             for name, others in predicted_by(cls.trivial, learned, records, notes).items()
         }
-        told = cls.told(similarity, records)
-        return row_report(cls.measure(similarity, records), beside, told, records, "one model, by the cosine", notes)
+        answers = told(similarity, records, cls.reader.other)
+        return row_report(cls.measure(similarity, records), beside, answers, records, "one model, by the cosine", notes)
