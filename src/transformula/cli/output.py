@@ -48,7 +48,7 @@ def check_output(output: str | None, option: str = "--output") -> None:
 
 def write_output(output: str, lines: Iterable[str], option: str = "--output") -> None:
     """Write a file of lines, whole or not at all. Raises InputError."""
-    write_bytes(output, "".join(f"{line}\n" for line in lines).encode("utf-8"))
+    write_bytes(output, "".join(f"{line}\n" for line in lines).encode("utf-8"), option)
 
 
 def write_array(output: str, rows: Sequence[Any]) -> None:
@@ -62,7 +62,8 @@ def write_array(output: str, rows: Sequence[Any]) -> None:
     write_bytes(output, file.getvalue())
 
 
-def write_bytes(output: str, content: bytes) -> None:
+def write_bytes(output: str, content: bytes, option: str = "--output") -> None:
+    """Write a file, whole or not at all. Raises InputError."""
     from ..atomic_io import write_whole
 
     try:
