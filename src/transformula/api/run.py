@@ -144,7 +144,7 @@ def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any],
 def evaluate(
     run: str | Path, *, data: str | Sequence[str] | None = None, models: Sequence[str | Path | Model] = (),
     device: str = "cpu", threads: int | None = None, use: Sequence[str] = (), verify: bool = True,
-    progress: Callable[[int, int], None] | None = None, **settings: Any,
+    progress: Callable[[int, int], None] | None = None, task: str | None = None, **settings: Any,
 ) -> Report:  # fmt: skip
     """Score a trained model on the data that its run held out, beside the baselines.
 
@@ -160,6 +160,7 @@ def evaluate(
     models    further models of the ensemble
     verify    compare the weights with the hash in their file; see `Model.from_folder`
     progress  called with (done, in all)
+    task      another task than that of its run, of which any model of its kind can be scored, on `data`
     settings  of language models, fields of DataSettings, instead of the run's; of models that write targets, fields of
               SearchSettings, and `source`, `target`, `references`, `join`, `overlap` of `data`
 
@@ -171,9 +172,11 @@ def evaluate(
 
     set_threads(threads)
     import_packages(use)
-    folder, recorded, task = recorded_of(run)
+    folder, recorded, own = recorded_of(run)
     check_use(recorded.get("use"), use)
-    kind = tasks.need(tasks.name_of(task))
+    kind = tasks.need(tasks.name_of(task or own))
+    if task is not None and kind is not tasks.get(own):
+        recorded = {}  # settings of another task say nothing of this one
     scored = None if data is None else data if isinstance(data, str) else list(data)
     lost: list[str] = []
     if "data" in kind.settings.model_fields:  # the packages that they need, before any work

@@ -276,7 +276,9 @@ def described(field: Any) -> dict[str, Any]:
     if kind is bool:
         return {"action": argparse.BooleanOptionalAction, "help": what}
     if typing.get_origin(kind) is list:
-        return {"action": "append", "metavar": "VALUE", "help": f"{what}; may be repeated"}
+        several = bool((field.json_schema_extra or {}).get("several_at_once"))
+        how = {"action": "extend", "nargs": "+"} if several else {"action": "append"}
+        return {**how, "metavar": "VALUE", "help": f"{what}; may be repeated"}
     if typing.get_origin(kind) is typing.Literal:
         return {"metavar": "{" + ",".join(map(str, typing.get_args(kind))) + "}", "help": what}
     return {"metavar": {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "VALUE"), "help": what}

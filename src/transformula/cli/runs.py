@@ -81,11 +81,13 @@ def evaluate_options(parser: Parser) -> None:
     parser.add("--output", "FILE", "write the model's outputs there, one per line")
     parser.add("--figure", "FILE", "write the reliability diagram of a model of labels or tags there, as SVG")
     machine(parser)
-    import_packages(parser.begin().use)
+    parser.add("--task", "NAME", "score it as a model of this task, instead of the one that it was trained for")
+    begun = parser.begin()
+    import_packages(begun.use)
     named = [argument for argument in parser.rest if not argument.startswith("-")]  # RUN, and values of further options
     run = next(iter([*filter(os.path.isdir, named), *named]), None)
     parser.add("run", "RUN", RUN)
-    settings = of_task(task_of(run), "evaluation")
+    settings = of_task(begun.task or task_of(run), "evaluation")
     parser.add_settings("scoring", settings, without=("data", "validation", "tokenizer", "n_best"))
 
 
@@ -123,7 +125,7 @@ def evaluate(given: Given) -> int:
     if given["figure"] is not None and not issubclass(settings, RowEvaluation):
         raise no_diagram
     typed = {key: value for key, value in given.of(settings).items() if key != "data"}
-    typed |= {key: given[key] for key in ("data", "device", "threads", "use", "verify")}
+    typed |= {key: given[key] for key in ("data", "device", "threads", "use", "verify", "task")}
     with counting("scoring") as progress:
         report = evaluate(given["run"], models=given["others"], progress=progress, **typed)
     if given["output"] is not None and report.written is not None:

@@ -87,6 +87,10 @@ def use_model(verb: Verb, given: Given) -> int:
     set_threads(given["threads"])
     opening = {key: given[key] for key in ("device", "use", "verify")}
     model = Model.from_folder(given["run"], **opening)
+    if verb.views:
+        from ..tasks.predictor import predictors
+
+        model.predictor = predictors.get(verb.views).view(model.predictor, model.architecture)
     predictor = model.predictor
     if predictor is not None and predictor.verb != verb.name and not (verb.live and predictor.continues):
         task = getattr(predictor, "task", "")

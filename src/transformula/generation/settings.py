@@ -63,6 +63,27 @@ class ReplySettings(DrawingSettings):
     system: str | None = Field(None, min_length=1, description="a message of the role system, before all others")
 
 
+class ChoiceSettings(Settings):
+    """Between which texts a model chooses."""
+
+    choices: list[str] = Field(
+        [], description="the texts to choose from, two at least", json_schema_extra={"several_at_once": True}
+    )
+    delimiter: str = Field(" ", description="what stands between the context and a choice")
+    normalize: bool = Field(False, description="divide log probabilities by the number of characters of each choice")
+
+    @field_validator("choices")
+    @classmethod
+    def _two(cls, value: list[str]) -> list[str]:
+        if len(set(value)) < max(2, len(value)) or not all(map(str.strip, value)):
+            raise ValueError("expected two different texts at least, such as --choices yes no, none of them empty")
+        return value
+
+    @property
+    def n_best(self) -> int:
+        return len(self.choices)
+
+
 class SearchSettings(Settings):
     """What `search` takes. Lengths are of what is written: a forced prefix counts, the prompt and the end do not.
 

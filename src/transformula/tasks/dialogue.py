@@ -22,9 +22,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, field_validator
-from torch import Tensor, nn
+from torch import nn
 
-from ..data.buckets import Buckets
 from ..data.conversations import REPLIES, messages_in, read_conversations
 from ..data.lines import shown
 from ..data.messages import Message, messages_of
@@ -33,22 +32,20 @@ from ..data.records import Record
 from ..data.settings import Named, SourceSettings
 from ..data.splits import find_overlap, split_records, without_overlap
 from ..data.tokenizing import choose_tokenizers
-from ..errors import ConfigError, DataError, InputError, setting
+from ..errors import DataError, InputError, setting
 from ..generation.settings import ReplySettings, SamplingSettings
-from ..language.graph import Architecture
 from ..structured import Malformed, load_yaml, parse_yaml
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, Batch, Progress, Scores, Task, task
+from .base import FORWARD, Progress, Scores, task
 from .learned_parts import (
     PartlyLearned,
-    batch_of,
-    check_decoder,
+    PartsTask,
     identity_of,
     nats_per_token,
     text_scores,
     unigram_nats,
 )
-from .losses import perplexity, smoothed_cross_entropy
+from .losses import perplexity
 from .ngram import cached_byte_ngrams
 from .predictor import Answer, Predictor, predictor
 from .scores.report import standing
@@ -364,13 +361,11 @@ class Dialogues:
 
 
 @task("dialogue", aliases=["instructions"])
-class Dialogue(Task):
+class Dialogue(PartsTask):
     """A decoder learns to reply. The main score is the loss on replies: nats per token, the end of each included."""
 
-    unit = "learned tokens"
     row_name = "dialogues"
     settings = evaluation = DialogueSettings
-    sequences = None
     measures = ("loss", "perplexity", "without_dialogue", "stops", "in_form", "distinct_2", "tokens")
     higher = frozenset(["stops", "in_form", "distinct_2"])
     verb = Verb(
@@ -393,13 +388,8 @@ A conversation longer than the model's context loses its oldest messages, and a 
         converses=True,
     )
 
-    def __init__(
-        self, settings: DialogueSettings, numbers: Mapping[str, Any], *, inputs: Sequence[str] = ("tokens",),
-        batch: int | None = None, accumulate: int = 1, seed: int = 1,
-    ) -> None:  # fmt: skip
-        if batch is not None:
-            raise ConfigError(f"batch: batches of {self.name} are counted in tokens; say --batch-tokens instead")
-        self.chosen, self.seed = settings, seed
+    def __init__(self, settings: DialogueSettings, numbers: Mapping[str, Any], **given: Any) -> None:
+        self.chosen, self.seed = settings, given.get("seed", 1)
         self.notes: list[str] = []
         training, validation = read_splits(settings, self.notes)
         rendered = [
@@ -422,29 +412,13 @@ A conversation longer than the model's context loses its oldest messages, and a 
         self.training, self.validation = (Dialogues(records, chat) for records in (training, validation))
         self.chat = replace(chat, longest=max((len(t.ids) - t.mark for t in self.training.replies), default=context))
         self.notes += note_too_long("training", self.training) + note_too_long("validation", self.validation)
-        if training:
-            self.texts = self.training.texts(settings.learn)
-            lengths = {"tokens": np.array([text.positions for text in self.texts])}
-            name = "the training dialogues"
-            self.buckets = Buckets(lengths, settings.batch_tokens, accumulate=accumulate, seed=seed, name=name)
-
-    @classmethod
-    def check(cls, architecture: Architecture) -> None:
-        check_decoder(cls.name, architecture)
+        self.texts = self.training.texts(settings.learn)
+        self.deal(settings.batch_tokens, **given)
 
     @classmethod
     def check_data(cls, settings: Any) -> None:
         if settings.data is None:
             raise InputError(f"no {setting('data')}: name files of dialogues, such as chats.jsonl")
-
-    def batch(self, step: int, micro: int = 0) -> Batch:
-        return batch_of([self.texts[row] for row in self.buckets.rows(step, micro)])
-
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
-
-    def steps(self, epochs: float) -> int:
-        return self.buckets.steps(epochs)
 
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores of the validation dialogues.
@@ -467,16 +441,9 @@ A conversation longer than the model's context loses its oldest messages, and a 
         if self.chosen.written:
             replies = self.written(model, evenly(total, self.chosen.written))
             scores["stops"] = float(np.mean([reply.ended for _, _, reply in replies]))
-            scores["in_form"] = float(np.mean([self.in_form(reply) for _, _, reply in replies]))
+            scores["in_form"] = float(np.mean([in_form(reply, self.chat.template) for _, _, reply in replies]))
             scores["distinct_2"] = distinct_pairs([reply.text for _, _, reply in replies])
         return scores
-
-    def in_form(self, reply: Reply) -> bool:
-        """Whether a reply ended, says something, and holds no mark of a role as a line."""
-        marks = {text.strip() for text in self.chat.template.values()}
-        return (
-            reply.ended and bool(reply.text.strip()) and not marks & {line.strip() for line in reply.text.split("\n")}
-        )
 
     def written(self, model: Any, rows: Sequence[int]) -> list[tuple[str, str, Reply]]:
         """For some validation dialogues: what is replied to, the reply that stands there, and the model's, greedily. Of
@@ -559,7 +526,7 @@ A conversation longer than the model's context loses its oldest messages, and a 
         return self.chat
 
     def describe(self) -> dict[str, Any]:
-        sides = [self.texts if self.training.records else [], self.validation.texts()]
+        sides = [self.texts, self.validation.texts()]
         identities = " ".join(map(identity_of, sides))
         return {
             "identity": hashlib.sha256(identities.encode()).hexdigest()[:32],
@@ -571,6 +538,12 @@ A conversation longer than the model's context loses its oldest messages, and a 
             "tokenizer": self.chat.tokenizer.identity,
             **self.numbers,
         }
+
+
+def in_form(reply: Reply, template: Mapping[str, str]) -> bool:
+    """Whether a reply ended, says something, and holds no mark of a role as a line."""
+    marks = {text.strip() for text in template.values()}
+    return reply.ended and bool(reply.text.strip()) and not marks & {line.strip() for line in reply.text.split("\n")}
 
 
 def note_too_long(name: str, side: Dialogues) -> list[str]:

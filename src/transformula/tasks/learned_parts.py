@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..data.buckets import Buckets
 from ..data.encoded import Encoded
-from ..errors import InputError
+from ..errors import ConfigError, InputError
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
-from .base import IGNORED, Batch, Progress, check_causal, check_logits
+from .base import IGNORED, Batch, Progress, Task, check_causal, check_logits
 from .language_modeling import EVALUATED_LOGITS, EVALUATED_TOKENS
+from .losses import smoothed_cross_entropy
 from .seq2seq_data import padded_batch
 
 
@@ -58,6 +61,40 @@ def batch_of(texts: Sequence[PartlyLearned]) -> Batch:
     """Texts as a batch: all but the last token of each, and as targets those that count."""
     targets = [np.where(text.learned, text.ids[1:], IGNORED) for text in texts]
     return padded_batch({"tokens": [text.ids[:-1] for text in texts]}, targets)
+
+
+class PartsTask(Task):
+    """A decoder learns parts of texts.
+
+    texts    those of training
+    buckets  their batches
+    """
+
+    unit = "learned tokens"
+    sequences = None
+    texts: Sequence[PartlyLearned]
+    buckets: Buckets
+
+    @classmethod
+    def check(cls, architecture: Architecture) -> None:
+        check_decoder(cls.name, architecture)
+
+    def deal(self, tokens: int, *, batch: int | None = None, accumulate: int = 1, seed: int = 1, **others: Any) -> None:
+        """Deal the texts out to batches of so many tokens; the rest are arguments of `make`. Raises ConfigError."""
+        if batch is not None:
+            raise ConfigError(f"batch: batches of {self.name} are counted in tokens; say --batch-tokens instead")
+        if self.texts:
+            lengths = {"tokens": np.array([text.positions for text in self.texts])}
+            self.buckets = Buckets(lengths, tokens, accumulate=accumulate, seed=seed, name="the training rows")
+
+    def batch(self, step: int, micro: int = 0) -> Batch:
+        return batch_of([self.texts[row] for row in self.buckets.rows(step, micro)])
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return smoothed_cross_entropy(model(**batch.given), batch.targets, 0.0)
+
+    def steps(self, epochs: float) -> int:
+        return self.buckets.steps(epochs)
 
 
 def text_scores(model: Any, texts: Sequence[PartlyLearned], progress: Progress | None = None) -> list[TextScore]:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor
 
@@ -21,6 +21,9 @@ from ..structured import load_json
 from ..tokenizers.base import FILE as TOKENIZER
 from ..tokenizers.base import Tokenizer, load
 from .verb import BestSettings as BestSettings
+
+if TYPE_CHECKING:
+    from ..language.graph import Architecture
 
 FILE = "predictor.json"
 
@@ -100,6 +103,11 @@ class Predictor(ABC):
             if not isinstance(source, str):
                 raise InputError(f"source {number}: this model reads texts; given: {type(source).__name__}")
         return inputs
+
+    @classmethod
+    def view(cls, predictor: Predictor | None, architecture: Architecture) -> Self:
+        """Another use of a model whose own predictor this is. Raises InputError for a model that cannot be used so."""
+        raise InputError(f"a model is used by {cls.name} where it was trained for that")
 
     def is_one(self, given: Any) -> bool:
         """Whether what a person gives is a single input, not several."""

@@ -45,6 +45,7 @@ class Verb:
     live      an input is gone on with, and the text is shown while it is written; without input a text is begun
     reads     what reads the inputs of a file of rows and a column, "transformula.data.x:read"; "": texts of a column
     converses at a terminal without input, messages and replies take turns: by `conversation` of the predictor
+    views     the predictor, by name, that takes the place of the model's own, which goes on with texts; "": none
     aliases   further names that are understood and not listed
     """
 
@@ -61,6 +62,7 @@ class Verb:
     live: bool = False
     reads: str = ""
     converses: bool = False
+    views: str = ""
     aliases: tuple[str, ...] = ()
 
     @property

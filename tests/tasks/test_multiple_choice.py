@@ -1,0 +1,138 @@
+"""Texts chosen by their likelihood: sums of log P by hand, layouts of rows, alone as among others, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformula import Model, evaluate
+from transformula.cli.door import main
+from transformula.errors import ConfigError, DataError, InputError
+from transformula.tasks.base import tasks
+from transformula.tasks.multiple_choice import Choosing, chance, measured, read_questions, read_rows, scored_questions
+from transformula.tokenizers.base import tokenizers
+
+DATA = Path(__file__).parents[2].parent / "shared" / "data" / "eval_zero_shot"
+LAYER = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"
+TASK = tasks.get("multiple-choice")
+ROWS = [
+    {"query": "The man turned on the faucet, therefore", "choices": ["the toilet filled.", "water flowed."], "gold": 1},
+    {"query": "Question: why?\n", "choices": ["no", "because of it", "that"], "gold": 0},
+]
+
+
+@pytest.fixture(scope="module")
+def model():
+    made = Model(LAYER, depth=1, width=16, heads=2, context=64, seed=3, tokenizer="bytes")
+    made.module.double()
+    return made
+
+
+def written(path, rows):
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return str(path)
+
+
+def questions_of(path, **given):
+    settings = TASK.settings.read(given)
+    return read_questions(read_rows(path, settings))
+
+
+def nats(model, context, text):
+    """By hand: bytes, after the end of a document."""
+    ids = [256, *(context + text).encode()]
+    logits = model.module(torch.tensor([ids[:-1]]))[0].log_softmax(-1)
+    first = len(context.encode())
+    return -sum(float(logits[place, ids[place + 1]].detach()) for place in range(first, len(ids) - 1))
+
+
+def test_scores_by_hand(model, tmp_path):
+    questions = questions_of(written(tmp_path / "a.jsonl", ROWS))
+    choosing = Choosing(64, model.tokenizer)
+    scores, cut = scored_questions(model.module, questions, choosing, " ")
+    by_hand = [[nats(model, "The man turned on the faucet, therefore", f" {c}") for c in ROWS[0]["choices"]],
+               [nats(model, "Question: why?\n", c) for c in ROWS[1]["choices"]]]  # fmt: skip
+    for each, expected in zip(scores, by_hand, strict=True):
+        assert [score.nats for score in each] == pytest.approx(expected, rel=1e-5)
+    assert cut == 0 and chance(questions) == pytest.approx(100 * (1 / 2 + 1 / 3) / 2)
+    alone = [scored_questions(model.module, [one], choosing, " ")[0][0] for one in questions]
+    for each, single in zip(scores, alone, strict=True):
+        assert [score.nats for score in each] == pytest.approx([score.nats for score in single], rel=1e-6)
+    plain, normalized = measured(questions, scores)
+    right = [row.index(min(row)) == one.right for row, one in zip(by_hand, questions, strict=True)]
+    assert plain.sentences.tolist() == [100.0 * each for each in right]
+    lengths = [[value / len(text) for value, (_, text) in zip(row, one.pairs, strict=True)]
+               for row, one in zip(by_hand, questions, strict=True)]  # fmt: skip
+    right = [row.index(min(row)) == one.right for row, one in zip(lengths, questions, strict=True)]
+    assert normalized.sentences.tolist() == [100.0 * each for each in right]
+
+
+def test_long_contexts_are_cut_from_the_left(model):
+    choosing = Choosing(64, model.tokenizer)
+    (text,), (cut,) = choosing.texts([("x" * 100, "yes")], " ")
+    assert cut and text.positions == 64 and text.ids[-4:].tolist() == list(b" yes") and int(text.learned.sum()) == 4
+
+
+def test_layouts(tmp_path):
+    schema = [{"context_options": ["The cat sat because the cat", "The cat sat because the mat"],
+               "continuation": "was tired.", "gold": 0}]  # fmt: skip
+    (one,) = questions_of(written(tmp_path / "a.jsonl", schema))
+    assert one.pairs[1] == ("The cat sat because the mat", "was tired.") and one.shown(0).endswith("the cat")
+    (one,) = questions_of(written(tmp_path / "b.jsonl", [{"context": "I said", "continuation": "so"}]))
+    assert one.pairs == [("I said", "so")]
+    (one,) = questions_of(written(tmp_path / "c.jsonl", [{"question": "Q", "options": ["a", "b"], "answer": "b"}]))
+    assert one.right == 1
+    with pytest.raises(ConfigError, match="have the columns text; expected context and choices and right"):
+        questions_of(written(tmp_path / "d.jsonl", [{"text": "x"}]))
+    for gold in (2, "c", -1):
+        with pytest.raises(DataError, match=r"e.jsonl:1: the right choice is"):
+            questions_of(written(tmp_path / "e.jsonl", [{"query": "Q", "choices": ["a", "b"], "gold": gold}]))
+
+
+def test_a_model_of_any_text(model, tmp_path, capsys):
+    folder = str(tmp_path / "lm")
+    again = Model(LAYER, depth=1, width=16, heads=2, context=64, seed=3, tokenizer="bytes")
+    again.save(folder)
+    data = written(tmp_path / "a.jsonl", ROWS)
+    report = evaluate(folder, task="likelihood-scoring", data=data)
+    assert "chance" in repr(report) and report.data["scores"]["accuracy"]["signature"] == "greatest log P (acc)"
+    assert len(report.written) == 2
+    words = evaluate(
+        folder, task="multiple-choice", data=written(tmp_path / "b.jsonl", [{"context": "I", "continuation": "a"}])
+    )
+    by_hand = 2.718281828 ** nats(model, "I", " a")
+    assert words.data["scores"]["perplexity"]["score"] == pytest.approx(by_hand, rel=1e-3)
+    assert main(["evaluate", folder, "--task", "multiple-choice", "--data", data, "--delimiter", "\nAnswer: "]) == 0
+    assert "normalized accuracy" in capsys.readouterr().out
+    with pytest.raises(InputError, match="say which: --data|data"):
+        evaluate(folder, task="multiple-choice")
+    assert main(["choose", folder, "The man", "A cat", "--choices", "sat", "ran", "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)["texts"]
+    assert [sum(c["score"] for c in each["choices"]) for each in answers] == pytest.approx([1, 1])
+    assert {c["text"] for c in answers[0]["choices"]} == {"sat", "ran"}
+    assert main(["choose", folder, "The man", "--choices", "sat"]) == 2
+
+
+def test_it_can_be_trained(tmp_path):
+    rows = [{"query": f"{n} is", "choices": ["even", "odd"], "gold": n % 2} for n in range(60)]
+    settings = TASK.settings.read({"data": written(tmp_path / "a.jsonl", rows), "tokenizer": "bytes"})
+    task = TASK.make(settings, {"context": 32})
+    batch = task.batch(0)
+    assert task.units(batch) == sum(int(text.learned.sum()) for text in [task.texts[n] for n in task.buckets.rows(0)])
+    model = Model(LAYER, depth=1, width=16, heads=2, **task.numbers).module
+    assert set(task.evaluate(model)) == set(task.measures) and task.baselines() == {"chance": 50.0}
+    assert "chance: 50.0" in task.verdict(task.evaluate(model)) and task.sample(model)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the data beside the project is not here")
+def test_real_rows():
+    for name, choices in (("copa", 2), ("piqa", 2), ("winograd_wsc", 2), ("lambada_openai", 1)):
+        questions = questions_of(str(DATA / f"{name}.jsonl"))
+        assert {len(one.pairs) for one in questions} == {choices}
+
+
+def test_bpe_keeps_the_blank_with_the_word():
+    bpe = tokenizers.get("bpe").train(["a cat sat on a mat. " * 50], 300)
+    (text,), _ = Choosing(64, bpe).texts([("a cat", "sat")], " ")
+    assert bpe.decode(text.ids[1:][text.learned].tolist()) == " sat"
