@@ -106,3 +106,10 @@ def test_what_is_nearest(pictures: Path) -> None:
 def test_a_model_of_texts_alone() -> None:
     with pytest.raises(InputError, match="expected image and tokens"):
         ImageTextRetrieval.check(Model("pre-norm", depth=1, width=16, heads=2, vocab=9, context=8).architecture)
+
+
+def test_a_model_of_other_outputs(tmp_path: Path) -> None:
+    path = tmp_path / "other.yaml"
+    path.write_text(TWO_SIDES.replace("text_vector", "words_vector"))
+    with pytest.raises(InputError, match="expected the outputs image_vector and text_vector"):
+        ImageTextRetrieval.check(Model.from_file(path, vocab=9, context=8).architecture)

@@ -28,7 +28,7 @@ from ..errors import DataError, InputError
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
-from .base import Batch, Progress, task
+from .base import Batch, Progress, outputs_in_words, outputs_of, task
 from .predictor import predictor
 from .rows import EncodedRow, Side, collated
 from .scores.measured import Measured
@@ -190,6 +190,9 @@ class ImageTextRetrieval(VectorTask):
         names = sorted(architecture.inputs)
         if names != ["image", "tokens"]:
             raise InputError(f"{cls.name}: the model reads {', '.join(names)}; expected image and tokens, as clip does")
+        if set(outputs_of(architecture)) != set(OUTPUTS):
+            expected, returned = " and ".join(OUTPUTS), outputs_in_words(architecture)
+            raise InputError(f"{cls.name}: the model returns {returned}; expected the outputs {expected}")
 
     def objective(self, output: Any, batch: Batch) -> Tensor:
         image, text = self.reader.both(output)
