@@ -132,8 +132,8 @@ def stream(
     predictor: Predictor, modules: Sequence[nn.Module], arriving: Iterable[Sequence[Any]], settings: Settings, *,
     prefix: str | None = None,
 ) -> Iterator[list[tuple[Any, Sequence[Answer]]]]:  # fmt: skip
-    """Inputs that come in pieces (texts, or the names of pictures), each with its answers, in order, a few at a time:
-    later ones are not waited for."""
+    """Inputs that come in pieces (texts, names of pictures, rows with columns), each with its answers, in order, a few
+    at a time: later ones are not waited for."""
     size = FIRST
     for piece in arriving:
         first = 0

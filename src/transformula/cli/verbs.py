@@ -59,8 +59,10 @@ def add_options(verb: Verb, parser: Parser) -> None:
         lines = "names of pictures, one per line" if thing == "PICTURE" else "one per line"
         parser.add("sources", thing, f"default: standard input, {lines}", nargs="*")
         parser.add("--input", "FILE", f"inputs: {lines}, or .jsonl, .tsv, .csv, .parquet")
-        usual = "one that is known" if verb.reads else "source, or the only one"
+        usual = "one that is known" if verb.reads else f"{first_column(verb)}, or the only one"
         parser.add("--column", "NAME", f"the column of FILE (default: {usual})")
+        for name in verb.columns[1:]:
+            parser.add(f"--{name}", "FILE", f"a text, the {name} of all inputs (default: each row of --input has one)")
         array = "; FILE.npy: as one array" if verb.arrays else ""
         parser.add("--output", "FILE", f"write the answers there{array}; on failure nothing is written")
         what = "one line or one JSON object per input"
@@ -73,6 +75,10 @@ def add_options(verb: Verb, parser: Parser) -> None:
     machine(parser, "cpu" if verb.live else "auto")
     title = "sampling" if thing == "PROMPT" else "search" if verb.prefix else "answers"
     parser.add_settings(title, verb.options)
+
+
+def first_column(verb: Verb) -> str:
+    return verb.columns[0] if verb.columns else "source"
 
 
 def use_model(verb: Verb, given: Given) -> int:
@@ -116,6 +122,12 @@ def check(verb: Verb, given: Given) -> None:
         raise InputError("--column: names a column of --input FILE with rows (.jsonl, .tsv, .csv, .parquet)")
     if given["input"] is not None:
         need_sources(given["input"])
+    without = [name for name in verb.columns[1:] if given[name] is None]
+    if without and (given["input"] is None or not has_columns(Path(given["input"]))):
+        raise InputError(
+            f"--{without[0]}: name the file of the {without[0]} of all inputs; or rows with the columns"
+            f" {', '.join(verb.columns)}: --input FILE (.jsonl, .json, .tsv, .csv, .parquet)"
+        )
     if "ensemble" in given.arguments and not given["others"]:
         raise InputError("--ensemble: says how models are averaged; name a second model: --with RUN")
     if given["json"] and (given["format"] != "text" or given["scores"]) and given["output"] is None:
@@ -137,7 +149,8 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     if direct and isinstance(sys.stdout, io.TextIOWrapper):  # lines of text, whatever the machine's encoding is
         sys.stdout.reconfigure(encoding="utf-8", errors=ESCAPES, newline="\n")
     pieces, count = arriving(verb, given)
-    several, key = getattr(settings, "n_best", 1) > 1, "picture" if verb.takes == "PICTURE" else "source"
+    several = getattr(settings, "n_best", 1) > 1
+    key = verb.columns[0] if verb.columns else "picture" if verb.takes == "PICTURE" else "source"
     texts: list[dict[str, Any]] = []
     lines: list[Any] = []  # of text, or vectors
     as_array = verb.arrays and str(output).endswith(".npy")
@@ -158,7 +171,8 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     show = count is not None and (output is not None or not sys.stdout.isatty())
     with counting(f"{verb.name}: inputs", show) as progress:
         for answers in stream(must_predict(model.predictor), modules, pieces, settings, prefix=prefix):
-            for source, best in answers:
+            for opened, best in answers:
+                source = opened[key] if verb.columns else opened
                 number += 1
                 lines += [best[0].value] if as_array else rows(number, source, best)
                 notes.update(getattr(one, "note", "") for one in best)
@@ -185,8 +199,25 @@ def tell(notes: Counter[str]) -> None:
 
 
 def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[Any]], int | None]:
-    """The inputs in pieces, as they come; and how many they are, where that is known. A file is read whole, its lines
-    or one column of its rows: a mistake is seen at once."""
+    """The inputs in pieces, as they come; and how many they are, where that is known."""
+    from ..data.lines import utf8_of
+    from ..data.records import read_records
+
+    beside = {name: given[name] for name in verb.columns[1:]}
+    if any(path is None for path in beside.values()):
+        columns = {name: given["column"] or name if name == verb.columns[0] else name for name in verb.columns}
+        rows = [dict(row) for row in read_records(given["input"], columns, empty="keep")]
+        return [rows], len(rows)
+    pieces, count = arriving_texts(verb, given)
+    if not beside:
+        return pieces, count
+    texts = {name: str(utf8_of(Path(path).expanduser()), "utf-8") for name, path in beside.items()}
+    return ([{verb.columns[0]: text, **texts} for text in piece] for piece in pieces), count
+
+
+def arriving_texts(verb: Verb, given: Given) -> tuple[Iterable[list[str]], int | None]:
+    """Inputs that are texts or names of pictures. A file is read whole, its lines or one column of its rows: a mistake
+    is seen at once."""
     from ..data.format import has_columns
     from ..data.lines import arriving_lines, opened
     from ..data.records import columns_of, read_records
@@ -207,9 +238,10 @@ def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[Any]], int | None]
         return [inputs], len(inputs)
     if column is None:
         names, _ = columns_of(path)
-        column = "source" if "source" in names else names[0]
-        if column != "source" and len(names) > 1:
-            raise InputError(f"{path} has the columns {', '.join(names)}: say which is the source: --column NAME")
+        main = first_column(verb)
+        column = main if main in names else names[0]
+        if column != main and len(names) > 1:
+            raise InputError(f"{path} has the columns {', '.join(names)}: say which is the {main}: --column NAME")
     inputs = [str(row["source"]) for row in read_records(path, {"source": column}, empty="keep")]
     if verb.takes == "PICTURE":  # named as the file that names them sees them
         inputs = [str(path.parent / name) if name.strip() else "" for name in inputs]

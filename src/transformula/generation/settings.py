@@ -174,3 +174,16 @@ class EmbedSettings(Settings):
         " several, they are the texts themselves",
     )
     n_best: int = Field(1, ge=1, description="with --among, how many are shown, the nearest first")
+
+
+class AnswerSettings(Settings):
+    """How the answer to a question is chosen among the spans of a text."""
+
+    n_best: int = Field(1, ge=1, description="how many answers are shown, the most probable first")
+    max_answer: int | None = Field(
+        None, ge=1, description="most tokens of an answer; by default as many as 99 % of the training answers have"
+    )
+    threshold: float | None = Field(
+        None, description="'no answer' is said where it is exp(threshold) times as probable as the best answer; by"
+        " default what the validation set tells",
+    )  # fmt: skip

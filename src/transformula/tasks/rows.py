@@ -15,7 +15,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -146,6 +146,11 @@ class RowPredictor(Predictor):
     def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> Sequence[Sequence[Answer]]:
         """The answers to each input, best first, from the output of each row, (length or 1, width) float32."""
 
+    def calibrated(self, records: Sequence[Record], outputs: Sequence[Tensor]) -> Self:
+        """This predictor with what it learns from outputs for validation rows, such as a threshold; itself unless
+        said."""
+        return self
+
     def input_of(self, record: Record) -> Any:
         """What of a record is the input."""
         return record[self.columns[0]] if len(self.columns) == 1 else {name: record[name] for name in self.columns}
@@ -212,24 +217,31 @@ class RowPredictor(Predictor):
 
 
 class Side:
-    """One split: its records, encoded, what the model should say of them, and the positions of each, (rows,)."""
+    """One split: its records, encoded, what the model should say of them, and the positions of each, (rows,).
+
+    owners  (rows,) the place of the record that a row is of, ascending; by default each record is one row
+    """
 
     def __init__(
-        self, records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor], lengths: np.ndarray
-    ) -> None:
+        self, records: Sequence[Record], rows: Sequence[EncodedRow], targets: Sequence[Tensor], lengths: np.ndarray,
+        owners: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
         self.records, self.rows, self.targets, self.lengths = records, rows, targets, lengths
+        self.owners = np.arange(len(rows)) if owners is None else owners
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.records)
 
     def batch(self, places: Sequence[int]) -> Batch:
         inputs, lengths = collated([self.rows[place] for place in places])
         return Batch(inputs, padded([self.targets[place] for place in places], IGNORED), lengths)
 
     def part(self, places: np.ndarray) -> Side:
-        """Some of the rows, where each record is one row."""
-        records, rows, targets = ([each[n] for n in places] for each in (self.records, self.rows, self.targets))
-        return type(self)(records, rows, targets, self.lengths[places])
+        """Some of the records, by their places, ascending."""
+        kept = np.flatnonzero(np.isin(self.owners, places))
+        rows, targets = [self.rows[n] for n in kept.tolist()], [self.targets[n] for n in kept.tolist()]
+        owners = np.searchsorted(places, self.owners[kept])
+        return type(self)([self.records[n] for n in places], rows, targets, self.lengths[kept], owners)
 
 
 def predicted_by(
@@ -251,30 +263,30 @@ def predicted_by(
 
 def key_of(measured: Measured) -> str:
     """The name of a score among those of an evaluation: "macro_f1" of "macro F1"."""
-    return re.sub("[ -]", "_", measured.name.lower())
+    return re.sub("[ ,-]+", "_", measured.name.lower())
 
 
 def row_report(
     measured: Sequence[Measured],
     baselines: Mapping[str, Sequence[float]],
     answers: Sequence[Answer],
-    records: Sequence[Record],
+    shown: Sequence[tuple[str, list[str]]],
     how: str,
     notes: Sequence[str],
     parts: Sequence[ReportPart] = (),
     confident: bool = False,
 ) -> ScoreReport:
-    """Scores with their intervals and the baselines'; the rows that scored best and worst, the surest first, with the
-    answers' scores where these are probabilities (`confident`)."""
+    """Scores with their intervals and the baselines'; the rows that scored best and worst, the surest first, each as it
+    is `shown`, with its right answers, and with the answers' scores where these are probabilities (`confident`)."""
     alone = measured[0].sentences
     sure = np.array([answer.score for answer in answers])
     places = np.lexsort((-sure, alone))
     half = min(10, (len(places) + 1) // 2)
 
     def example(place: int) -> Example:
-        answer = answers[place]
-        confidence = answer.score if confident else None
-        return Example(place, float(alone[place]), answer.text, [], short_row(records[place], 200), confidence)
+        source, references = shown[place]
+        confidence = answers[place].score if confident else None
+        return Example(place, float(alone[place]), answers[place].text, references, source, confidence)
 
     best = [example(place) for place in np.lexsort((-sure, -alone))[:half].tolist()]
     worst = [example(place) for place in places.tolist()[: min(10, len(places) - half)]]
@@ -322,6 +334,10 @@ class RowReader(ABC):
             training, others = ([text.lower() for text in texts] for texts in (training, others))
         chosen, about = choose_tokenizers(settings.tokenizer, True, {"text": training}, {"text": others}, numbers)
         return chosen["text"], about.removesuffix(", both sides")
+
+    def shown(self, record: Record) -> tuple[str, list[str]]:
+        """What of a record an evaluation shows beside its answer, and the right answers that are not a part of it."""
+        return short_row(record, 200), []
 
     def about(self, kind: Any, records: Sequence[Record]) -> dict[str, str]:
         """What else is said of the training set before training, by name."""
@@ -405,6 +421,7 @@ class RowTask(Task):
     trivial    the baselines, by name
     parts      what a report has beside the scores, such as what is taken for what
     confident  whether the score of an answer is its probability
+    mean_of_rows  whether a loss is the mean over rows, not over real targets
     """
 
     unit = "tokens"
@@ -414,6 +431,7 @@ class RowTask(Task):
     trivial: ClassVar[Mapping[str, Baseline]] = {}
     parts: ClassVar[Sequence[Further]] = ()
     confident: ClassVar[bool] = False
+    mean_of_rows: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -429,6 +447,7 @@ class RowTask(Task):
         self.data = RowData(self.reader, settings, numbers, inputs, count, accumulate, seed)
         self.numbers, self.seed = self.data.numbers, seed
         self.beside: dict[str, float] | None = None
+        self.calibrated: dict[str, RowPredictor] = {}  # by the last evaluation; a task on a sample shares it
 
     @abstractmethod
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
@@ -467,20 +486,22 @@ class RowTask(Task):
     def evaluate(self, model: nn.Module, progress: Progress | None = None) -> Scores:
         """Scores on the validation rows, or on a sample of them: `loss`, the mean over their real targets, and
         the task's own."""
-        side, kind, device, loss, counted, done = self.data.validation, self.data.kind, device_of(model), 0.0, 0, 0
-        outputs: list[Tensor] = [torch.empty(0)] * len(side)
+        side, device, loss, counted, done = self.data.validation, device_of(model), 0.0, 0, 0
+        outputs: list[Tensor] = [torch.empty(0)] * len(side.rows)
         view = evaluating(model)
         with torch.no_grad():
             for places in like_lengths(side.lengths):
                 batch = side.batch(places).to(device)
                 output = view(**batch.given).float()
-                real = int((batch.targets != IGNORED).sum())
+                real = len(places) if self.mean_of_rows else int((batch.targets != IGNORED).sum())
                 loss, counted = loss + float(self.objective(output, batch)) * real, counted + real
                 for place, part in zip(places, parts_of(output.cpu(), batch.inputs, batch.lengths), strict=True):
                     outputs[place] = part
                 done += len(places)
                 if progress is not None:
-                    progress(done, len(side))
+                    progress(done, len(side.rows))
+        kind: Any = self.data.kind.calibrated(side.records, outputs)
+        self.calibrated["kind"] = kind
         inputs = [kind.input_of(record) for record in side.records]
         measured = self.measure([best[0] for best in kind.answers(inputs, outputs, kind.settings())], side.records)
         return Scores(loss=loss / counted, **{key_of(each): each.score for each in measured})
@@ -490,7 +511,7 @@ class RowTask(Task):
         return len(self.data.validation)
 
     def cost_of(self, rows: int) -> float:
-        return FORWARD * rows * float(self.data.validation.lengths.mean())
+        return FORWARD * rows * float(self.data.validation.lengths.sum()) / len(self.data.validation)
 
     def keep_rows(self, rows: np.ndarray) -> None:
         self.data = copy.copy(self.data)
@@ -510,13 +531,13 @@ class RowTask(Task):
 
     def sample(self, model: nn.Module, seed: int = 1) -> str:
         """A few validation rows with the model's answers."""
-        records, kind = self.data.source.validation, self.data.kind
+        records, kind = self.data.source.validation, self.predictor()
         some = [records[row] for row in np.random.default_rng(seed).permutation(len(records))[:SHOWN]]
         answers = kind.predict([model], [kind.input_of(record) for record in some], kind.settings())
         return "\n".join(f"{best[0].text:<16} {short_row(record)}" for record, best in zip(some, answers, strict=True))
 
     def predictor(self) -> RowPredictor:
-        kind: RowPredictor = self.data.kind
+        kind: RowPredictor = self.calibrated.get("kind", self.data.kind)
         return kind
 
     @classmethod
@@ -534,7 +555,8 @@ class RowTask(Task):
         }
         together = f"{len(trained.modules)} models, their logits averaged" if len(trained.modules) > 1 else "one model"
         measured, parts = cls.measure(answers, records), [part(answers, records) for part in cls.parts]
-        return row_report(measured, beside, answers, records, together, notes, parts, cls.confident)
+        shown = list(map(cls.reader.shown, records))
+        return row_report(measured, beside, answers, shown, together, notes, parts, cls.confident)
 
     def preview(self) -> Preview:
         return self.data.preview

@@ -268,4 +268,5 @@ class VectorTask(RowTask):
             for name, others in predicted_by(cls.trivial, learned, records, notes).items()
         }
         answers = told(similarity, records, cls.reader.other)
-        return row_report(cls.measure(similarity, records), beside, answers, records, "one model, by the cosine", notes)
+        shown = list(map(cls.reader.shown, records))
+        return row_report(cls.measure(similarity, records), beside, answers, shown, "one model, by the cosine", notes)

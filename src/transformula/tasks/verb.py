@@ -46,6 +46,8 @@ class Verb:
     reads     what reads the inputs of a file of rows and a column, "transformula.data.x:read"; "": texts of a column
     converses at a terminal without input, messages and replies take turns: by `conversation` of the predictor
     views     the predictor, by name, that takes the place of the model's own, which goes on with texts; "": none
+    columns   of an input that has several: an argument is the first; of the others the option --NAME FILE has one text
+              for all inputs, and else the rows of --input have them
     aliases   further names that are understood and not listed
     """
 
@@ -63,6 +65,7 @@ class Verb:
     reads: str = ""
     converses: bool = False
     views: str = ""
+    columns: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
 
     @property

@@ -127,6 +127,8 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     model, settings, use = trainer.weights.master.eval(), trainer.settings.plain(), run.packages()
     text, name = text_of(model), getattr(getattr(model, "architecture", None), "name", "") or run.path.name
     example = [task.example] if task.example else []
+    if task.verb:
+        example += [part for name in task.verb.columns[1:] for part in (f"--{name}", "FILE")]
     usage = command(task.verb.name, run.path, *example, use=use) if task.verb else ""
     resume = run.resume_command({} if interrupted else longer(settings, p.step, p.units, stopped))
     result = RunResult(

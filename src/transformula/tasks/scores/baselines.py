@@ -33,9 +33,13 @@ def copied(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
 
 
 def first_sentence(records: Sequence[Record], learned: Sequence[Record]) -> list[str]:
-    """The first sentence of each source (lead-1). It ends at `.`, `!` or `?` before a space or a newline; nothing is
-    known of abbreviations."""
-    return [re.split(r"(?<=[.!?])\s+", source.strip())[0] for source in texts_of(records, "source")]
+    """The first sentence of each source (lead-1)."""
+    return list(map(first_sentence_of, texts_of(records, "source")))
+
+
+def first_sentence_of(text: str) -> str:
+    """It ends at `.`, `!` or `?` before a space or a newline; nothing is known of abbreviations."""
+    return re.split(r"(?<=[.!?])\s+", text.strip())[0]
 
 
 def constant(records: Sequence[Record], learned: Sequence[Record]) -> list[str] | None:
