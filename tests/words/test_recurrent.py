@@ -90,7 +90,9 @@ def test_a_row_without_new_positions_keeps_its_state(name: str) -> None:
     assert (y[1, 0] - whole[1, 2]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name != "rnn" else ()) for name in NAMES]
+)
 def test_traced_it_is_scanned(name: str) -> None:
     """Compiled, forward and backward, at lengths that it was not compiled for; exported for any length."""
     module = word(name)

@@ -24,8 +24,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("conv", {"length": 4, "depthwise": True}),
     ("conv", {"length": 3, "size": 32}),
     ("rnn", {}),
-    ("gru", {}),
-    ("lstm", {}),
+    pytest.param("gru", {}, marks=pytest.mark.slow),
+    pytest.param("lstm", {}, marks=pytest.mark.slow),
     ("linear_attention", {}),
     ("gate", {}),
 ]
@@ -42,7 +42,7 @@ class Around(torch.nn.Module):
         return Dropout.function(x, p=0.1, training=self.training) + self.word(x)
 
 
-@pytest.mark.parametrize(("name", "options"), CASES, ids=[f"{c[0]}-{n}" for n, c in enumerate(CASES)])
+@pytest.mark.parametrize(("name", "options"), CASES)
 def test_one_graph(name: str, options: dict[str, Any]) -> None:
     torch.compiler.reset()
     module = Around(name, options)
