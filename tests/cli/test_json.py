@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,13 @@ EASY = {
     "translate": [["translator", "hund", "katze", "--n-best", "2"], ["translator", "hund", "--output", "written.en"]],
     "summarize": [["summariser", "hund"]],
     "caption": [["captioner", "pictures/1.png"]],
+    "classify": [["classification", "the cat", "a dog", "--n-best", "2"]],
+    "tag": [["tagging", "the cat"]],
+    "answer": [["question-answering", "what?", "--context", "text.txt"]],
+    "embed": [["sentence-embeddings", "the cat", "a dog"]],
+    "chat": [["dialogue", "hello"]],
+    "fill": [["masked", "the [MASK] sees"]],
+    "choose": [["text", "the cat", "--choices", "sees", "dog"]],
     "evaluate": [["text"], ["translator", "--beam", "1"]],
     "reproduce": [[], ["recipe.yaml", "--quiet"]],
     "explain": [["pre-norm"]],
@@ -38,6 +45,22 @@ EASY = {
     "completion": [["bash"]],
 }  # fmt: skip
 """Verb -> what is typed after it, in the folder of `work`."""
+
+ROWS: dict[str, Callable[[int, str], dict[str, Any]]] = {
+    "classification": lambda n, word: {"text": f"the {word} {n}", "label": word},
+    "tagging": lambda n, word: {"tokens": ["the", word, str(n)], "tags": ["DET", "NOUN", "NUM"]},
+    "question-answering": lambda n, word: {
+        "question": f"who is {n}?",
+        "context": f"the {word} is {n}",
+        "answers": [word],
+    },
+    "sentence-embeddings": lambda n, word: {"text": f"the {word} {n}", "text_2": f"{n} of a {word}", "score": n % 5},
+    "dialogue": lambda n, word: {
+        "messages": [{"role": "user", "content": f"who is {n}?"}, {"role": "assistant", "content": f"the {word}"}]
+    },
+    "masked": lambda n, word: {"text": f"the {word} sees {n} of them " * 9},
+}
+"""Task -> row number n of its data."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "output.md"
 
@@ -78,6 +101,20 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         train("small.yaml", task="summarization", out="summariser", tokenizer="bpe", **rows, **how)
         pictures = {"data": "pictures/captions.tsv", "source": "file_name", "target": "text"}
         train("seeing.yaml", task="captioning", out="captioner", tokenizer="bytes", **pictures, **how)
+        for task, row in ROWS.items():
+            rows_of_task = (json.dumps(row(number, "cat" if number % 2 else "dog")) for number in range(60))
+            (folder / f"{task}.jsonl").write_text("\n".join(rows_of_task))
+            chosen = {} if task == "tagging" else {"tokenizer": "bytes"}
+            small = {
+                "steps": 1,
+                "depth": 1,
+                "width": 8,
+                "heads": 1,
+                "precision": "float32",
+                "quiet": True,
+                "threads": 1,
+            }
+            train("pre-norm", task=task, data=f"{task}.jsonl", out=task, split=0.2, **chosen, **small)
         yield folder
 
 
@@ -110,6 +147,13 @@ MISTAKES = {
     "translate": ["text", "hund"],
     "summarize": ["translator", "hund"],
     "caption": ["missing", "one.png"],
+    "classify": ["text", "a cat"],
+    "tag": ["classification", "a cat"],
+    "answer": ["question-answering", "what?", "--context", "missing.txt"],
+    "embed": ["text", "a cat"],
+    "chat": ["text", "hello"],
+    "fill": ["text", "a [MASK]"],
+    "choose": ["text", "the cat", "--choices", "dog"],
     "evaluate": ["missing"],
     "reproduce": ["missing.yaml"],
     "explain": ["x = x + attenion(norm(x))"],
