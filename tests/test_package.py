@@ -94,6 +94,7 @@ USES = [
     ("cache", "in "),
     (f"train pre-norm --data text.txt {SIZES} --quiet --out run", "run: run"),
     ("sample run the --max-tokens 3", "the"),
+    ("predict run the --max-tokens 3", "the"),
     ("evaluate run", "perplexity"),
     ("curves run", "wrote curves.svg"),
     ("export run --to pytorch --out exported", "exported"),

@@ -18,7 +18,7 @@ for _verbs in ("runs", "formulas", "files", "completion"):  # each file register
 ELSEWHERE = {
     **dict.fromkeys(("fit", "finetune", "fine-tune", "pretrain", "resume"), ["train"]),
     **dict.fromkeys(("generate", "write"), ["sample", "translate"]),
-    **dict.fromkeys(("predict", "infer", "inference"), ["sample", "translate", "caption"]),
+    **dict.fromkeys(("infer", "inference", "apply"), ["predict"]),
     **dict.fromkeys(("eval", "test", "validate", "score", "benchmark"), ["evaluate"]),
     **dict.fromkeys(("draw", "diff", "search", "list"), ["gallery"]),
     "complete": ["sample"],
@@ -118,9 +118,11 @@ def dispatch(arguments: list[str]) -> int:
 def all_verbs() -> dict[str, str]:
     """Verb -> what it is for: those of the tasks after `train`."""
     from ..tasks.verb import built_in_verbs
+    from .verbs import PREDICT
 
     ours = {verb.name: verb.help for verb in VERBS.values()}
-    return {"train": ours["train"], **{verb.name: verb.help for verb in built_in_verbs().values()}, **ours}
+    of_tasks = {verb.name: verb.help for verb in built_in_verbs().values()}
+    return {"train": ours["train"], "predict": PREDICT, **of_tasks, **ours}
 
 
 def usage() -> str:
@@ -138,8 +140,10 @@ def command_of(verb: str, arguments: Sequence[str] = ()) -> Command:
         raise InputError(f"{verb}: options stand after the verb, as in: transformula VERB {verb}; see: transformula -h")
     if "=" in verb:
         raise InputError("a formula stands where a verb is expected; did you mean: transformula explain FORMULA?")
-    from .verbs import task_verb
+    from .verbs import predict_verb, task_verb
 
+    if verb == "predict":
+        return predict_verb(arguments)
     if (command := task_verb(verb, arguments)) is None:
         raise UnknownName("verb", verb, all_verbs(), meant=ELSEWHERE.get(verb.lower(), ()))
     return command

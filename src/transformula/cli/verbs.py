@@ -8,14 +8,14 @@ import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
 from .converse import converse
-from .options import RUN, USE, WITH, Command, Given, Parser, machine
+from .options import RUN, USE, WITH, Command, Given, Parser, machine, option
 from .output import ESCAPES, check_output, line_of, write_array, write_output
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ..settings import Settings
     from ..tasks.predictor import Answer
     from ..tasks.verb import Verb
+
+
+PREDICT = "answer inputs with a trained model, whatever its task is"
 
 
 def task_verb(name: str, arguments: Sequence[str]) -> Command | None:
@@ -47,6 +50,42 @@ def task_verb(name: str, arguments: Sequence[str]) -> Command | None:
         return None
     takes, options = f"RUN [{verb.takes} ...]", [partial(add_options, verb)]
     return Command(verb.name, verb.help, verb.about, takes, options, verb.examples, partial(use_model, verb))
+
+
+def predict_verb(arguments: Sequence[str]) -> Command:
+    """`predict`: the verb of the model that is named; without a model, what there is to say of all."""
+    folder = next((each for each in arguments if Path(each).is_dir()), None)
+    if folder is not None:
+        parser = Parser("", "", [], arguments=arguments)
+        USE(parser)
+
+        from ..api.inputs import must_predict
+        from ..api.reading import import_packages, model_folder
+        from ..tasks.writing import load_predictor
+
+        import_packages(parser.begin().use)
+        predictor = must_predict(load_predictor(model_folder(folder)))
+        command = task_verb(predictor.verb, arguments)
+        if command is None:
+            raise InputError(f"{folder}: no verb answers by this model; in Python: Model.from_folder(...).predict(...)")
+        return replace(command, name="predict")
+    about = """\
+Answer inputs with a trained model, whatever its task: classify, tag, translate, write on. It is the verb of the model's
+task by another name, with the options of that: transformula predict RUN --help."""
+    examples = (
+        'transformula predict runs/reviews "A film that I will not forget."',
+        "transformula predict runs/translator --input test.de --beam 5",
+        "transformula predict runs/reviews --help",
+    )
+    options = [option("run", "RUN", RUN), option("sources", "INPUT", "inputs of the task", nargs="*"), USE]
+    return Command("predict", PREDICT, about, "RUN [INPUT ...]", options, examples, missing)
+
+
+def missing(given: Given) -> int:
+    """Raise the error that says why there is no model here."""
+    from ..api.reading import model_folder
+
+    raise InputError(f"{model_folder(given['run'])}: is no folder")
 
 
 def add_options(verb: Verb, parser: Parser) -> None:
