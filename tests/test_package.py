@@ -83,6 +83,7 @@ def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 SIZES = "--tokenizer characters --depth 1 --width 8 --heads 1 --context 16 --batch 2 --steps 2 --precision float32"
+OWN = {"sample", "choose", "answer"}  # verbs of tasks with what they need typed beside the input
 USES = [
     ("--version", "transformula "),
     ("explain pre-norm", "no warnings"),
@@ -101,7 +102,9 @@ USES = [
     ("import exported --format pytorch --out imported", "imported"),
     ("sample imported the --max-tokens 3", "the"),
     ("completion bash", "pip install 'transformula[completion]'"),
-    *((f"{verb} run the", "transformula sample run") for verb in built_in_verbs() if verb != "sample"),
+    ("choose run the --choices cat cats", "cat"),
+    ("answer run who --context text.txt", "transformula sample run"),
+    *((f"{verb} run the", "transformula sample run") for verb in sorted({*built_in_verbs()} - OWN)),
     ("reproduce built-in/cldr-dates --out dates", "pip install 'transformula["),
 ]
 """What is typed, in this order, and what is printed of it."""
