@@ -44,10 +44,11 @@ def test_ten_nested_definitions_have_a_hash() -> None:
         formula(["x = x * x + x"] * 300),
         formula(["x = x + mlp(norm(x))"] * 60),
         formula(["x = relu(x) + x"] * 200),
+        formula(["y = attention(x)", *["y = y + y"] * 60, "x = norm(x + y)"]),
         "layer: x = " + " + ".join(["x"] * 1_500),
         "layer: x = " + " * ".join(["x"] * 1_500),
     ],
-    ids=["doubled", "squared", "sublayers", "functions", "a long sum", "a long product"],
+    ids=["doubled", "squared", "sublayers", "functions", "doubled under a norm", "a long sum", "a long product"],
 )
 def test_deep_layers_are_explained(text: str) -> None:
     model = read(text)

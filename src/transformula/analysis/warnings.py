@@ -202,24 +202,28 @@ def weights(norms: Sequence[Value], section: Section, scales: Scales) -> Iterato
         size = scales.of(inner).size
         entering = [scales.of(v).size for v in section.reads.values() if v.kind == "stream"]
         largest = max((e for e in entering if e), default=None)
-        branch = max(factors(inner, 1.0, scales), default=1.0)
+        branch = largest_factor(inner, scales, {}) or 1.0
         if size and largest and branch:
             yield size / largest / branch
 
 
-def factors(value: Value, factor: float, scales: Scales) -> Iterator[float]:
-    """The factors of the branches of a sum, at the initial values of coefficients."""
-    if value.op in ("add", "sub", "neg"):
-        for argument in value.args:
-            yield from factors(argument, factor, scales)
-    elif value.op in ("mul", "div"):
-        left, right = (scales.of(argument).constant for argument in value.args)
-        if right:
-            yield from factors(value.args[0], factor * (right if value.op == "mul" else 1 / right), scales)
-        elif value.op == "mul" and left:
-            yield from factors(value.args[1], factor * left, scales)
-    elif is_branch(value, scales):
-        yield abs(factor)
+def largest_factor(value: Value, scales: Scales, known: dict[Value, float]) -> float:
+    """The largest factor of the branches of a sum, at the initial values of coefficients; 0 without a branch. `known`
+    holds those found so far: a sum may read another one twice, and that again."""
+    if value not in known:
+        known[value] = 0.0
+        if value.op in ("add", "sub", "neg"):
+            known[value] = max(largest_factor(argument, scales, known) for argument in value.args)
+        elif value.op in ("mul", "div"):
+            left, right = (scales.of(argument).constant for argument in value.args)
+            if right:
+                factor = abs(right if value.op == "mul" else 1 / right)
+                known[value] = factor * largest_factor(value.args[0], scales, known)
+            elif value.op == "mul" and left:
+                known[value] = abs(left) * largest_factor(value.args[1], scales, known)
+        elif is_branch(value, scales):
+            known[value] = 1.0
+    return known[value]
 
 
 def chance_or_function(analysis: StackAnalysis) -> Iterator[Warning]:
