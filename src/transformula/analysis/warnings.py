@@ -15,6 +15,7 @@ from ..language.parser import parse
 from ..language.rewriting import terms
 from ..language.syntax import Name, walk
 from . import rewrites
+from .canonical import Steps, deep
 from .initial_scale import Scales, StreamScale, number
 from .lines import is_branch, spans, text_of
 from .residual_path import fewest, is_norm, is_sublayer, line_of
@@ -202,27 +203,29 @@ def weights(norms: Sequence[Value], section: Section, scales: Scales) -> Iterato
         size = scales.of(inner).size
         entering = [scales.of(v).size for v in section.reads.values() if v.kind == "stream"]
         largest = max((e for e in entering if e), default=None)
-        branch = largest_factor(inner, scales, {}) or 1.0
+        branch = deep(largest_factor(inner, scales, {})) or 1.0
         if size and largest and branch:
             yield size / largest / branch
 
 
-def largest_factor(value: Value, scales: Scales, known: dict[Value, float]) -> float:
+def largest_factor(value: Value, scales: Scales, known: dict[Value, float]) -> Steps:
     """The largest factor of the branches of a sum, at the initial values of coefficients; 0 without a branch. `known`
     holds those found so far: a sum may read another one twice, and that again."""
     if value not in known:
-        known[value] = 0.0
+        largest = 0.0
         if value.op in ("add", "sub", "neg"):
-            known[value] = max(largest_factor(argument, scales, known) for argument in value.args)
+            for argument in value.args:
+                largest = max(largest, (yield largest_factor(argument, scales, known)))
         elif value.op in ("mul", "div"):
             left, right = (scales.of(argument).constant for argument in value.args)
             if right:
                 factor = abs(right if value.op == "mul" else 1 / right)
-                known[value] = factor * largest_factor(value.args[0], scales, known)
+                largest = factor * (yield largest_factor(value.args[0], scales, known))
             elif value.op == "mul" and left:
-                known[value] = abs(left) * largest_factor(value.args[1], scales, known)
+                largest = abs(left) * (yield largest_factor(value.args[1], scales, known))
         elif is_branch(value, scales):
-            known[value] = 1.0
+            largest = 1.0
+        known[value] = largest
     return known[value]
 
 
