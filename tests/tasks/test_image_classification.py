@@ -36,7 +36,31 @@ def made(path: Path, **settings: Any) -> ImageClassification:
 
 
 def test_numbers_come_from_the_pictures(shapes: Path) -> None:
-    assert made(shapes).numbers == {"classes": 2, "channels": 1, "places": 4}
+    numbers = made(shapes).numbers
+    assert (numbers["classes"], numbers["channels"], numbers["places"]) == (2, 1, 4)
+
+
+BEFORE = "p = patches(image, {}, channels={})\nx = p + positions(p, rows={})"
+
+
+@pytest.mark.parametrize(
+    ("patch", "channels", "rows"), [(4, 1, 4), (2, 3, 16), ("patch", "channels", "places")], ids=str
+)
+def test_a_text_with_patches_of_its_own(shapes: Path, tmp_path: Path, patch: Any, channels: Any, rows: Any) -> None:
+    """Numbers of the task's own formulas are those of the data where the text reads them, and nowhere else."""
+    sizes = {"patch": 2} if patch == "patch" else {}
+    run = train("pre-norm", task="image-classification", data=str(shapes), depth=1, width=8, heads=1, steps=1,
+                before=BEFORE.format(patch, channels, rows), split=0.2, out=str(tmp_path / "run"), **sizes)  # fmt: skip
+    assert run.model.module.before.patches.weight.shape[1] == (16 if patch == 4 else 12 if channels == 3 else 4)
+    assert run.model.predict(str(shapes / "0.png")) in ("left", "right")
+
+
+def test_another_number_of_classes_than_that_of_the_data(shapes: Path) -> None:
+    how: dict[str, Any] = {"task": "image-classification", "data": str(shapes), "depth": 1, "width": 8, "heads": 1}
+    with pytest.raises(ConfigError, match="the model says 5, and the data has 2"):
+        train("pre-norm", classes=5, **how)
+    with pytest.raises(InputError, match="the data has 2 labels, and the model's output is 5 numbers"):
+        train("pre-norm", output="logits = linear(mean(x), 5)", **how)
 
 
 def test_a_patch_divides_the_pictures(shapes: Path) -> None:

@@ -78,9 +78,11 @@ def resolve(
     settings = {name for group in groups for name in group.model_fields}
     keys = {*FREE_NUMBERS, *HOOKS, *STACK_KEYS, "output", "name", "dropout", "family", *text.numbers}
     known = [*settings, *keys, *OUTER]
+    changes = {key: value for key, value in given.items() if key not in settings}
+    needs, whole = lacking(text, task, changes)
     mistakes, near, read = [], [], []
-    for key in given:
-        if key not in settings and key not in keys and not mentioned(text, key):
+    for key in changes:
+        if key not in keys and not mentioned(whole, key):
             where = "file" if source and key not in beside else ""
             what, names = unknown_key(key, given[key], known, where)
             mistakes.append(f"{shortened(key)}: {what}")
@@ -92,13 +94,23 @@ def resolve(
             mistakes += error.mistakes
     if mistakes:
         raise ConfigError(mistakes, source=source, near=near, beside=beside)
-    changes = {key: value for key, value in given.items() if key not in settings}
-    if text.output is None:  # the task says what else the model needs
-        needs = {
-            k: v for k, v in of_task(task, "model").items() if k != "before" or not any(s.before for s in text.stacks)
-        }
-        changes = {**needs, **changes}
-    return read_model(text, changes), read[0], read[1]
+    return read_model(text, {**needs, **changes}), read[0], read[1]
+
+
+def lacking(text: ModelText, task: str, changes: Mapping[str, Any]) -> tuple[dict[str, Any], ModelText]:
+    """What a text lacks for a task, and the text with all its formulas.
+
+    A text without an output takes the formulas and the family that the task says; a text with one, those numbers of
+    the task's that its formulas read and nothing states.
+    """
+    model = {key: value for key, value in of_task(task, "model").items() if key not in changes}
+    keys = {"family", "before", "causal", "output"} & model.keys() if text.output is None else set()
+    if any(stack.before for stack in text.stacks):
+        keys.discard("before")
+    formulas = {**{key: model[key] for key in keys}, **changes}
+    whole = text.override({key: formulas[key] for key in ("before", "layer", "after", "output") if key in formulas})
+    needs = {k: v for k, v in model.items() if k in keys or (k not in text.numbers and mentioned(whole, k))}
+    return needs, whole
 
 
 def read_stated(stated: str, source: str) -> str | ModelText:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import setting
+from ..errors import ConfigError, setting
 from ..settings import with_current_keys
 from .model import Model
 from .plan import Plan, check_room, check_use, plan_resume, plan_run, read_config, recorded_of
-from .reading import TASK, check_model, import_packages, set_threads
+from .reading import TASK, check_model, import_packages, mentioned, set_threads
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -100,7 +100,7 @@ def run_of(plan: Plan, quiet: bool) -> Run:
     lower = "{} (or {}), {}, {} or {}".format(*map(setting, ("batch", "batch_tokens", "context", "width", "depth")))
     with allocating(lambda amount: f"memory: {amount or 'more than there is'} could not be allocated; lower {lower}"):
         task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, **sizes)
-        numbers = dict(task.numbers)
+        numbers = of_data(task, plan.architecture)
         if (start or plan.resume) and "vocab" in numbers:  # a table that is taken may have rows that the task leaves
             numbers["vocab"] = max(numbers["vocab"], stated.get("vocab", 0))
         architecture = check_model(text, numbers, plan.use)
@@ -139,6 +139,21 @@ def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any],
     preview = task.preview()
     if preview is not None:
         shown.say(repr(preview))
+
+
+def of_data(task: Task, architecture: Architecture) -> dict[str, int]:
+    """The numbers that a model's text takes from the data: of those of the task's own formulas the ones that it reads.
+    Raises ConfigError where it states another value."""
+    text, numbers = architecture.text, {}
+    for key, number in task.numbers.items():
+        if key not in task.model:
+            numbers[key] = number
+        elif mentioned(text, key):
+            stated = int(architecture.numbers.get(key, number))
+            if stated not in (number, int(task.model[key])):
+                raise ConfigError(f"{key}: the model says {stated}, and the data has {number}; leave it out")
+            numbers[key] = number
+    return numbers
 
 
 def evaluate(

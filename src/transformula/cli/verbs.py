@@ -54,7 +54,7 @@ def task_verb(name: str, arguments: Sequence[str]) -> Command | None:
 
 def predict_verb(arguments: Sequence[str]) -> Command:
     """`predict`: the verb of the model that is named; without a model, what there is to say of all."""
-    folder = next((each for each in arguments if Path(each).is_dir()), None)
+    folder = next((each for each in arguments if Path(each).expanduser().is_dir()), None)
     if folder is not None:
         parser = Parser("", "", [], arguments=arguments)
         USE(parser)

@@ -60,7 +60,8 @@ def keep_min_p(logits: Tensor, p: float) -> Tensor:
 def filtered(logits: Tensor, settings: SamplingSettings, seen: Tensor | None = None) -> Tensor:
     """All filters in their order; in float32 at least. At temperature 0 only the repetition penalty acts.
 
-    A temperature divides what the likeliest token is ahead by, in float64: however small it is, that token's 0 stays 0.
+    A temperature divides the logits less their largest, in float64: however small it is, that of the most probable
+    token stays 0.
     """
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if seen is not None:

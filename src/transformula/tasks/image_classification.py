@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from .predictor import predictor
 from .rows import EncodedRow
 from .scores.baselines import most_frequent_label
 from .scores.linear import linear_pixels, nearest_mean
+from .seq2seq_data import channels_of, picture_shape
 
 IMAGES = ("image", "picture", "file", "path", "source")  # what the names of columns begin with
 LABELS = ("label", "class", "category", "caption", "target")
@@ -120,11 +121,19 @@ class LabeledPictures(LabelReader):
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> ImageClassifier:
-        first, labels = rows.training[0]["image"], classes_of(rows.training, False)
-        assert isinstance(first, Tensor)
-        channels, height, width = first.shape
-        sizes |= {"classes": len(labels), "channels": channels, "height": height, "width": width}
-        return ImageClassifier(None, list(inputs), 0, False, labels, False, list(first.shape))
+        labels, shape = (
+            classes_of(rows.training, False),
+            picture_shape(rows.training[0]["image"], sizes.get("channels")),
+        )
+        assert shape is not None
+        (channels, *size), patch = shape, sizes.get("patch", 1)
+        if any(side % patch for side in size):
+            raise ConfigError(
+                f"patch: pictures of {size[0]} x {size[1]} pixels are not cut into squares of {patch} x {patch}; say"
+                f" --patch {math.gcd(*size)} or another divisor of both"
+            )
+        sizes |= {"classes": len(labels), "channels": channels, "places": math.prod(side // patch for side in size)}
+        return ImageClassifier(None, list(inputs), 0, False, labels, False, list(shape))
 
 
 @task("image-classification")
@@ -140,7 +149,6 @@ class ImageClassification(LabelTask):
         "nearest mean": by_baseline(nearest_mean, "image"),
         "logistic regression": by_baseline(linear_pixels, "image"),
     }
-    reads = ("patch", "channels")
     model = {
         "family": "encoder",
         "before": "p = patches(image, patch, channels=channels)\nx = p + positions(p, rows=places)",
@@ -151,24 +159,13 @@ class ImageClassification(LabelTask):
         "classes": "2",
     }
 
-    def __init__(self, settings: Any, numbers: Mapping[str, Any], **given: Any) -> None:
-        super().__init__(settings, numbers, **given)
-        own, sizes, patch = self.data.numbers, self.data.kind.picture, numbers.get("patch")
-        channels = numbers.get("channels")
-        if channels is not None and channels != sizes[0]:
-            self.data.kind = replace(self.data.kind, picture=[channels, *sizes[1:]])
-        self.numbers = {"classes": own["classes"], "channels": sizes[0]}
-        if patch is not None:
-            if any(size % patch for size in sizes[1:]):
-                raise ConfigError(
-                    f"patch: pictures of {sizes[1]} x {sizes[2]} pixels are not cut into squares of {patch} x {patch};"
-                    f" say --patch {math.gcd(*sizes[1:])} or another divisor of both"
-                )
-            self.numbers["places"] = (sizes[1] // patch) * (sizes[2] // patch)
-
     @classmethod
     def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
-        return {key: int(architecture.numbers[key]) for key in ("patch",) if key in architecture.numbers}
+        """The side of a patch, and the channels that the text says the model reads, unless they are the default."""
+        numbers = {key: int(architecture.numbers[key]) for key in ("patch",) if key in architecture.numbers}
+        channels = channels_of(architecture)
+        default = channels == {"channels": int(cls.model["channels"])} and "channels" in architecture.text.numbers
+        return {**numbers, **({} if default else channels)}
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:

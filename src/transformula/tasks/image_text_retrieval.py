@@ -9,7 +9,7 @@ neither in the loss nor in the scores, where any picture with an equal text is r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from .predictor import predictor
 from .rows import EncodedRow, Side, collated
 from .scores.measured import Measured
 from .scores.ranking import retrieval
-from .seq2seq_data import picture_shape
+from .seq2seq_data import channels_of, picture_shape
 from .vectors import AT_ONCE, EMBED, VectorPredictor, VectorReader, VectorTask, contrastive, equal_rows
 
 OUTPUTS = ("image_vector", "text_vector")
@@ -63,7 +63,7 @@ class ImageTextEmbedder(VectorPredictor):
             if not isinstance(each, (str, Path, Tensor)):
                 raise InputError(f"source {number}: give a text, a picture's file, or a tensor; this is {each!r:.40}")
             file = isinstance(each, Path) or (isinstance(each, str) and each.lower().endswith(SUFFIXES))
-            opened.append(PictureFile(Path(each), "what was given", self.picture[0]).load() if file else each)  # type: ignore[arg-type]
+            opened.append(PictureFile(Path(each), f"source {number}", self.picture[0]).load() if file else each)  # type: ignore[arg-type]
         return opened
 
     def listed(self, path: Path) -> list[str]:
@@ -145,15 +145,12 @@ class CaptionedPictures(VectorReader):
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> ImageTextEmbedder:
-        shape = picture_shape(rows.training, None)
+        shape = picture_shape(rows.training[0]["source"], sizes.pop("channels", None))
         assert shape is not None
         return ImageTextEmbedder(tokenizer, list(inputs), sizes["context"], settings.lower, list(shape))
 
     def texts(self, records: Sequence[Record]) -> list[str]:
         return [str(row["target"]) for row in records]
-
-    def target(self, kind: Any, record: Record) -> Tensor:
-        return torch.tensor(0)  # the loss compares the sides of a batch
 
     def side(self, kind: Any, records: Sequence[Record]) -> TextPictures:
         rows, targets = kind.encode(self.texts(records)), [torch.tensor(0)] * len(records)
@@ -184,6 +181,10 @@ class ImageTextRetrieval(VectorTask):
     higher = frozenset(measures) - {"loss"}
     score = "image_recall@1"
     verb = EMBED
+
+    @classmethod
+    def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
+        return {**super().numbers_of(architecture, stated), **channels_of(architecture)}
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:

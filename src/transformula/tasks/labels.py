@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..data.records import Record
-from ..errors import DataError, did_you_mean, nearest
+from ..errors import DataError, InputError, did_you_mean, nearest, setting
 from .base import Batch
 from .predictor import Answer
 from .rows import RowPredictor, RowReader, RowTask
@@ -179,7 +179,12 @@ class LabelTask(RowTask):
         self.score = "micro_f1" if self.data.kind.several else "accuracy"
 
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
-        logits, targets = output[:, 0], batch.targets
+        logits, targets, classes = output[:, 0], batch.targets, len(self.data.kind.labels)
+        if output.shape[1] != 1 or output.shape[2] != classes:
+            raise InputError(
+                f"{self.name}: the data has {classes} labels, and the model's output is {output.shape[2]} numbers at"
+                f" {output.shape[1]} positions: {setting('output', 'logits = linear(mean(x), classes)')}"
+            )
         if self.data.kind.several:
             return F.binary_cross_entropy_with_logits(logits, targets)
         return F.cross_entropy(logits, targets, label_smoothing=self.data.settings.label_smoothing)

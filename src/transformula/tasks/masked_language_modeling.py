@@ -196,9 +196,9 @@ tokenizer, and takes the blank before it along.""",
             tokens, targets, _ = (row[:SHOWN_TOKENS] for row in self.measured[place])
             with torch.no_grad():
                 batch = Batch({"tokens": torch.from_numpy(tokens)[None]}, torch.empty(0)).to(device_of(model))
-                likeliest = masked_logits(view, batch)[0, :, : tokenizer.vocab].argmax(-1).cpu().numpy()
+                predicted = masked_logits(view, batch)[0, :, : tokenizer.vocab].argmax(-1).cpu().numpy()
             chosen = targets != IGNORED
-            texts = {"input": tokens, "output": np.where(chosen, likeliest, tokens)}
+            texts = {"input": tokens, "output": np.where(chosen, predicted, tokens)}
             texts["reference"] = np.where(chosen, targets, tokens)
             lines += [*(f"{name:<11}{as_line(tokenizer, ids)}" for name, ids in texts.items()), ""]
         return "\n".join(lines).strip()

@@ -308,10 +308,8 @@ class Questions(RowReader):
         how = (settings.stride, max(1, longest), unanswerable, 0.0)
         return Answering(tokenizer, list(inputs), sizes["context"], settings.lower, *how)
 
-    def target(self, kind: Answering, record: Record) -> Tensor:
-        raise NotImplementedError("a record has a target for each of its windows")
-
     def side(self, kind: RowPredictor, records: Sequence[Record]) -> Side:
+        """A row and a target for each window of a record."""
         assert isinstance(kind, Answering)
         rows, targets, owners = [], [], []
         inputs = [kind.input_of(record) for record in records]

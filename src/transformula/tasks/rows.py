@@ -315,11 +315,13 @@ class RowReader(ABC):
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> Any:
         """The predictor: what a trained model needs to answer. `sizes` has the numbers vocab (without a tokenizer that
-        which the model states, or 0) and context, and takes the others that the model's text needs from the data."""
+        which the model states, or 0) and context, and those of `numbers_of`. It takes the others that the model's text
+        needs from the data."""
 
-    @abstractmethod
     def target(self, kind: Any, record: Record) -> Tensor:
-        """What the model should say of a record. Raises DataError for what it cannot."""
+        """What the model should say of a record; 0 where the loss compares the rows of a batch. Raises DataError for
+        what it cannot say."""
+        return torch.tensor(0)
 
     def texts(self, records: Sequence[Record]) -> list[str]:
         """The texts that a tokenizer learns from; none where there are no texts."""
@@ -372,11 +374,11 @@ class RowData:
         self.reader, self.settings = reader, settings
         self.source = rows = reader.split(settings)
         tokenizer, self.about = reader.tokenizer(rows, settings, numbers)
-        self.numbers: dict[str, int] = {}
+        self.numbers = {key: int(n) for key, n in numbers.items() if key not in ("vocab", "context")}
         if self.about:
             least, most = tokenizer.vocab if tokenizer else 0, settings.max_tokens
             vocab, context = (int(numbers.get(key) or 0) for key in ("vocab", "context"))
-            self.numbers = {"vocab": max(least, vocab), "context": min(context or most, most)}
+            self.numbers |= {"vocab": max(least, vocab), "context": min(context or most, most)}
         self.kind: Any = reader.learn(rows, tokenizer, self.numbers, settings, inputs)
         self.training = reader.side(self.kind, rows.training)
         lengths = self.training.lengths

@@ -33,7 +33,7 @@ from .losses import smoothed_cross_entropy, target_scores
 from .scores.baselines import Baseline, texts_by
 from .scores.measured import Measured
 from .scores.report import Measure, ScoreReport, above, scored
-from .seq2seq_data import RowSource, Seq2SeqData
+from .seq2seq_data import RowSource, Seq2SeqData, channels_of
 from .verb import Verb
 from .writing import Writing
 
@@ -124,10 +124,7 @@ line out, in order; an empty line stays one. So it is for every model that write
     @classmethod
     def numbers_of(cls, architecture: Architecture, stated: Collection[str]) -> dict[str, int]:
         """And the number of channels of the pictures that the model's words say they read."""
-        calls = (value.call for section in architecture.sections() for value in section.calls())
-        options = [call.options for call in calls if call and "image" in call.streams]
-        channels = [int(each["channels"]) for each in options if "channels" in each]
-        return {**super().numbers_of(architecture, stated), **({"channels": channels[0]} if channels else {})}
+        return {**super().numbers_of(architecture, stated), **channels_of(architecture)}
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..data.buckets import BOTH, LONGEST, Buckets
 from ..data.encoded import Encoded, padded
-from ..data.records import Record
+from ..data.records import Record, Value
 from ..data.settings import BatchSettings, check_pictures
 from ..data.source_target import fitting, read_source_target
 from ..data.spelling import Spelling
@@ -27,6 +27,7 @@ from ..data.splits import SplitRows
 from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError
 from ..generation.settings import SearchSettings
+from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, Progress, sample_of
 from .writing import Writing, end_of
@@ -187,7 +188,7 @@ class Seq2SeqData:
         self.numbers = {"vocab": max(target.vocab, int(numbers.get("vocab") or 0))}
         if own is not None and own is not target:
             self.numbers["source_vocab"] = max(own.vocab, int(numbers.get("source_vocab") or 0))
-        picture = picture_shape(rows.training, numbers.get("channels"))
+        picture = picture_shape(rows.training[0]["source"], numbers.get("channels"))
         self.writing = Writing(task, target, own, reads, picture=picture, spelling=spelling)
         records, encoded = rows.training, EncodedRows.of(rows.training, self.writing)
         self.lengths = encoded.lengths
@@ -270,14 +271,20 @@ class Seq2SeqData:
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:32]
 
 
-def picture_shape(records: Sequence[Record], channels: int | None) -> tuple[int, ...] | None:
-    """(channels, height, width) of the pictures as the model reads them; None where sources are texts.
+def channels_of(architecture: Architecture) -> dict[str, int]:
+    """{"channels": of the pictures that a model's words say they read}; {} where none says it."""
+    calls = (value.call for section in architecture.sections() for value in section.calls())
+    options = [call.options for call in calls if call and "image" in call.streams]
+    return next(({"channels": int(each["channels"])} for each in options if "channels" in each), {})
+
+
+def picture_shape(picture: Value, channels: int | None) -> tuple[int, ...] | None:
+    """(channels, height, width) of pictures as the model reads them, by the first of them; None for a text.
 
     channels  that the model says; None: as many as a picture has
 
     Raises ConfigError for pictures that cannot be made to have so many.
     """
-    picture = records[0]["source"]
     if not isinstance(picture, Tensor):
         return None
     own, *size = picture.shape

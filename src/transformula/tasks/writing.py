@@ -241,14 +241,14 @@ class Writing(Predictor):
         if self.input != "image":
             return super().opened(inputs)
         opened: list[Value] = []
-        for source in inputs:
+        for number, source in enumerate(inputs, 1):
             if not isinstance(source, (Tensor, str, Path)):
                 raise InputError(
                     f"this model reads pictures: give the name of a file, or a tensor; this is {source!r:.40}"
                 )
             if not isinstance(source, Tensor) and str(source).strip():
                 channels = None if self.picture is None else self.picture[0]
-                source = PictureFile(Path(source).expanduser(), "what was given", channels).load()
+                source = PictureFile(Path(source).expanduser(), f"source {number}", channels).load()
             opened.append(source if isinstance(source, Tensor) else "")
         return opened
 
