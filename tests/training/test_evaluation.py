@@ -3,6 +3,7 @@
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -115,7 +116,7 @@ def test_a_run_with_samples_resumes_exactly(tmp_path: Path, stop: int) -> None:
 class Rising(Sampled):
     """The sample likes the model of the first evaluation best; `likes` says which one the whole set likes."""
 
-    likes = "first"
+    likes, scored = "first", "sample"
 
     def on_sample(self, cost: int) -> Self | None:
         found = super().on_sample(cost)
@@ -130,8 +131,16 @@ class Rising(Sampled):
         whole = self.rows == ROWS
         if not whole:
             return {"loss": float(len(self.seen))}
-        first = sum(rows == ROWS for rows in self.seen) > 1  # the best of the sample is scored second
-        return {"loss": 1.0 if first == (self.likes == "first") else 2.0}
+        self.scored = "first" if self.seen.count(ROWS) == 1 else "last"  # the best of the sample comes first
+        return {"loss": 1.0 if self.scored == self.likes else 2.0}
+
+    def predictor(self) -> Any:
+        """What it learns from an evaluation says of which model it is."""
+
+        def save(folder: Path) -> None:
+            (folder / "scored.txt").write_text(self.scored)
+
+        return SimpleNamespace(save=save)
 
 
 class RisingPart(Rising):
@@ -146,6 +155,8 @@ def test_the_whole_set_decides_between_the_best_and_the_last(tmp_path: Path, lik
     places = sorted({e["step"] for e in evaluations(tmp_path / "run")})
     assert result.best_step == (places[0] if likes == "first" else 40) and result.scores["loss"] == 1.0
     assert same(tmp_path / "run/best", tmp_path / "run/last") == (likes == "last")
+    assert (tmp_path / "run/last/scored.txt").read_text() == "last"
+    assert (tmp_path / "run/best/scored.txt").read_text() == ("sample" if likes == "first" else "last")
 
 
 def test_a_run_that_becomes_far_longer_takes_a_larger_sample(tmp_path: Path) -> None:

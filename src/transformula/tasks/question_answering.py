@@ -308,7 +308,7 @@ class Questions(RowReader):
         how = (settings.stride, max(1, longest), unanswerable, 0.0)
         return Answering(tokenizer, list(inputs), sizes["context"], settings.lower, *how)
 
-    def side(self, kind: RowPredictor, records: Sequence[Record]) -> Side:
+    def side(self, kind: Any, records: Sequence[Record]) -> Side:
         """A row and a target for each window of a record."""
         assert isinstance(kind, Answering)
         rows, targets, owners = [], [], []

@@ -118,8 +118,8 @@ def parts_of(output: Tensor, batch: Mapping[str, Tensor], lengths: Mapping[str, 
 
 
 @dataclass(frozen=True)
-class RowPredictor(Predictor):
-    """What a model says of rows.
+class RowEncoder(Predictor):
+    """What a model reads of rows, and what it makes of them.
 
     inputs   what the model reads, by name
     most     positions of a row at most; longer ones are cut
@@ -142,24 +142,9 @@ class RowPredictor(Predictor):
         """Positions of rows, (rows,) int64: of the longest sequence of each."""
         return np.array([max(map(len, row.values())) for row in rows], dtype=np.int64)
 
-    @abstractmethod
-    def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> Sequence[Sequence[Answer]]:
-        """The answers to each input, best first, from the output of each row, (length or 1, width) float32."""
-
-    def calibrated(self, records: Sequence[Record], outputs: Sequence[Tensor]) -> Self:
-        """This predictor with what it learns from outputs for validation rows, such as a threshold; itself unless
-        said."""
-        return self
-
     def input_of(self, record: Record) -> Any:
         """What of a record is the input."""
         return record[self.columns[0]] if len(self.columns) == 1 else {name: record[name] for name in self.columns}
-
-    def predict(
-        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
-    ) -> Sequence[Sequence[Answer]]:
-        """Several models answer by the mean of their logits."""
-        return self.answers(inputs, self.outputs(models, self.encode(inputs), progress), settings)
 
     def outputs(
         self, models: Sequence[Any], rows: Sequence[EncodedRow], progress: Progress | None = None
@@ -180,7 +165,7 @@ class RowPredictor(Predictor):
         return outputs
 
     def check_alike(self, other: Predictor, named: str) -> None:
-        mine, theirs = self.alike(), other.alike() if isinstance(other, RowPredictor) else None
+        mine, theirs = self.alike(), other.alike() if isinstance(other, RowEncoder) else None
         if type(self) is not type(other) or mine != theirs:
             raise InputError(
                 f"{named}: models answer together that read and say the same: the same task, tokenizer and labels;"
@@ -214,6 +199,25 @@ class RowPredictor(Predictor):
                 row["types"] = torch.cat([torch.full_like(part, number) for number, part in enumerate(parts)])
             encoded.append(row)
         return encoded
+
+
+class RowPredictor(RowEncoder):
+    """What a model says of rows."""
+
+    @abstractmethod
+    def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> Sequence[Sequence[Answer]]:
+        """The answers to each input, best first, from the output of each row, (length or 1, width) float32."""
+
+    def calibrated(self, records: Sequence[Record], outputs: Sequence[Tensor]) -> Self:
+        """This predictor with what it learns from outputs for validation rows, such as a threshold; itself unless
+        said."""
+        return self
+
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
+    ) -> Sequence[Sequence[Answer]]:
+        """Several models answer by the mean of their logits."""
+        return self.answers(inputs, self.outputs(models, self.encode(inputs), progress), settings)
 
 
 class Side:
@@ -351,7 +355,7 @@ class RowReader(ABC):
 
         return read_split(settings, read, self.compared, self.compared, self.default or None)
 
-    def side(self, kind: RowPredictor, records: Sequence[Record]) -> Side:
+    def side(self, kind: RowEncoder, records: Sequence[Record]) -> Side:
         rows = kind.encode([kind.input_of(record) for record in records])
         return Side(records, rows, [self.target(kind, record) for record in records], kind.lengths(rows))
 

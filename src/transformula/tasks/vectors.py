@@ -27,7 +27,7 @@ from ..generation.settings import EmbedSettings
 from ..model.transformer import evaluating
 from .base import Batch, Progress, Scores, Trained
 from .predictor import Answer
-from .rows import SHOWN, RowPredictor, RowReader, RowTask, key_of, predicted_by, row_report, rows_to_score
+from .rows import SHOWN, RowEncoder, RowReader, RowTask, key_of, predicted_by, row_report, rows_to_score
 from .scores.report import ScoreReport, above
 from .verb import Verb
 from .writing import load_predictor
@@ -107,7 +107,7 @@ def equal_rows(ids: Tensor) -> Tensor:
     return (ids[:, None] == ids[None]).all(-1)
 
 
-class VectorPredictor(RowPredictor):
+class VectorPredictor(RowEncoder):
     """What makes vectors, of a text or of whatever else is one input."""
 
     settings = EmbedSettings
@@ -138,9 +138,6 @@ class VectorPredictor(RowPredictor):
             [Answer(names[place], value) for place, value in zip(places, values, strict=True)]
             for places, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
-
-    def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> Sequence[Sequence[Answer]]:
-        raise NotImplementedError  # `predict` itself answers
 
     def candidates(self, models: Sequence[Any], among: str | list[str]) -> tuple[list[str], Tensor]:
         """Their names and vectors. Those of a file are kept until it changes: inputs may come one after another."""

@@ -138,10 +138,10 @@ class Evaluations:
         if not p.sample or p.whole == p.step:
             return
         value, best = self._value(p.scores), None
-        with trainer.evaluated():
-            scores = self._scores(trainer.task, interrupts)
         if p.best_step != p.step:
             best = self._scores_of_best(trainer.task, interrupts)
+        with trainer.evaluated():  # the last one: what a task takes from it, such as a threshold, is kept with `last/`
+            scores = self._scores(trainer.task, interrupts)
         best = best or scores
         if self._value(scores) <= self._value(best):
             if p.best_step != p.step:
