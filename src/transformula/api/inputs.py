@@ -153,8 +153,8 @@ def must_write(predictor: Predictor | None) -> Predictor:
         if predictor is not None and predictor.method != "generate":
             instead = f"`{predictor.method}` (on the command line: transformula {predictor.verb})"
         raise InputError(
-            f"this model was not trained to write a target for a source; what it does is done by {instead}. One that"
-            " writes targets is trained by --task translation, summarization or captioning"
+            f"this model was not trained to write a target for a source; what it does is done by {instead}. Train"
+            " one with a task that writes targets: transformula train --help lists the tasks"
         )
     return predictor
 

@@ -105,6 +105,11 @@ class Parser(argparse.ArgumentParser):
             if name in settings.model_fields:
                 self.add_argument(f"--{former}", dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
 
+    def add_table(self, title: str, lines: Mapping[str, str]) -> None:
+        """A part of the help with a line for each name."""
+        widest = max(map(len, lines))
+        self.add_argument_group(title, "\n".join(f"{name:<{widest}}  {line}" for name, line in lines.items()))
+
     def begin(self) -> argparse.Namespace:
         """Read the options that were added so far, which say what others there are; `parse` reads the rest."""
         help = [argument for argument in self.arguments if argument in ("-h", "--help")]

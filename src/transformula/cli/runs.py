@@ -15,10 +15,11 @@ def train_options(parser: Parser) -> None:
     """Its options; those of the task come once the task is known, which `--use`, a file or a run may say."""
     from ..api.plan import task_named
     from ..api.reading import TASK, of_task
+    from ..tasks.verb import built_in_tasks
     from ..training.settings import TrainingSettings
 
-    what = "what the model learns: translation, summarization, captioning, ...; each task has its own data options: add"
-    parser.add("--task", "NAME", f"{what} --help (default: {TASK})", default=argparse.SUPPRESS)
+    what = f"what the model learns, one of the tasks listed below (default: {TASK}); --help beside it shows its options"
+    parser.add("--task", "NAME", what, default=argparse.SUPPRESS)
     parser.add("--config", "FILE", "a run's configuration; options typed beside it take precedence")
     parser.add("--resume", "RUN", "continue this run exactly where it stopped")
     what = "start from this run's weights and tokenizer; with another MODEL, the stacks that match are loaded"
@@ -35,6 +36,7 @@ def train_options(parser: Parser) -> None:
     parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"))
     parser.add_settings("training", TrainingSettings)
     parser.add_model_options()
+    parser.add_table("tasks", built_in_tasks())
 
 
 @verb(

@@ -239,7 +239,7 @@ class AddSettings(AlgorithmicSettings):
 
 @task("add")
 class Add(Algorithmic):
-    """Sums of two numbers, of which the longer has as many digits as the row is long, and the other any number of them.
+    """Sums of two numbers. The longer has as many digits as the row is long, and the other any number of them.
 
     Digits stand as people write them, the most significant first, as in most of the literature; so the first digit of a
     sum may hang on every carry behind it. With `reversed` the sum is written from its least significant digit on, in

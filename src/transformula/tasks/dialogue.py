@@ -362,7 +362,8 @@ class Dialogues:
 
 @task("dialogue", aliases=["instructions"])
 class Dialogue(PartsTask):
-    """A decoder learns to reply. The main score is the loss on replies: nats per token, the end of each included."""
+    """Replies to a dialogue or an instruction. The main score is the loss on replies: nats per token, the
+    end of each included."""
 
     row_name = "dialogues"
     settings = evaluation = DialogueSettings

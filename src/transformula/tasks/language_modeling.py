@@ -210,11 +210,10 @@ prompt, the model begins a text. Filters act in the order in which they are list
         inputs = architecture.inputs
         others = [name for name in inputs if name != "tokens"]
         if others or not inputs:
-            fitting = {"image": "captioning", "source": "translation or --task summarization"}
-            tasks = [f"train it with --task {fitting[name]}, or " for name in others if name in fitting][:1]
             raise InputError(
-                f"language modeling gives a model `tokens` alone; this one reads {', '.join(inputs) or 'nothing'}: "
-                f"{''.join(tasks)}leave {', '.join(others) or 'it'} out of its `before`, or use it through Python"
+                f"language modeling gives a model `tokens` alone; this one reads {', '.join(inputs) or 'nothing'}: name"
+                " a task whose data has that (transformula train --help lists the tasks), or leave"
+                f" {', '.join(others) or 'it'} out of its `before`"
             )
         if not architecture.main.causal:
             raise InputError(

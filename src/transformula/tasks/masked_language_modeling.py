@@ -123,7 +123,7 @@ class Filling(Predictor):
 
 @task("masked-language-modeling", aliases=["masked"])
 class MaskedLanguageModeling(MaskedText):
-    """Masked language modeling on a text."""
+    """The tokens that are masked in a text, as BERT is pre-trained."""
 
     measures = ("loss", "accuracy", "pseudo_perplexity", "tokens")
     higher = frozenset(["accuracy"])

@@ -178,7 +178,7 @@ class Choosing(Predictor):
 
 @task("multiple-choice", aliases=["likelihood-scoring"])
 class MultipleChoice(PartsTask):
-    """loss = nats per token of the right text after its context."""
+    """A text with some continuations, one of which is right. The loss is nats per token of the right one."""
 
     row_name = "questions"
     settings = evaluation = ChoiceRowSettings

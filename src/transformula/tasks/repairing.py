@@ -314,7 +314,7 @@ class HiddenSpans(Damage):
 
 @task("span")
 class SpanCorruption(Repairing):
-    """Span corruption, as T5 is pre-trained: spans are taken out of a text, and a model writes what stood there.
+    """The spans that were taken out of a text, as T5 is pre-trained.
 
     text     Thank you for inviting me to your party last week
     source   Thank you <1> me to your party <2> week
@@ -355,7 +355,7 @@ class Disorder(Damage):
 
 @task("denoising")
 class Denoising(Repairing):
-    """Denoising, as BART is pre-trained: a text in disorder and with gaps, and a model writes the whole again.
+    """A text from one in disorder and with gaps, as BART is pre-trained.
 
     text     He left. She read a long book. It rained.
     source   It rained. He <mask>. She read <mask> book.

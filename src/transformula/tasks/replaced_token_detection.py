@@ -169,7 +169,7 @@ class Detecting(Predictor):
 
 @task("replaced-token-detection")
 class ReplacedTokenDetection(MaskedText):
-    """Replaced token detection on a text, by a model of a generator and a discriminator."""
+    """Which tokens of a text a small model replaced, as ELECTRA is pre-trained."""
 
     settings = evaluation = DetectionSettings
     chosen: DetectionSettings

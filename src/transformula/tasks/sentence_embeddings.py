@@ -186,7 +186,7 @@ def tf_idf(learned: Sequence[Record], records: Sequence[Record]) -> Any:
 
 @task("sentence-embeddings")
 class SentenceEmbeddings(VectorTask):
-    """A text to a vector."""
+    """A text to a vector: like texts have like vectors."""
 
     settings = EmbeddingSettings
     sequences = 64

@@ -1,14 +1,14 @@
-"""A verb of the command line that a task brings: `transformula translate RUN TEXT`.
+"""What the command line reads of the tasks without running their files, so that no help loads torch.
 
-A task's file says it once, as a `Verb`. What it says of itself are literals, and its settings are a class that the file
-imports: so `transformula --help` and `transformula translate --help` read it without running the file, and load no
-torch.
+A task brings a verb, as in `transformula translate RUN TEXT`: its file says it once, as a `Verb`. What that says of
+itself are literals, and its settings are a class that the file imports.
 """
 
 from __future__ import annotations
 
 import ast
 import pkgutil
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import resolve_name
@@ -20,6 +20,7 @@ from pydantic import Field
 from ..settings import Settings
 
 PACKAGE = __name__.rpartition(".")[0]
+TASK = re.compile(r'^@task\("([\w-]+)"[^\n]*\nclass [^\n]*:\n    """(.+?)"""', re.M | re.S)  # its name, its docstring
 
 
 class BestSettings(Settings):
@@ -100,3 +101,11 @@ def built_in_verbs() -> dict[str, Verb]:
                     }
                     verbs.append(Verb(ast.literal_eval(name), **options))
     return {verb.name: verb for verb in sorted(verbs, key=lambda verb: verb.name)}
+
+
+@cache
+def built_in_tasks() -> dict[str, str]:
+    """The tasks of this folder's files by name, with the first sentence of each class, read without running them."""
+    texts = [path.read_text("utf-8") for path in Path(__file__).parent.glob("*.py")]
+    lines = {name: " ".join(about.split()).partition(". ")[0] for text in texts for name, about in TASK.findall(text)}
+    return {name: lines[name].rstrip(".") for name in sorted(lines)}

@@ -295,7 +295,7 @@ class Writing(Predictor):
         except FileNotFoundError:
             raise CheckpointError(
                 f"{path}: the file is missing: this model was not trained to write a target for a source; train one"
-                " with --task translation, summarization or captioning"
+                " with a task that does: transformula train --help lists the tasks"
             ) from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{path}: damaged ({type(error).__name__}); copy it again") from None
