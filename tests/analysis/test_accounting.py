@@ -97,6 +97,18 @@ def test_the_table_is_what_a_person_reads() -> None:
     shown = repr(counted(PRE_NORM, width=768, heads=12, depth=12))
     assert "layers 1-12 (each, 12 times)" in shown
     assert "x = x + mlp(norm(x))" in shown and "4,723,968" in shown and "(batch, length, 768)" in shown
+    sums = {
+        row[:11].strip(): row.split()[2] for row in shown.splitlines() if row.startswith(("  one layer", "  12 layers"))
+    }
+    assert sums == {"one layer": "7,087,872", "12 layers": "85,054,464"}
+    assert "cache of a whole row" in shown
+
+
+def test_a_layer_of_one_line_has_no_sum_of_its_own() -> None:
+    shown = repr(counted("x = x + mlp(x)", depth=3))
+    assert "one layer" not in shown and "3 layers" in shown
+    assert "cache" not in shown.splitlines()[-1], "nothing is kept of past positions"
+    assert "layers" not in repr(counted("x = x + mlp(x)", depth=1)).splitlines()[5]
 
 
 def test_amounts_that_are_not_positive_are_refused() -> None:

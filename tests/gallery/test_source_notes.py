@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from tests.layer_runs import run_layers, zero_sublayers
-from transformula import gallery
+from transformula import gallery, train
 from transformula.language.check import check
 from transformula.model import build
 from transformula.words import vocabulary
@@ -25,6 +27,24 @@ def test_the_encoder_block_has_the_parameters_of_the_notes() -> None:
     assert sum(count for key, count in layer.items() if "mlp" in key) == 4_723_968
     assert sum(layer.values()) == 7_087_872
     assert sum(count for key, count in found.items() if key.startswith("layers.")) == 85_054_464
+
+
+def test_torchinfo_lists_the_encoder_block() -> None:
+    """A layer's line has its 7,087,872 parameters, and the shape that went in."""
+    torchinfo = pytest.importorskip("torchinfo")
+    model = build(check(gallery.load("encoder-block"), vocabulary(), {"depth": 1}))
+    shown = str(torchinfo.summary(model, input_data=torch.zeros(2, 5, dtype=torch.int64), verbose=0, depth=2))
+    row = next(row for row in shown.splitlines() if "Layer:" in row)
+    assert "7,087,872" in row and "[2, 5, 768]" in row
+
+
+def test_the_encoder_block_learns_as_a_bert(tmp_path: Path) -> None:
+    """It tells a hidden letter by those around it. A test of image classification trains the same block on pictures."""
+    (tmp_path / "rows.txt").write_text("".join(letter * 24 for letter in 6 * "hgcafebdhagbfdce"))
+    run = train("encoder-block", task="masked-language-modeling", data=str(tmp_path / "rows.txt"), depth=1, width=16,
+                heads=2, context=12, batch=16, steps=20, threads=1, precision="float32", evaluate_every=20,
+                out=str(tmp_path / "run"))  # fmt: skip
+    assert run.scores["loss"] < run.data["baselines"]["unigram"] / 2
 
 
 def test_the_encoder_block_is_the_built_in_mlp() -> None:

@@ -88,7 +88,8 @@ def test_affine_of_nothing_and_of_a_mirror(settings: dict[str, Any], expected: l
 
 
 def test_from_a_folder_of_pictures_to_labels(shapes: Path, tmp_path: Path) -> None:
-    run = train("pre-norm", task="image-classification", data=str(shapes), depth=1, width=16, heads=2, steps=24,
+    """The block of a base encoder, as a vision Transformer."""
+    run = train("encoder-block", task="image-classification", data=str(shapes), depth=1, width=16, heads=2, steps=24,
                 batch=16, split=0.2, out=str(tmp_path / "run"))  # fmt: skip
     model = Model.from_folder(run.folder)
     files = [str(shapes / f"{number}.png") for number in range(6)]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import groupby
@@ -92,6 +92,14 @@ class CostRow:
         return [f"  {self.line if len(self.line) <= 60 else self.line[:57] + '...'}", self.shape, *self.costs.cells]
 
 
+def summed(rows: Iterable[CostRow], times: int) -> Costs:
+    """The costs of some lines together, so many times."""
+    total = Costs()
+    for row in rows:
+        total.add(row.costs, times)
+    return total
+
+
 @dataclass
 class Summary:
     """The costs of a model: its `repr` is the table, `.data` the same as plain data."""
@@ -121,9 +129,14 @@ class Summary:
 
     def __repr__(self) -> str:
         table = [["", "result", "parameters", "active", "FLOPs/token", "backward", "activations", "cache/position"]]
-        for (section, count), rows in groupby(self.rows, key=lambda row: (row.section, row.count)):
+        for (section, count), group in groupby(self.rows, key=lambda row: (row.section, row.count)):
+            rows = list(group)
             table.append([section + (f" (each, {count} times)" if count > 1 else ""), *[""] * 7])
             table += [row.cells for row in rows]
+            if count > 1:
+                sums = {"one layer": summed(rows, 1)} if len(rows) > 1 else {}
+                sums[f"{count} layers"] = summed(rows, count)
+                table += [[f"  {name}", "", *costs.cells] for name, costs in sums.items()]
         table.append(["whole model", "", *self.totals.cells])
         if self.totals.active_parameters == self.totals.parameters:
             table = [[*cells[:3], *cells[4:]] for cells in table]
@@ -134,9 +147,11 @@ class Summary:
         lines = [layout.format(*cells).rstrip() for cells in table]
         totals = self.data["totals"]
         last = (
-            f"{parameters_in_words(totals)}; {in_units(totals['flops_per_token'], AMOUNTS)} FLOPs a token, forward and "
-            f"backward; cache of a whole row {bytes_in_words(totals['cache_bytes_row'])}"
+            f"{parameters_in_words(totals)}; {in_units(totals['flops_per_token'], AMOUNTS)} FLOPs a token, forward and"
+            " backward"
         )
+        cache = bytes_in_words(totals["cache_bytes_row"])
+        last += f"; cache of a whole row {cache}" if cache else ""
         memory = bytes_in_words(totals["memory_bytes"])
         last += f", and {memory} for each position of another sequence that it reads" if memory else ""
         return "\n".join([f"{self.name or 'model'}: {size}", *lines, last])

@@ -76,6 +76,13 @@ TABLE: dict[str, WarningKind] = {  # by code
         "x = x + attention(x); x = x + mlp(x)",
         note=True,
     ),
+    "scores-by-width": WarningKind(
+        "the scores of several heads are scaled by the width of all of them",
+        "A score is a sum over one head's channels, so its root is that of the head's size; scaled by the width, "
+        "scores are smaller by the root of the number of heads, and every head begins nearer to a plain mean.",
+        "x = x + attention(norm(x), scale=width ** -0.5); x = x + mlp(norm(x))",
+        note=True,
+    ),
 }
 Holds = Callable[[StackAnalysis], bool]  # whether a changed stack, analyzed again, is what its text was changed for
 

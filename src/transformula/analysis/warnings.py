@@ -326,7 +326,28 @@ def no_norm(analysis: StackAnalysis) -> Iterator[Warning]:
         yield Warning("no-norm", "no norm stands anywhere in the layers", *where, entries, note=True)
 
 
-FINDERS = (growing, skipless, normed, chance_or_function, unnormed_end, positions_twice, no_positions, no_norm)
+def scaled_by_width(analysis: StackAnalysis) -> Iterator[Warning]:
+
+    def by_width(group: LayerGroup) -> list[Value]:
+        """Calls of attention with several heads whose scores are divided by the root of the width of all of them."""
+        calls = [v for v in group.section.calls() if v.called.options.get("scale") and v.args]
+        return [
+            v
+            for v in calls
+            if v.called.options["heads"] > 1 and math.isclose(v.called.options["scale"], v.args[0].width ** -0.5)
+        ]
+
+    for group, calls, layers in faulty(analysis, by_width):
+        width, heads = calls[0].args[0].width, calls[0].called.options["heads"]
+        what = f"scores of {heads} heads are divided by the square root of the width of all heads, {width}{layers}"
+        where = place(analysis, group, line_of(group.section, calls[0]))
+        yield Warning("scores-by-width", what, *where, ("vaswani", "pre-norm"), note=True)
+
+
+FINDERS = (
+    growing, skipless, normed, chance_or_function, unnormed_end, positions_twice, no_positions, no_norm,
+    scaled_by_width,
+)  # fmt: skip
 
 
 def find_all(analysis: StackAnalysis) -> Iterator[Warning]:
