@@ -7,14 +7,15 @@
     {"context": ..., "continuation": ...}                        whether each token of the text is the most probable
 
 Any decoder language model is scored as it is: `evaluate RUN --task multiple-choice --data FILE`. Training on such rows
-learns the right texts. Context and text are tokenized together, as in lm-evaluation-harness, whose acc and acc_norm
-are the two accuracies here.
+learns the right texts. Context and text are tokenized together, as in lm-evaluation-harness, whose acc, acc_norm and
+acc_mutual_info are the accuracies here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from torch import nn
 from ..data.lines import shown
 from ..data.records import Record, columns_of, read_records
 from ..data.settings import Named, SourceSettings
+from ..data.sources import files_of
 from ..data.splits import find_overlap, split_records, without_overlap
 from ..data.tokenizing import choose_tokenizers
 from ..errors import ConfigError, DataError, InputError, setting
@@ -111,8 +113,10 @@ def read_rows(sources: Any, settings: ChoiceRowSettings) -> list[Record]:
 
 
 def context_with(context: str, delimiter: str) -> str:
-    """A context and what stands between it and a choice: nothing where it is empty or ends with white space."""
-    return context if not context or context[-1].isspace() else context + delimiter
+    """A context and what stands between it and a choice: nothing where it is empty, and no white space after white
+    space."""
+    blank = context[-1:].isspace() and delimiter[:1].isspace()
+    return context + (delimiter.lstrip() if blank else delimiter) if context else context
 
 
 @predictor("choosing")
@@ -280,13 +284,19 @@ Ask a language model which of some texts most probably follows a context: any de
             raise trained.unknown("--data FILE")
         check_decoder(cls.name, trained.architecture)
         choosing = Choosing(int(trained.numbers.get("context", LONGEST)), load(trained.folder))
-        questions = read_questions(read_rows(sources, settings))
+        parts = {name: read_questions(read_rows(source, settings)) for name, source in by_file(sources).items()}
+        questions = [one for part in parts.values() for one in part]
         scores, cut = scored_questions(trained.alone, questions, choosing, settings.delimiter, progress)
-        each = measured(questions, scores)
-        known = [chance(questions) if one.higher else uniform(scores, trained.numbers["vocab"]) for one in each]
-        rows = score_rows(each, {"chance": known})
-        alone = rows[0].measured.sentences
-        order = np.argsort(-alone, kind="stable")
+        alone = scores_alone(trained.alone, questions, choosing, settings.delimiter)
+        rows, first, main = [], 0, []
+        for name, part in parts.items():
+            own = slice(first, first := first + len(part))
+            each = measured(part, scores[own], alone[own])
+            known = [chance(part) if one.higher else uniform(scores[own], trained.numbers["vocab"]) for one in each]
+            main.append(each[0].sentences)
+            named = each if len(parts) == 1 else [replace(one, name=f"{name}: {one.name}") for one in each]
+            rows += score_rows(named, {"chance": known})
+        order = np.argsort(-np.concatenate(main), kind="stable")
         best, worst = order[: min(SHOWN, len(order) // 2)], order[::-1][: min(SHOWN, len(order) // 2)]
         notes = [f"of {cut:,} texts longer than the context ({choosing.context} tokens) the end alone was read"] * (
             cut > 0
@@ -307,10 +317,33 @@ def scored_questions(
     return [[next(scores) for _ in question.pairs] for question in questions], sum(cut)
 
 
-def measured(questions: Sequence[Question], scores: Sequence[Sequence[TextScore]]) -> list[Measured]:
-    """Of questions with choices: accuracy by log P, and by log P divided by the characters of the choice (acc and
-    acc_norm of lm-evaluation-harness). Of texts alone: the share of which each token is the most probable, and
-    exp(mean of -log P of a text)."""
+def by_file(sources: str | Sequence[str]) -> dict[str, str]:
+    """Sources, each by its name: files, those of a pattern one by one, without their folders where that suffices."""
+    names = [sources] if isinstance(sources, str) else sources
+    files = [str(file) for name in names for file in (files_of(name) if "*" in name else [name])]
+    stems = [Path(file).name.split(".")[0] for file in files]
+    return dict(zip(stems if len(set(stems)) == len(files) else files, files, strict=True))
+
+
+def scores_alone(
+    model: Any, questions: Sequence[Question], choosing: Choosing, delimiter: str
+) -> list[list[TextScore] | None]:
+    """The scores of the choices of each question without its context; None where these are the same text."""
+    differ = [one.pairs[0][1] != one.pairs[-1][1] for one in questions]
+    pairs = [("", delimiter + text) for one, own in zip(questions, differ, strict=True) if own for _, text in one.pairs]
+    scores = iter(text_scores(model, choosing.texts(pairs, "")[0]))
+    return [[next(scores) for _ in one.pairs] if own else None for one, own in zip(questions, differ, strict=True)]
+
+
+def measured(
+    questions: Sequence[Question],
+    scores: Sequence[Sequence[TextScore]],
+    alone: Sequence[Sequence[TextScore] | None] = (None,),
+) -> list[Measured]:
+    """Of questions with choices: accuracy by log P, by log P divided by the characters of the choice and, with the
+    scores of the choices `alone`, by what the context adds to log P (acc, acc_norm and acc_mutual_info of
+    lm-evaluation-harness). Of texts alone: the share of which each token is the most probable, and exp(mean of -log P
+    of a text)."""
     nats = [[score.nats for score in each] for each in scores]
     if all(len(one.pairs) == 1 for one in questions):
         greedy = [100.0 * each[0].greedy for each in scores]
@@ -322,14 +355,17 @@ def measured(questions: Sequence[Question], scores: Sequence[Sequence[TextScore]
         return [mean_of("accuracy", "each token is the most probable", greedy), perplexity]
     lengths = [[len(text) for _, text in one.pairs] for one in questions]
     normalized = [np.divide(row, length) for row, length in zip(nats, lengths, strict=True)]
-    plain, by_length = (
-        [100.0 * (int(np.argmin(row)) == one.right) for one, row in zip(questions, rows, strict=True)]
-        for rows in (nats, normalized)
-    )
+    kinds: list[tuple[str, str, Sequence[Any]]] = [("accuracy", "greatest log P (acc)", nats)]
+    kinds.append(("normalized accuracy", "greatest log P / characters (acc_norm)", normalized))
+    if all(each is not None for each in alone):
+        added = [np.subtract(row, [one.nats for one in each or ()]) for row, each in zip(nats, alone, strict=True)]
+        signature = "greatest log P(choice | context) - log P(choice) (acc_mutual_info)"
+        kinds.append(("mutual information accuracy", signature, added))
     return [
-        mean_of("accuracy", "greatest log P (acc)", plain),
-        mean_of("normalized accuracy", "greatest log P / characters (acc_norm)", by_length),
-    ]
+        mean_of(name, signature, [100.0 * (int(np.argmin(row)) == one.right)
+                                  for one, row in zip(questions, rows, strict=True)])
+        for name, signature, rows in kinds
+    ]  # fmt: skip
 
 
 def chance(questions: Sequence[Question]) -> float:

@@ -176,6 +176,9 @@ class ScoreReport(Report):
             if better:
                 side = "above" if row.measured.higher else "below"
                 lines.append(f"{name} is not {side} {', '.join(better)}: no result")
+            within = [each for each, value in row.baselines.items() if row.interval[0] <= value <= row.interval[1]]
+            if near := [each for each in within if each not in better]:
+                lines.append(f"{name}: {', '.join(near)} lies within the interval")
         lines += [f"{row.measured.name}: {row.measured.signature}" for row in self.rows]
         lines.append(f"{len(self.written):,} examples")
         lines += [f"search: {self.search}"] if self.search else []
