@@ -10,7 +10,16 @@ from transformula import Model, evaluate
 from transformula.cli.door import main
 from transformula.errors import ConfigError, DataError, InputError
 from transformula.tasks.base import tasks
-from transformula.tasks.multiple_choice import Choosing, chance, measured, read_questions, read_rows, scored_questions
+from transformula.tasks.multiple_choice import (
+    Choosing,
+    chance,
+    context_with,
+    measured,
+    read_questions,
+    read_rows,
+    scored_questions,
+    scores_alone,
+)
 from transformula.tokenizers.base import tokenizers
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "eval_zero_shot"
@@ -66,6 +75,42 @@ def test_scores_by_hand(model, tmp_path):
                for row, one in zip(by_hand, questions, strict=True)]  # fmt: skip
     right = [row.index(min(row)) == one.right for row, one in zip(lengths, questions, strict=True)]
     assert normalized.sentences.tolist() == [100.0 * each for each in right]
+
+
+def test_by_what_the_context_adds(model, tmp_path):
+    questions = questions_of(written(tmp_path / "a.jsonl", ROWS))
+    choosing = Choosing(64, model.tokenizer)
+    scores, _ = scored_questions(model.module, questions, choosing, " ")
+    alone = scores_alone(model.module, questions, choosing, " ")
+    by_hand = [[nats(model, "", f" {text}") for _, text in one.pairs] for one in questions]
+    assert [[score.nats for score in each] for each in alone] == [pytest.approx(each, rel=1e-5) for each in by_hand]
+    added = [
+        [a.nats - b for a, b in zip(each, known, strict=True)] for each, known in zip(scores, by_hand, strict=True)
+    ]
+    right = [100.0 * (row.index(min(row)) == one.right) for row, one in zip(added, questions, strict=True)]
+    assert measured(questions, scores, alone)[2].sentences.tolist() == right
+
+
+def test_files_are_scored_one_by_one(tmp_path):
+    Model(LAYER, depth=1, width=16, heads=2, context=64, seed=3, tokenizer="bytes").save(tmp_path / "lm")
+    schema = {"context_options": ["The cat sat", "The mat sat"], "continuation": "down.", "gold": 0}
+    for name, rows in (("a", ROWS), ("b", [{"context": "I", "continuation": "a"}]), ("c", [schema, schema])):
+        written(tmp_path / f"{name}.jsonl", rows)
+    report = evaluate(tmp_path / "lm", task="multiple-choice", data=str(tmp_path / "*.jsonl"))
+    names = ["accuracy", "normalized accuracy", "mutual information accuracy"]
+    assert list(report.data["scores"]) == [
+        *(f"a: {name}" for name in names), "b: accuracy", "b: perplexity", *(f"c: {name}" for name in names[:2]),
+    ]  # fmt: skip
+    single = evaluate(tmp_path / "lm", task="multiple-choice", data=str(tmp_path / "a.jsonl")).data["scores"]
+    assert [report.data["scores"][f"a: {name}"]["score"] for name in names] == [single[n]["score"] for n in names]
+    assert report.data["examples"] == 5
+
+
+def test_what_stands_between_a_context_and_a_choice():
+    assert [context_with(*each) for each in (("", " "), ("a", " "), ("a\n", " "), ("a\n", "Answer: "))] == [
+        "", "a ", "a\n", "a\nAnswer: "
+    ]  # fmt: skip
+    assert context_with("a\n", "\nAnswer: ") == "a\nAnswer: "
 
 
 def test_long_contexts_are_cut_from_the_left(model):
