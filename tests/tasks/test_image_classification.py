@@ -100,3 +100,9 @@ def test_from_a_folder_of_pictures_to_labels(shapes: Path, tmp_path: Path) -> No
         model.predict(torch.zeros(1, 4, 4, dtype=torch.uint8))
     with pytest.raises(InputError, match="reads pictures"):
         model.predict([3])
+
+
+def test_of_two_columns_the_other_one_is_the_label(shapes: Path) -> None:
+    rows = (shapes / "captions.tsv").read_text().split("\n", 1)[1]
+    (shapes / "captions.tsv").write_text(f"file_name\twhat\n{rows}")
+    assert made(shapes).data.kind.labels == ["left", "right"]

@@ -139,8 +139,8 @@ def captions_of(folder: Path) -> tuple[Path, str]:
     if naming is not None:
         return path, naming
     _, text = next(lines_of(path))
-    message = f"has no column that names pictures (one of {', '.join(NAMING)}): {text[:100]!r}; read the file itself"
-    raise DataError(f"{message}, with fields and images", path=path, line=1)
+    message = f"has no column that names pictures (one of {', '.join(NAMING)}): {text[:100]!r}; name its columns in the"
+    raise DataError(f"{message} first line, as in file_name and text, or name the file itself", path=path, line=1)
 
 
 def is_idx(path: Path) -> bool:

@@ -203,11 +203,14 @@ def affine(settings: ImageSettings, count: int, random: np.random.Generator) -> 
 
 
 def picture_columns(sources: Any, settings: ImageSettings) -> dict[str, str | int]:
-    """Which columns are the picture and the label. Raises ConfigError where nothing says so."""
+    """Which columns are the picture and the label: by their names, and of two the other one. Raises ConfigError where
+    nothing says so."""
     names, _ = columns_of(sources, **settings.reading)
     chosen: dict[str, str | int] = {}
     for key, begins in (("image", IMAGES), ("label", LABELS)):
         column = getattr(settings, key) or next((n for start in begins for n in names if n.startswith(start)), None)
+        others = [name for name in names if name not in chosen.values()]
+        column = column or (others[0] if chosen and len(others) == 1 else None)
         if column is None:
             raise ConfigError(
                 f"{key}: the rows of {sources} have the columns {', '.join(names)}: say which is the {key}, as in"
