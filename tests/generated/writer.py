@@ -62,7 +62,7 @@ MEMORIES = ["encoder", "memory", "encoder[1]", "norm(mix(memory[:]))"]
 SAFE = {"exp": "exp(-abs({}))", "log": "log(1 + abs({}))", "sqrt": "sqrt(1 + abs({}))"}
 """Functions whose results run away, or are none, as they are written."""
 
-NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell")
+NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams")
 """Words that are written in places of their own."""
 
 
@@ -476,6 +476,8 @@ class Writer:
                 order += f" + embed.types(types, rows={VOCAB})"
             elif source == "tokens" and self.often(1):
                 order += f" + spell(characters, rows={VOCAB})"
+            elif source == "tokens" and self.often(1):
+                order += f" + ngrams(tokens, {self.whole(2, 3)}, rows=7)"
             lines = [f"x = {self.of(['', '0.5 * ', 'sqrt(width) * '])}{words}{order}"]
             if not causal and source == "tokens" and self.often(4):
                 lines.append("x = prepend(learned(2), x)")

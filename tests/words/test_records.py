@@ -93,6 +93,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("maxpool", X, {}),
     ("join", {"a": 8, "b": 4, "c": 2, "d": 6}, {"parts": 2}),
     ("transitions", {"x": 5}, {}),
+    *[("ngrams", {"tokens": 1}, {"n": 3, **o}) for o in ({"rows": 99}, {"rows": 7, "size": 5})],
     *[("spell", {"characters": 1}, o) for o in ({}, {"size": 7, "window": 4, "rows": 9, "channels": 5, "longest": 3})],
     *[("pick", X, o) for o in ({"n": 2}, {"at": "end"})],
     *[("batchnorm", X, o) for o in ({}, {"weight": False}, {"bias": False, "eps": 1e-3, "momentum": 0.5})],
@@ -111,7 +112,7 @@ def streams_of(
     name: str, widths: dict[str, int], dtype: torch.dtype = torch.float32, length: int = LENGTH
 ) -> list[Any]:
     """Random streams for a word."""
-    if name == "embed":
+    if name in ("embed", "ngrams"):
         return [torch.randint(2, (BATCH, length))]
     if name == "spell":
         return [torch.randint(9, (BATCH, length, 20))]

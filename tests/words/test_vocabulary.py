@@ -15,10 +15,11 @@ from transformula.language.vocabulary import Vocabulary
 from transformula.words import vocabulary
 from transformula.words.word import CLASSES, Word, select_rows, word, word_class
 
-LANGUAGE = """embed unembed positions sinusoids patches learned prepend spell attention dot_attention rotary relative
-relative_bias conv shift rnn gru lstm linear_attention mean maxpool pick linear mlp lowrank experts part join repeat
-dot norm layernorm rmsnorm batchnorm scalenorm l2norm dyt relu gelu silu tanh sigmoid softplus softmax exp log sqrt
-abs dropout droppath pointer transitions scalar vector gate gru_gate mix attend expand read write collapse""".split()
+LANGUAGE = """embed unembed positions sinusoids patches learned prepend spell ngrams attention dot_attention rotary
+relative relative_bias conv shift rnn gru lstm linear_attention mean maxpool pick linear mlp lowrank experts
+part join repeat dot norm layernorm rmsnorm batchnorm scalenorm l2norm dyt relu gelu silu tanh sigmoid
+softplus softmax exp log sqrt abs dropout droppath pointer transitions scalar vector gate gru_gate mix
+attend expand read write collapse""".split()
 
 OUTSIDE = """
 from transformula.words.word import Word, word

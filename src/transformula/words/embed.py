@@ -1,5 +1,5 @@
-"""Where streams begin and end: tables of vectors, `embed`, `unembed`, `positions`; characters, `spell`; `patches` of
-images; `prepend`."""
+"""Where streams begin and end: tables of vectors, `embed`, `unembed`, `ngrams`, `positions`; characters, `spell`;
+`patches` of images; `prepend`."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..errors import InputError
+from .conv import Shift
 from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, matrix, spread, whole, word
 
 
@@ -83,6 +84,62 @@ class Unembed(Word):
     def forward(self, x: Tensor) -> Tensor:
         # called on the module of either face: an Embed has no bias
         return F.linear(x, self.weight, getattr(self, "bias", None))
+
+
+PRIME, FACTOR = 2**31 - 1, 742_938_285  # a code times the factor stays below 2^62; Fishman and Moore 1986
+
+
+@word(
+    "ngrams",
+    streams=("tokens",),
+    ids=("tokens",),
+    numbers=("n",),
+    kind="input",
+    width="size",
+    reach="past",
+    back="n - 1",
+    options={
+        "n": whole("tokens of an n-gram", minimum=2),
+        "rows": whole("rows of the table, which n-grams share", 50_000, minimum=1, shapes=True),
+        "size": whole("width of the result", "width", minimum=1, shapes=True),
+    },
+    parameters={"weight": "rows * size"},
+    state="(n - 1) / length",
+    saved="1",
+    example="before: x = embed.words(tokens) + ngrams(tokens, 2) + ngrams(tokens, 3)",
+    equation="y_i = E[hash(token_(i - n + 1), ..., token_i)]",
+    source="fastText: Joulin et al., 1607.01759; in language models: Huang et al., 2501.16975",
+)
+class NGrams(Shift):
+    """y_i = row h_i of a table, h_i = (sum over k = 0 ... n - 1 of (token_(i - k) + 1) A^k) mod P mod rows: a vector of
+    the n tokens that end at position i; before the start token + 1 is 0. P = 2^31 - 1, A = 742,938,285.
+
+    tokens (batch, length) of whole numbers, y (batch, length, size). Which n-grams there are need not be known, and
+    those of one row share its vector: more `rows` keep them apart. With characters as tokens these are the parts of
+    words and short words whole. Looks back in a stack that sees all, too. Decoding keeps the last n - 1 tokens.
+
+    weight (rows, size), from N(0, 0.02^2).
+    """
+
+    deviations = {"weight": 0.02}
+
+    def __init__(self, n: int, rows: int, size: int, tokens: int, causal: bool) -> None:
+        super().__init__(1, n - 1, causal)
+        self.weight = empty(rows, size)
+
+    def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
+        return super().start(batch, capacity, torch.int64, device)
+
+    def forward(self, tokens: Tensor, *, state: Any = None, at: At | None = None) -> Tensor:
+        ids = tokens.long()[..., None] + 1
+        both = F.pad(ids, (0, 0, self.n, 0)) if at is None else self.after_last(ids, state, at)
+        length = tokens.shape[1]
+        codes = torch.zeros_like(ids[..., 0])
+        for first in range(self.n + 1):
+            codes = (codes * FACTOR + both[:, first : first + length, 0]) % PRIME
+        return F.embedding(codes % self.weight.shape[0], self.weight)
+
+    step = forward
 
 
 @word(
