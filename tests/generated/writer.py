@@ -475,9 +475,7 @@ class Writer:
             elif source == "tokens" and self.often(1):
                 order += f" + embed.types(types, rows={VOCAB})"
             elif source == "tokens" and self.often(1):
-                order += f" + spell(characters, rows={VOCAB})"
-            elif source == "tokens" and self.often(1):
-                order += f" + ngrams(tokens, {self.whole(2, 3)}, rows=7)"
+                order += self.of([f" + spell(characters, rows={VOCAB})", " + ngrams(tokens, 3, rows=7)"])
             lines = [f"x = {self.of(['', '0.5 * ', 'sqrt(width) * '])}{words}{order}"]
             if not causal and source == "tokens" and self.often(4):
                 lines.append("x = prepend(learned(2), x)")
