@@ -139,7 +139,7 @@ class NGrams(Shift):
             codes = (codes * FACTOR + both[:, first : first + length, 0]) % PRIME
         return F.embedding(codes % self.weight.shape[0], self.weight)
 
-    step = forward
+    step = forward  # type: ignore[assignment]
 
 
 @word(
