@@ -16,7 +16,7 @@ from transformula.data.records import Record
 from transformula.errors import ConfigError, DataError, MissingExtra
 from transformula.tasks.base import tasks
 from transformula.tasks.classification import Classification
-from transformula.tasks.rows import predicted_by
+from transformula.tasks.rows import RowTask, predicted_by
 
 WORDS = {"good": "a fine film , I liked it", "bad": "a dull film , I left early"}
 
@@ -122,3 +122,30 @@ def test_a_baseline_without_its_package_is_left_out() -> None:
         "one": ["b"]
     }
     assert notes == ["the baseline TF-IDF is left out: TF-IDF needs the package scikit-learn"]
+
+
+def test_an_evaluation_names_the_columns_of_other_rows(
+    reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, run = tmp_path / "other.tsv", tmp_path / "run"
+    other.write_text(
+        "stars\tid\treview\tby\n"
+        + "".join(f"{label}\t{n}\t{WORDS[label]} !\tx{n}\n" for n in range(4) for label in WORDS)
+    )
+    train("pre-norm", task="classification", data=str(reviews), tokenizer="bytes", depth=1, width=8, heads=1, steps=1,
+          out=str(run))  # fmt: skip
+    capsys.readouterr()
+    typed = ["evaluate", str(run), "--data", str(other), "--json"]
+    assert main(typed) == 2
+    assert "other.tsv have the columns stars, id, review, by: say which is the label" in capsys.readouterr().out
+    assert main([*typed, "--text", "review", "--label", "stars"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["scores"]) == {"accuracy", "macro F1"}
+    assert main(["evaluate", str(run), "--text", "review"]) == 2
+    assert "--text: says how --data is read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [name for name in tasks.names() if issubclass(tasks.get(name), RowTask)])
+def test_an_evaluation_takes_every_setting_that_names_a_column(name: str) -> None:
+    kind = tasks.get(name)
+    about = {key: str(field.description) for key, field in kind.settings.model_fields.items()}
+    assert {key for key, text in about.items() if text.startswith("the column")} <= set(kind.evaluation.model_fields)

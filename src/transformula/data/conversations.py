@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from ..errors import ConfigError, DataError, setting
 from .messages import Message
-from .records import Record, columns_of, read_records
+from .records import Record, columns_of, in_words, read_records
 
 REPLIES = "assistant"  # who replies
 COLUMNS = ("messages", "conversations", "turns")
@@ -41,7 +41,7 @@ def read_conversations(
         records = read_records(sources, fields, optional=["input"], **reading)
     else:
         raise ConfigError(
-            f"column: the rows of {sources} have the columns {', '.join(names)}; expected {', '.join(COLUMNS)}, or"
+            f"column: {in_words(sources, names)}; expected {', '.join(COLUMNS)}, or"
             f" instruction and output; say which holds the messages: {setting('column', names[0])}"
         )
     for record in records:

@@ -356,6 +356,16 @@ def columns_of(source: Source | Sequence[Source], **options: Any) -> tuple[list[
     raise DataError("holds no rows", path=origin.name)
 
 
+def listed(source: object) -> str:
+    """Sources for a message: "a.tsv, b.tsv"."""
+    return ", ".join(map(str, source)) if isinstance(source, (list, tuple)) else str(source)
+
+
+def in_words(source: object, columns: Sequence[str]) -> str:
+    """The columns of a source, for a message."""
+    return f"the rows of {listed(source)} have the columns {', '.join(columns)}"
+
+
 COMMON = frozenset(
     # pairs
     "source target src tgt trg input output inputs outputs prompt completion response instruction query answer question"

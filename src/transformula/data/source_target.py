@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..errors import ConfigError, DataError, did_you_mean, nearest
-from .records import Record, columns_of, read_records
+from .records import Record, columns_of, in_words, read_records
 from .settings import Named, RowSettings
 from .splits import SplitRows, read_split
 
@@ -58,7 +58,7 @@ def columns(sources: str | list[str], settings: RowSettings) -> tuple[dict[str, 
         else:
             near = did_you_mean(nearest(key, names))
             raise ConfigError(
-                f"{key}: the rows of {sources} have the columns {', '.join(names)}: say which is the {key}, as in"
+                f"{key}: {in_words(sources, names)}: say which is the {key}, as in"
                 f" --{key} {names[min(place, len(names) - 1)]}{';' + near if near else ''}"
             )
     notes = {

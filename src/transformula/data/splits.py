@@ -27,7 +27,7 @@ from ..tokenizers.texts import Texts, place_of
 from .corpus import Corpus
 from .lines import shown
 from .preview import working
-from .records import Record, Value
+from .records import Record, Value, listed
 from .settings import FRACTION, Named, TestedSettings
 
 T = TypeVar("T")
@@ -169,8 +169,7 @@ def read_split(
         notes.append(f"{dropped:,} rows were dropped from training: they are also evaluation rows")
     elif any(overlap.rows for overlap in overlaps):
         notes.append("kept in training: " + "; ".join(str(overlap).splitlines()[0] for overlap in overlaps))
-    name = ", ".join(map(str, data)) if isinstance(data, list) else str(data)
-    return SplitRows(name, training, held["validation"], held.get("test", held["validation"]), tuple(notes))
+    return SplitRows(listed(data), training, held["validation"], held.get("test", held["validation"]), tuple(notes))
 
 
 SHOWN = 10  # rows of an overlap that are listed

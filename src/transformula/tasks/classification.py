@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import Field
 
-from ..data.records import Record, columns_of, read_records
+from ..data.records import Record, columns_of, in_words, read_records
 from ..data.settings import LabeledSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from .base import task
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
-from .rows import EncodedRow
+from .rows import EncodedRow, evaluation_of
 from .scores.baselines import most_frequent_label
 from .scores.linear import tfidf_linear
 
@@ -95,6 +95,7 @@ class Classification(LabelTask):
     """Texts, or pairs of texts, with labels."""
 
     settings = ClassificationSettings
+    evaluation = evaluation_of(ClassificationSettings, "text", "text_2", "label", "label_separator")
     reader = LabeledTexts()
     trivial = {
         "most frequent label": by_baseline(most_frequent_label, "text"),
@@ -130,7 +131,7 @@ def columns_for(sources: str | list[str], settings: ClassificationSettings) -> d
         if column is None:
             near = did_you_mean(nearest(key, names))
             raise ConfigError(
-                f"{key}: the rows of {sources} have the columns {', '.join(names)}: say which is the {key}, as in"
+                f"{key}: {in_words(sources, names)}: say which is the {key}, as in"
                 f" --{key} {names[0 if key == 'text' else -1]}{';' + near if near else ''}"
             )
     return {"text": str(text), **second, "label": str(label)}

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..data.pictures import PictureFile, with_channels
-from ..data.records import Record, columns_of, read_records
+from ..data.records import Record, columns_of, in_words, read_records
 from ..data.settings import TestedSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
@@ -23,7 +23,7 @@ from ..language.graph import Architecture
 from .base import FORWARD, Batch, task
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
-from .rows import EncodedRow
+from .rows import EncodedRow, evaluation_of
 from .scores.baselines import most_frequent_label
 from .scores.linear import linear_pixels, nearest_mean
 from .seq2seq_data import channels_of, picture_shape
@@ -143,6 +143,7 @@ class ImageClassification(LabelTask):
     unit = "pictures"
     sequences = 64
     settings = ImageSettings
+    evaluation = evaluation_of(ImageSettings, "image", "label")
     reader = LabeledPictures()
     trivial = {
         "most frequent label": by_baseline(most_frequent_label, "label"),
@@ -213,7 +214,7 @@ def picture_columns(sources: Any, settings: ImageSettings) -> dict[str, str | in
         column = column or (others[0] if chosen and len(others) == 1 else None)
         if column is None:
             raise ConfigError(
-                f"{key}: the rows of {sources} have the columns {', '.join(names)}: say which is the {key}, as in"
+                f"{key}: {in_words(sources, names)}: say which is the {key}, as in"
                 f" --{key} {names[0 if key == 'image' else -1]}"
             )
         chosen[key] = column

@@ -30,7 +30,7 @@ from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from .base import Batch, Progress, outputs_in_words, outputs_of, task
 from .predictor import predictor
-from .rows import EncodedRow, Side, collated
+from .rows import EncodedRow, Side, collated, evaluation_of
 from .scores.measured import Measured
 from .scores.ranking import retrieval
 from .seq2seq_data import channels_of, picture_shape
@@ -171,6 +171,7 @@ class ImageTextRetrieval(VectorTask):
     """Pictures and texts to vectors that meet."""
 
     settings = RetrievalSettings
+    evaluation = evaluation_of(RetrievalSettings, "source", "target")
     sequences = 64
     reader = CaptionedPictures()
     trivial = {"chance": chance}

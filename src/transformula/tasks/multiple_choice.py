@@ -24,7 +24,7 @@ from pydantic import Field
 from torch import nn
 
 from ..data.lines import shown
-from ..data.records import Record, columns_of, read_records
+from ..data.records import Record, columns_of, in_words, read_records
 from ..data.settings import Named, SourceSettings
 from ..data.sources import files_of
 from ..data.splits import find_overlap, split_records, without_overlap
@@ -105,7 +105,7 @@ def read_rows(sources: Any, settings: ChoiceRowSettings) -> list[Record]:
     if fields is None:
         known = "; ".join(f"{field}: {' or '.join(each)}" for field, each in COLUMNS.items())
         raise ConfigError(
-            f"data: the rows of {sources} have the columns {', '.join(names)}; expected"
+            f"data: {in_words(sources, names)}; expected"
             f" {', or '.join(' and '.join(each) for each in LAYOUTS)} ({known})"
         )
     kinds = {field: "list" for field in fields if field in ("choices", "context_options")}

@@ -32,7 +32,7 @@ from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, task
 from .predictor import Answer, predictor
-from .rows import EncodedRow, RowPredictor, RowReader, RowTask, Side
+from .rows import EncodedRow, RowPredictor, RowReader, RowTask, Side, evaluation_of
 from .scores.baselines import first_sentence_of
 from .scores.measured import Measured
 from .scores.porter import stem
@@ -345,6 +345,7 @@ class QuestionAnswering(RowTask):
     """Questions, each on a text in which the answer stands."""
 
     settings = QuestionSettings
+    evaluation = evaluation_of(QuestionSettings, "question", "passage", "answers", "starts")
     measures = ("loss", "f1", "exact_match")
     higher = frozenset(["f1", "exact_match"])
     score = "f1"

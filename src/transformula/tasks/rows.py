@@ -19,16 +19,16 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, create_model
 from torch import Tensor, nn
 
 from ..data.buckets import Buckets
 from ..data.preview import Preview, lengths_of, lengths_shown, under
 from ..data.records import Record
-from ..data.settings import Named, TestedSettings
+from ..data.settings import FileSettings, Named, TestedSettings
 from ..data.splits import SplitRows, find_overlap, read_split, row_digest, short_row
 from ..data.tokenizing import choose_tokenizers
-from ..errors import DataError, InputError, MissingExtra, setting
+from ..errors import ConfigError, DataError, InputError, MissingExtra, setting
 from ..generation.decoding import device_of
 from ..language.graph import Architecture
 from ..model.transformer import evaluating
@@ -54,12 +54,21 @@ EVALUATED_TOKENS = 8192  # positions of a batch of an evaluation or a prediction
 SHOWN = 5  # rows that are shown to be looked at
 
 
-class RowEvaluation(Settings):
-    """How a trained model is scored."""
+class RowEvaluation(FileSettings):
+    """How a trained model is scored, and how the rows of --data are read: by default as in training."""
 
     overlap: Literal["refuse", "keep"] = Field(
         "refuse", description="rows of --data that are also in the training set: refuse them, or keep and score them"
     )
+
+
+def evaluation_of(settings: type[Settings], *columns: str) -> type[RowEvaluation]:
+    """`RowEvaluation` with the settings of a task that name columns."""
+    fields: dict[str, Any] = {}
+    for name in columns:
+        about = str(settings.model_fields[name].description).partition(";")[0]
+        fields[name] = (str | None, Field(None, description=f"{about}, in --data; by default as in training"))
+    return create_model("RowEvaluation", __base__=RowEvaluation, **fields)
 
 
 def collated(rows: Sequence[EncodedRow]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -432,7 +441,7 @@ class RowTask(Task):
 
     unit = "tokens"
     sequences = 32
-    evaluation = RowEvaluation
+    evaluation: ClassVar[type[RowEvaluation]] = RowEvaluation
     reader: ClassVar[RowReader]
     trivial: ClassVar[Mapping[str, Baseline]] = {}
     parts: ClassVar[Sequence[Further]] = ()
@@ -574,9 +583,16 @@ class RowTask(Task):
 def rows_to_score(
     kind: type[RowTask], trained: Trained, data: Named, chosen: Any
 ) -> tuple[Sequence[Record], Sequence[Record], list[str]]:
-    """The rows to be scored, those of training as far as they are there, and notes."""
+    """The rows to be scored, those of training as far as they are there, and notes. Raises ConfigError for columns of
+    rows that are not named."""
     recorded, notes, reader = trained.recorded, trained.notes, kind.reader
     settings: Any = kind.settings.read(trained.settings_of(kind.settings))
+    stated = {key: value for key, value in chosen if key in kind.settings.model_fields and value is not None}
+    unread = sorted(stated.keys() - {"overlap"}) if data is None else []
+    if unread:
+        raise ConfigError(
+            [f"{key}: says how --data is read, and there is none; name it, or leave this out" for key in unread]
+        )
     rows = reader.split(settings) if recorded and not trained.lost else None
     if data is None and rows is not None:
         return rows.test, rows.training, []
@@ -586,7 +602,7 @@ def rows_to_score(
         data = recorded.get("test") or recorded.get("validation")
         if data is None:
             raise trained.held_back()
-    records = reader.read(data, settings, "data", notes)
+    records = reader.read(data, settings.model_copy(update=stated), "data", notes)
     if rows is None:
         return records, [], notes
     overlap = find_overlap(rows.training, records, "--data", reader.compared)

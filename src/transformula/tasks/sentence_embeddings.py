@@ -19,14 +19,14 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..data.records import Record, columns_of, read_records
+from ..data.records import Record, columns_of, in_words, read_records
 from ..data.settings import WholeRowSettings
 from ..data.splits import SplitRows
 from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import Batch, Progress, task
 from .predictor import Answer, predictor
-from .rows import EncodedRow, Side, collated
+from .rows import EncodedRow, Side, collated, evaluation_of
 from .scores.correlation import pearson, spearman
 from .scores.linear import tfidf_cosine, tfidf_search
 from .scores.measured import Measured
@@ -189,6 +189,7 @@ class SentenceEmbeddings(VectorTask):
     """A text to a vector: like texts have like vectors."""
 
     settings = EmbeddingSettings
+    evaluation = evaluation_of(EmbeddingSettings, "text", "text_2", "score")
     sequences = 64
     reader = TextPairs()
     trivial = {"TF-IDF": tf_idf}
@@ -257,7 +258,7 @@ def columns_for(sources: Any, settings: EmbeddingSettings) -> dict[str, str]:
             stated["text"], stated["text_2"] = [*names, None][:2]
         if stated["text"] is None:
             raise ConfigError(
-                f"text: the rows of {sources} have the columns {', '.join(names)}: say which is the text, as in"
+                f"text: {in_words(sources, names)}: say which is the text, as in"
                 f" --text {names[0]}, and for pairs --text-2 and --score"
             )
     if stated["score"] is not None and stated["text_2"] is None:

@@ -22,7 +22,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..data.records import Record, columns_of, read_records
+from ..data.records import Record, columns_of, in_words, read_records
 from ..data.settings import LabeledSettings
 from ..data.splits import SplitRows
 from ..data.tokenizing import folder_named
@@ -33,7 +33,7 @@ from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import bio_moves, chain_marginals, chain_nll, viterbi
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
-from .rows import EncodedRow, RowPredictor, RowReader, RowTask, Side, padded
+from .rows import EncodedRow, RowPredictor, RowReader, RowTask, Side, evaluation_of, padded
 from .scores.baselines import most_frequent_tag
 from .scores.calibration import decision_calibration
 from .scores.confusion import entity_table, tag_confusion
@@ -368,6 +368,7 @@ class Tagging(RowTask):
     """Sentences with a tag for each token."""
 
     settings = TaggingSettings
+    evaluation = evaluation_of(TaggingSettings, "tokens_column", "tags_column")
     reader = TaggedSentences()
     model = {"family": "encoder", "output": "logits = linear(x, classes)", "classes": "2"}
     measures = ("loss", "accuracy", "entity_f1", "entity_precision", "entity_recall")
@@ -497,7 +498,7 @@ def columns_for(sources: str | list[str], settings: TaggingSettings) -> dict[str
         if column is None:
             near = did_you_mean(nearest(field, names))
             raise ConfigError(
-                f"{field}_column: the rows of {sources} have the columns {', '.join(names)}: say which holds the"
+                f"{field}_column: {in_words(sources, names)}: say which holds the"
                 f" {field}, as in --{field}-column {names[0 if field == 'tokens' else -1]}{';' + near if near else ''}"
             )
         columns[field] = column
