@@ -45,9 +45,10 @@ test: lint ## Run ruff, mypy and the everyday tests
 slow: $(STAMP) ## Run the longer tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 -m slow $(TESTS)
 
-docs: $(STAMP) ## Write the reference pages and the picture that are made from the program
+docs: $(STAMP) ## Write the reference pages and the pictures that are made from the program
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/python docs/make_picture.py
+	$(BIN)/python docs/make_mistakes_picture.py
 
 wheel: $(STAMP) ## Build a wheel and a source distribution, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,41 @@ def write(path: Path, content: str | bytes) -> Path:
 
 def lines(*rows) -> str:
     return "\n".join(map(json.dumps, rows)) + "\n"
+
+
+FINEWEB_EDU = {  # the columns of FineWeb-Edu on the hub
+    "text": "A page.", "id": "<urn:uuid:1>", "dump": "CC-MAIN-2013-20", "url": "http://a.org/b", "file_path": "s3://c/d.gz",
+    "language": "en", "language_score": 0.97, "token_count": 3, "score": 2.9, "int_score": 3,
+}  # fmt: skip
+PAGES = Path(__file__).parents[2].parent / "shared" / "data" / "fineweb_edu_150"
+
+
+class TestFineWebEdu:
+    """The same rows from files of each format and from the hub: of nine further columns none is taken for the text."""
+
+    def test_local_files(self, tmp_path):
+        rows = [FINEWEB_EDU, FINEWEB_EDU | {"text": "Another.\nIts second line."}]
+        texts = ["A page.", "Another.\nIts second line."]
+        assert read_file(write(tmp_path / "a.jsonl", lines(*rows))) == texts
+        assert read_file(write(tmp_path / "a.jsonl.gz", gzip.compress(lines(*rows).encode()))) == texts
+        parquet = pytest.importorskip("pyarrow.parquet")
+        table = pytest.importorskip("pyarrow").Table.from_pylist(rows)
+        parquet.write_table(table, tmp_path / "a.parquet")
+        assert read_file(tmp_path / "a.parquet") == texts
+
+    def test_from_the_hub(self, monkeypatch):
+        class Datasets:
+            @staticmethod
+            def load_dataset(*arguments, **options):
+                return iter([FINEWEB_EDU] * 2)
+
+        monkeypatch.setitem(sys.modules, "datasets", Datasets)
+        assert read_file("hub:HuggingFaceFW/fineweb-edu:sample-10BT:train") == ["A page."] * 2
+
+    @pytest.mark.skipif(not PAGES.is_dir(), reason=f"there is no {PAGES}")
+    def test_150_pages(self):
+        corpus = read_corpus(PAGES / "fineweb_edu_150.jsonl")
+        assert len(corpus.documents) == 150 and sum(map(len, corpus.documents)) == 411_422
 
 
 class TestFormats:

@@ -40,6 +40,13 @@ def test_numbers_come_from_the_pictures(shapes: Path) -> None:
     assert (numbers["classes"], numbers["channels"], numbers["places"]) == (2, 1, 4)
 
 
+def test_an_evaluation_says_where_a_picture_lies(shapes: Path) -> None:
+    """And its label: what cannot be printed can be looked up."""
+    task = made(shapes)
+    place, labels = task.reader.shown(task.data.source.training[0])
+    assert place.startswith(f"{shapes / 'captions.tsv'}:") and labels[0] in ("left", "right")
+
+
 BEFORE = "p = patches(image, {}, channels={})\nx = p + positions(p, rows={})"
 
 

@@ -118,6 +118,10 @@ class LabeledPictures(LabelReader):
             raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
         return rows
 
+    def shown(self, record: Record) -> tuple[str, list[str]]:
+        """Where the picture lies: its file, or the row of the file that holds it."""
+        return record.place, [str(record["label"])]
+
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> ImageClassifier:
