@@ -348,7 +348,11 @@ class TestHub:
         assert [a for a, _ in asked] == [("o/n", None), ("o/n", None), ("o/n", "de-en")]
         assert [o["split"] for _, o in asked] == ["train", "test", "validation"]
         assert all(o["streaming"] is True for _, o in asked)
-        for wrong in ("hub:", "hub:a:b:c:d", "hub:a::c"):
+        assert rows("hub:o/n:de-en:train[:1]", ["text"]) == [{"text": "a"}], "no more is fetched"
+        assert (
+            rows("hub:o/n:train[:9]", ["text"]) == [{"text": "a"}, {"text": "b"}] and asked[-1][1]["split"] == "train"
+        )
+        for wrong in ("hub:", "hub:a:b:c:d", "hub:a::c", "hub:a:train[1:9]", "hub:a:train[9]", "hub:[:9]"):
             with pytest.raises(DataError, match="expected hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT"):
                 rows(wrong)
 

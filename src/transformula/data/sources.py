@@ -8,7 +8,8 @@ hub or a built-in set; and the rows of each.
     {"image": "train-images-idx3-ubyte.gz", ...}      IDX files, parallel too
     positive=reviews.pos                              a class: lines, or the files of a folder, with its label
     a folder of folders, where rows are asked for     a class each: the files in it, texts or pictures
-    hub:NAME, hub:NAME:SPLIT, hub:NAME:CONFIG:SPLIT   a data set of the Hugging Face hub, streamed
+    hub:NAME, hub:NAME:SPLIT, hub:NAME:CONFIG:SPLIT   a data set of the Hugging Face hub, streamed; of train[:1000] the
+                                                      first rows
     python-docs, cldr-dates:en-de                     built-in sets; see `built_in`
 """
 
@@ -210,18 +211,22 @@ def is_hub(source: object) -> bool:
 
 
 def _hub(name: str) -> Origin:
-    """The rows of hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT; a NAME may be a folder on this machine. Needs the
-    extra `hub`. An error of the library is a DataError."""
+    """The rows of hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT; of a SPLIT such as train[:1000] the first ones
+    alone, so that no more is fetched. A NAME may be a folder on this machine. Needs the extra `hub`. An error of the
+    library is a DataError."""
 
     def rows(options: Options) -> Iterator[PlacedRow]:
         datasets = need("datasets", NEEDS_HUB)
-        parts = name.removeprefix("hub:").split(":")
-        if not 1 <= len(parts) <= 3 or not all(parts):
-            raise DataError("expected hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT", path=name)
+        first = re.search(r"\[:(\d+)\]$", name)
+        parts = (name[: first.start()] if first else name).removeprefix("hub:").split(":")
+        if not 1 <= len(parts) <= 3 or not all(parts) or (len(parts) > 1 and parts[-1].endswith("]")):
+            message = "expected hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT; SPLIT may be as in train[:1000]"
+            raise DataError(message, path=name)
         split, config = parts[-1] if len(parts) > 1 else "train", parts[1] if len(parts) == 3 else None
         number = 0
         try:
-            for number, row in enumerate(datasets.load_dataset(parts[0], config, split=split, streaming=True), 1):
+            stream = datasets.load_dataset(parts[0], config, split=split, streaming=True)
+            for number, row in enumerate(itertools.islice(stream, int(first[1]) if first else None), 1):
                 yield f"{name}, row {number}", row
         except Exception as error:  # the library raises errors of its own, of the network and of the files' formats
             where = f"after row {number}: " if number else ""
