@@ -287,5 +287,8 @@ def test_from_rows_to_answers(answered: Path, reader: Path, tmp_path: Path, caps
         assert line["question"] == row["question"]
         for span in line["answers"]:
             assert span["text"] == row["context"][span["start"] : span["end"]]
+    named = written(tmp_path / "named.jsonl", [{**asked, "id": "q7"}])
+    assert main(["answer", str(out), "--input", str(named), "--format", "jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "q7", "question": asked["question"], "text": best.text}
     assert main(["answer", str(out), "Who?"]) == 2
     assert "--context" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import json
 import pkgutil
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -179,7 +179,7 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
 
     text   [number of the input, where it has several answers] [score, with --scores] text, with tabs between
     jsonl  {"source": ..., "text": ...}, or {"source": ..., "written": [{"text": ...}, ...]}; with --scores all that is
-           known of an answer beside its text
+           known of an answer beside its text; of rows with several columns, their `id` in front
     """
     from ..api.inputs import must_predict, stream
     from ..data.preview import counting
@@ -195,11 +195,11 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     as_array = verb.arrays and str(output).endswith(".npy")
     notes: Counter[str] = Counter()
 
-    def rows(number: int, source: Any, best: Sequence[Answer]) -> Iterator[str]:
+    def rows(number: int, named: Mapping[str, Any], best: Sequence[Answer]) -> Iterator[str]:
         if given["format"] == "jsonl":
             each = [asdict(answer) if given["scores"] else answer.brief for answer in best]
             answers: dict[str, Any] = {verb.answers: each} if several else each[0]
-            yield json.dumps({key: source, **answers}, ensure_ascii=False)
+            yield json.dumps({**named, **answers}, ensure_ascii=False)
             return
         for answer in best:
             cells = [str(number)] if several else []
@@ -211,12 +211,13 @@ def answer(verb: Verb, model: Model, modules: Sequence[Any], given: Given, setti
     with counting(f"{verb.name}: inputs", show) as progress:
         for answers in stream(must_predict(model.predictor), modules, pieces, settings, prefix=prefix):
             for opened, best in answers:
-                source = opened[key] if verb.columns else opened
+                fields = opened if verb.columns else {key: opened}
+                named = {name: fields[name] for name in ("id", key) if name in fields}
                 number += 1
-                lines += [best[0].value] if as_array else rows(number, source, best)
+                lines += [best[0].value] if as_array else rows(number, named, best)
                 notes.update(getattr(one, "note", "") for one in best)
                 if given["json"]:
-                    texts.append({key: source, verb.answers: [asdict(answer) for answer in best]})
+                    texts.append({**named, verb.answers: [asdict(answer) for answer in best]})
             if direct:
                 sys.stdout.writelines(f"{line}\n" for line in lines)
                 sys.stdout.flush()
@@ -240,11 +241,12 @@ def tell(notes: Counter[str]) -> None:
 def arriving(verb: Verb, given: Given) -> tuple[Iterable[list[Any]], int | None]:
     """The inputs in pieces, as they come; and how many they are, where that is known."""
     from ..data.lines import utf8_of
-    from ..data.records import read_records
+    from ..data.records import columns_of, read_records
 
     beside = {name: given[name] for name in verb.columns[1:]}
     if any(path is None for path in beside.values()):
         columns = {name: given["column"] or name if name == verb.columns[0] else name for name in verb.columns}
+        columns |= {"id": "id"} if "id" in columns_of(given["input"])[0] else {}
         rows = [dict(row) for row in read_records(given["input"], columns, empty="keep")]
         return [rows], len(rows)
     pieces, count = arriving_texts(verb, given)
