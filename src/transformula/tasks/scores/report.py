@@ -179,7 +179,9 @@ class ScoreReport(Report):
             within = [each for each, value in row.baselines.items() if row.interval[0] <= value <= row.interval[1]]
             if near := [each for each in within if each not in better]:
                 lines.append(f"{name}: {', '.join(near)} lies within the interval")
-        lines += [f"{row.measured.name}: {row.measured.signature}" for row in self.rows]
+        for signature in dict.fromkeys(row.measured.signature for row in self.rows):
+            alike = [row.measured.name for row in self.rows if row.measured.signature == signature]
+            lines.append(f"{', '.join(alike)}: {signature}")
         lines.append(f"{len(self.written):,} examples")
         lines += [f"search: {self.search}"] if self.search else []
         lines += [*(f"note: {note}" for note in self.notes), ""]
