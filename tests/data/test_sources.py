@@ -306,3 +306,15 @@ class TestWhatIsNoFile:
                 read()
         write(path, gzip.compress(b"a" * 90_000))
         assert read_file(path) == ["a" * 90_000]
+
+
+def test_several_columns_are_one_document(tmp_path):
+    table = tmp_path / "news.csv"
+    table.write_text("label,title,body\n1,Rain,It rains.\n2,Sun,It shines.\n")
+    assert read_corpus(table, "title + body").documents == ["Rain It rains.", "Sun It shines."]
+    assert read_corpus(table, "2 + 3").documents[1:] == ["Rain It rains.", "Sun It shines."]
+    rows = tmp_path / "news.jsonl"
+    rows.write_text('{"title": "Rain", "body": "It rains."}\n')
+    assert read_corpus(rows, "title + body").documents == ["Rain It rains."]
+    with pytest.raises(DataError, match="has no column 'titel'; did you mean title"):
+        read_corpus(table, "titel + body")

@@ -12,7 +12,7 @@ from ..errors import DataError, setting
 from ..tokenizers.texts import Content, Texts, pieces_of
 from .built_in import built_in_names
 from .format import Options, kind_of
-from .records import find, names_columns, whole_characters
+from .records import find, names_columns, summands, whole_characters
 from .sources import Origin, PlacedRow, Source, origins
 
 DEFAULT = Options()
@@ -57,7 +57,7 @@ def documents_of(origin: Origin, column: str | None = None, how: Options = DEFAU
     options = replace(how, columns=() if column is None else (column,))
     if origin.columns:
         wanted, header = text_column(origin, column, how)
-        options = replace(how, columns=(wanted,), header=header)
+        options = replace(how, columns=tuple(summands(wanted)), header=header)
     for place, row in origin.read(options):
         value = row[str(wanted)] if str(wanted) in row else find(row, wanted, place)
         if isinstance(value, (list, tuple)) and all(isinstance(part, str) or part is None for part in value):
@@ -71,9 +71,9 @@ def documents_of(origin: Origin, column: str | None = None, how: Options = DEFAU
 
 
 def text_column(origin: Origin, column: str | None, how: Options = DEFAULT) -> tuple[str | int, bool | None]:
-    """Which column holds the text: the one asked for, else "text", else the only one of strings; and whether a table's
-    first row names the columns, as it does unless `column` is a number. Raises DataError that lists the columns; and
-    where nothing says whether the first row names them."""
+    """Which column holds the text: the one asked for ("title + body": both, joined by a blank), else "text", else the
+    only one of strings; and whether a table's first row names the columns, as it does unless `column` is a number.
+    Raises DataError that lists the columns; and where nothing says whether the first row names them."""
     rows = origin.read(replace(how, header=False))
     place, first = next(rows, (origin.name, {}))
     if not first:
@@ -81,8 +81,9 @@ def text_column(origin: Origin, column: str | None, how: Options = DEFAULT) -> t
     names = list(map(str, first.values() if origin.table else first))
     if column is not None and column not in names:
         wanted = int(column) if column.isdecimal() else column
-        find(first if isinstance(wanted, int) or not origin.table else dict.fromkeys(names), wanted, place)
-        return wanted, False if origin.table else None
+        numbered = all(isinstance(part, int) for part in summands(wanted))
+        find(first if numbered or not origin.table else dict.fromkeys(names, ""), wanted, place)
+        return wanted, not numbered if origin.table else None
     if column is not None or "text" in names:
         return "text" if column is None else column, origin.table or None
     strings = _strings(rows, first, origin.table)

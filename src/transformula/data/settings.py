@@ -102,7 +102,9 @@ class TextSettings(SourceSettings):
         description="a file, a folder, a pattern such as 'texts/*.md', a list of these, or python-docs or python-code",
     )
     column: str | None = Field(
-        None, description="which column holds the text; by default 'text', or the only one of strings"
+        None,
+        description="which column holds the text; by default 'text', or the only one of strings; of several,"
+        " 'title + body'",
     )
     split: float = Field(
         FRACTION, gt=0, le=0.5, description="fraction of the data held out for validation: of documents, or of a single"
