@@ -75,7 +75,11 @@ def write_data(data: Path, folder: Path, seeds: int) -> None:
     learned = [row for row in learned if row[1] not in known]
     random.Random(0).shuffle(learned)
     held_back, texts = learned[:HELD_BACK], learned[HELD_BACK:]
-    tables = {"dev": held_back, "test": tested, "texts": [(text,) for _, text in texts]}
+    tables: dict[str, Sequence[Sequence[str]]] = {
+        "dev": held_back,
+        "test": tested,
+        "texts": [(text,) for _, text in texts],
+    }
     tables |= {f"rows-{seed}": random.Random(seed).sample(texts, LEARNED) for seed in range(1, seeds + 1)}
     for name, rows in tables.items():
         head = "\t".join(("label", "text")[-len(rows[0]) :])
