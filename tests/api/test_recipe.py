@@ -59,6 +59,24 @@ def test_a_recipe_begins_with_another(recipe: Path) -> None:
     assert Path("runs/again-seed-3").is_dir() and Path("runs/further-seed-3").is_dir()
 
 
+def test_models_of_a_recipe_answer_together(recipe: Path) -> None:
+    (recipe.parent / "data" / "rows.tsv").write_text("\n".join(f"{w} {n}\t{w}" for n in range(40) for w in ("a", "b")))
+    plain = {
+        "recipe": {"about": "a or b", "score": "accuracy", "at_least": 0, "ensemble": {"letters": {"width": 4}}},
+        "model": "x = x", "task": "classification", "data": "rows.tsv", "depth": 1, "width": 8, "steps": 2,
+        "precision": "float32",
+    }  # fmt: skip
+    recipe.write_text(yaml.safe_dump(plain))
+    found = reproduce(recipe, root="data", quiet=True)
+    assert "2 models" in repr(found) and found.folder == Path("runs/again")
+    assert yaml.safe_load(Path("runs/again-letters/best/model.yaml").read_text())["width"] == 4
+    plain["recipe"]["ensemble"]["letters"] = {"widht": 4}
+    recipe.write_text(yaml.safe_dump(plain))
+    with pytest.raises(ConfigError, match="widht"):
+        reproduce(recipe, root="data", quiet=True, seed=2)
+    assert not Path("runs/again-seed-2").exists()
+
+
 def test_a_recipe_that_begins_nowhere(recipe: Path) -> None:
     plain = yaml.safe_load(recipe.read_text())
     for named, said in (("none.yaml", "there is no recipe .*none.yaml"), ("again.yaml", "begins with this recipe")):

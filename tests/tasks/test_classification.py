@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from transformula import Model, train
 from transformula.cli import main
 from transformula.data.records import Record
-from transformula.errors import ConfigError, DataError, MissingExtra
+from transformula.errors import ConfigError, DataError, InputError, MissingExtra
 from transformula.tasks.base import tasks
 from transformula.tasks.classification import Classification
 from transformula.tasks.rows import RowTask, predicted_by
@@ -149,3 +150,26 @@ def test_an_evaluation_takes_every_setting_that_names_a_column(name: str) -> Non
     kind = tasks.get(name)
     about = {key: str(field.description) for key, field in kind.settings.model_fields.items()}
     assert {key for key, text in about.items() if text.startswith("the column")} <= set(kind.evaluation.model_fields)
+
+
+def test_models_of_other_tokens_answer_together(reviews: Path) -> None:
+    kinds, modules = [], []
+    for tokenizer, lower in (("bytes", False), ("characters", True), ("bytes", False)):
+        task = made(reviews, tokenizer=tokenizer, lower=lower)
+        model = Model("x = x + mlp(norm(x))", family="encoder", output="logits = linear(mean(x), classes)", depth=1,
+                      width=8, seed=len(modules), **task.numbers)  # fmt: skip
+        kinds.append(task.data.kind)
+        modules.append(model.module)
+    texts = ["A fine film", "I left early", "very"]
+    each = [kind.outputs([module], kind.encode(texts)) for kind, module in zip(kinds, modules, strict=True)]
+    expected = torch.stack([torch.cat(outputs) for outputs in each]).mean(0).softmax(-1)
+    first = kinds[0]
+    together = [modules[0], *(first.beside(k, m, "b") for k, m in zip(kinds[1:], modules[1:], strict=True))]
+    assert together[1] is not modules[1] and together[2] is modules[2]
+    answers = first.predict(together, texts, first.settings())
+    found = [[best.probabilities[label] for label in first.labels] for (best,) in answers]
+    torch.testing.assert_close(torch.tensor(found), expected)
+    with pytest.raises(InputError, match="b: its labels are"):
+        first.beside(replace(first, labels=["bad", "fine"]), modules[1], "b")
+    with pytest.raises(InputError, match="another task"):
+        first.beside(None, modules[1], "b")

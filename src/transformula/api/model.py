@@ -322,15 +322,14 @@ class Model:
     ) -> list[nn.Module]:
         """The modules that answer together: this model's, and others', which are models or their folders.
 
-        Raises InputError where one was trained on another task, or reads or writes by other tokens.
+        Raises InputError where one was trained on another task, or, unless these are labels, reads by other tokens.
         """
         modules = [self._with_weights()]
         for other in others:
             named = str(other) if isinstance(other, (str, Path)) else f"model {len(modules) + 1}"
             if not isinstance(other, Model):
                 other = Model.from_folder(other, device=device, use=use, verify=verify)
-            must_predict(self.predictor).check_alike(must_predict(other.predictor), named)
-            modules.append(other.module)
+            modules.append(must_predict(self.predictor).beside(must_predict(other.predictor), other.module, named))
         return modules
 
     def explain(self) -> Any:

@@ -14,6 +14,13 @@ data: multi30k/train.{de,en}
 ...
 
 A recipe whose `init_from` names another one (a .yaml beside it) begins with what that trains, which is made first.
+
+Several models answer together where a recipe says what else is trained, by name, with the keys of the configuration
+that are other than here:
+
+recipe:
+  ensemble:
+    words: {tokenizer: bpe, vocab: 12000}
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ from pydantic import Field, model_validator
 from ..errors import ConfigError, DataError, Interrupted, did_you_mean, nearest, setting, shortened
 from ..recipes import recipe_path
 from ..settings import Settings
-from .plan import check_use, plan_resume, plan_run, read_config
+from .plan import Plan, check_use, plan_resume, plan_run, read_config, read_stated
 from .reading import TASK, import_packages, path_of
 from .run import evaluate, run_of
 
@@ -54,6 +61,9 @@ class Recipe(Settings):
         None, min_length=16, description="of the files of data, and nothing for built-in sets"
     )
     evaluate: dict[str, Any] = Field({}, description="settings of the evaluation")
+    ensemble: dict[str, dict[str, Any]] = Field(
+        {}, description="further models that answer together with it, by name, each with the keys that are other"
+    )  # fmt: skip
 
     @model_validator(mode="after")
     def _claims(self) -> Self:
@@ -114,7 +124,8 @@ def reproduce(
     use      packages that the recipe uses: a file that is loaded imports nothing
     changes  of the run's configuration, such as `seed` or `minutes`
 
-    A recipe that begins with another one's weights makes that one first, in a folder beside `out`.
+    A recipe that begins with another one's weights makes that one first, in a folder beside `out`; the further models of
+    an ensemble are trained in folders beside it, and are scored together with it.
 
     Raises ConfigError for what is no recipe, UnknownName for a name that none has, MissingExtra for a package that
     training or scoring needs, DataError for other data than the recipe's; Interrupted.
@@ -148,28 +159,40 @@ def _made(
         if not isinstance(own, str):
             raise ConfigError(f"out: expected a folder's name (got {shortened(repr(own))})", source=str(path))
         folder = path_of(own + suffix, "out")
-    if (folder / "config.yaml").is_file():
-        plan = plan_resume(folder, {key: value for key, value in changes.items() if key in MAY_CHANGE}, use)
-    else:
-        first = config.get("init_from")
-        if isinstance(first, str) and first.endswith((".yaml", ".yml")):
-            before, above = path.parent / first, (*above, path.resolve())
-            if not before.is_file():
-                remedy = "name a recipe that lies beside this one, or a run's folder"
-                raise ConfigError(f"init_from: there is no recipe {before}; {remedy}", source=str(path))
-            if before.resolve() in above:
-                raise ConfigError(f"init_from: {first} begins with this recipe, and this one with it", source=str(path))
-            too = {"seed": seed} | {key: changes[key] for key in HOW if key in changes}
-            beside = folder.parent / (before.stem + suffix)
-            config["init_from"] = str(_made(before, beside, too, above, root, use, quiet).folder)
-        config["out"] = str(folder)
-        plan = plan_run(config, use, source=str(path), beside=changes)
-    if run_of(plan, quiet).data["interrupted"]:
-        raise Interrupted(f"the run was interrupted; the same command resumes it, in {folder}")
+    begun = (folder / "config.yaml").is_file()
+    first = config.get("init_from")
+    if not begun and isinstance(first, str) and first.endswith((".yaml", ".yml")):
+        before, above = path.parent / first, (*above, path.resolve())
+        if not before.is_file():
+            remedy = "name a recipe that lies beside this one, or a run's folder"
+            raise ConfigError(f"init_from: there is no recipe {before}; {remedy}", source=str(path))
+        if before.resolve() in above:
+            raise ConfigError(f"init_from: {first} begins with this recipe, and this one with it", source=str(path))
+        too = {"seed": seed} | {key: changes[key] for key in HOW if key in changes}
+        beside = folder.parent / (before.stem + suffix)
+        config["init_from"] = str(_made(before, beside, too, above, root, use, quiet).folder)
+    folders = [folder, *(folder.parent / f"{folder.name}-{name}" for name in claimed.ensemble)]
+    configs = [config, *({**config, **other} for other in claimed.ensemble.values())]
+    for each in configs:
+        if isinstance(each.get("model"), str):
+            each["model"] = read_stated(each["model"], str(path))
+    plans = [_plan(each, one, changes, str(path), use) for each, one in zip(configs, folders, strict=True)]
+    for plan in plans:
+        if run_of(plan, quiet).data["interrupted"]:
+            raise Interrupted(f"the run was interrupted; the same command resumes it, in {plan.training.out}")
     settings = dict(claimed.evaluate)
     data = placed(settings.pop("data", None), root)
-    report = evaluate(folder, data=data, use=use, **settings)
+    report = evaluate(folder, data=data, use=use, models=folders[1:], **settings)
     return Reproduced(claimed, score_of(report, claimed.score), folder, report)
+
+
+def _plan(
+    config: Mapping[str, Any], folder: Path, changes: Mapping[str, Any], source: str, use: tuple[str, ...]
+) -> Plan:
+    """The run of a configuration in a folder; one that was begun there goes on."""
+    if (folder / "config.yaml").is_file():
+        return plan_resume(folder, {key: value for key, value in changes.items() if key in MAY_CHANGE}, use)
+    return plan_run({**config, "out": str(folder)}, use, source=source, beside=changes)
 
 
 def read_recipe(path: Path) -> tuple[Recipe, dict[str, Any]]:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..data.records import Record
 from ..errors import DataError, InputError, did_you_mean, nearest, setting
 from .base import Batch
-from .predictor import Answer
+from .predictor import Answer, Predictor, Progress
 from .rows import RowPredictor, RowReader, RowTask
 from .scores.calibration import calibration
 from .scores.confusion import confusion, label_table
@@ -28,6 +28,7 @@ from .scores.measured import Measured
 from .scores.tables import ReportPart
 from .verb import BestSettings, Verb
 
+READING = ("tokenizer", "inputs", "most", "lower")  # fields of a predictor: how it reads, not what it says
 HALF = 0.5  # a label of several is given from this probability on
 
 
@@ -59,6 +60,14 @@ class Label(Answer):
     probabilities: Mapping[str, float] = field(default_factory=dict)
 
 
+class OtherReader(nn.Module):
+    """A model among several that answer together, which reads rows by a predictor of its own: by other tokens."""
+
+    def __init__(self, kind: LabelPredictor, module: nn.Module) -> None:
+        super().__init__()
+        self.kind, self.module = kind, module
+
+
 @dataclass(frozen=True)
 class LabelPredictor(RowPredictor):
     """
@@ -74,6 +83,30 @@ class LabelPredictor(RowPredictor):
 
     def alike(self) -> tuple[Any, ...]:
         return (*super().alike(), list(self.labels), self.several)
+
+    def beside(self, other: Predictor, module: Any, named: str) -> Any:
+        """Models that say the same labels answer together, however they read."""
+        if type(self) is not type(other):
+            raise InputError(f"{named}: was trained on another task; models of one task answer together")
+        for item in fields(self):
+            mine, theirs = getattr(self, item.name), getattr(other, item.name)
+            if item.name not in READING and mine != theirs:
+                raise InputError(
+                    f"{named}: its {item.name} are {theirs}, and those of the first model {mine}: models that answer"
+                    " together know the same"
+                )
+        return module if self.alike() == other.alike() else OtherReader(other, module)
+
+    def predict(
+        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
+    ) -> Sequence[Sequence[Answer]]:
+        """Several models answer by the mean of their logits, each of its own tokens."""
+        if not any(isinstance(model, OtherReader) for model in models):
+            return super().predict(models, inputs, settings, progress=progress)
+        readers = [(m.kind, m.module) if isinstance(m, OtherReader) else (self, m) for m in models]
+        several = [kind.outputs([module], kind.encode(inputs), progress) for kind, module in readers]
+        outputs = [torch.stack(each).mean(0) for each in zip(*several, strict=True)]
+        return self.answers(inputs, outputs, settings)
 
     def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> list[list[Label]]:
         if not outputs:

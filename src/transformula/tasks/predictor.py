@@ -117,6 +117,12 @@ class Predictor(ABC):
         """Raise InputError unless a model `named` so, with another predictor, can answer together with this one."""
         raise InputError(f"{named}: models of this kind answer one by one; leave it out")
 
+    def beside(self, other: Predictor, module: Any, named: str) -> Any:
+        """What stands for a model `named` so, with its own predictor, among those that answer together with this one:
+        the model, unless a task says otherwise. Raises InputError where it cannot."""
+        self.check_alike(other, named)
+        return module
+
     def save(self, folder: Path) -> None:
         """Write what a model's folder needs, so that the folder alone can be used."""
         plain = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "tokenizer"}  # type: ignore[arg-type]
