@@ -124,8 +124,8 @@ def reproduce(
     use      packages that the recipe uses: a file that is loaded imports nothing
     changes  of the run's configuration, such as `seed` or `minutes`
 
-    A recipe that begins with another one's weights makes that one first, in a folder beside `out`; the further models of
-    an ensemble are trained in folders beside it, and are scored together with it.
+    A recipe that begins with another one's weights makes that one first, in a folder beside `out`; the further models
+    of an ensemble are trained in folders beside it, and are scored together with it.
 
     Raises ConfigError for what is no recipe, UnknownName for a name that none has, MissingExtra for a package that
     training or scoring needs, DataError for other data than the recipe's; Interrupted.
