@@ -115,9 +115,9 @@ transformula reproduce multi30k-en-de --root data
 A recipe of your own is named by its file: `transformula reproduce my.yaml`.
 
 `--root` is the folder in which the data named by a recipe lie; those without files need none. A recipe with a
-`data_hash` refuses other data before it trains. `--seed 2` makes it again from other weights, in a folder of its own. Of
-a recipe with an `ensemble` several models are trained, and scored together: each is named there, with the keys of the
-configuration that are other than those of the first.
+`data_hash` refuses other data before it trains. `--seed 2` makes it again from other weights, in a folder of its own.
+Of a recipe with an `ensemble` several models are trained, and scored together: each is named there, with the keys of
+the configuration that are other than those of the first.
 
 *Found* is what was found when the recipe was written, a number for each seed from 1 on; *minutes* those that training
 took: of multi30k-en-de and python-summaries on two cores, of all others on one, with other work beside it. Scores
