@@ -16,7 +16,10 @@ def test_vit_has_its_published_size() -> None:
     assert sum(p.numel() for p in model.parameters()) == 86_567_656
     layers = sum(p.numel() for name, p in model.named_parameters() if name.startswith("layers."))
     assert layers == 85_054_464
-    assert summary(model.architecture).data["totals"]["parameters"] == 86_567_656
+    counted = summary(model.architecture)
+    assert counted.data["totals"]["parameters"] == 86_567_656
+    assert counted.length == 197, "a picture's squares and the class token, not a text's context"
+    assert summary(model.architecture, length=64).length == 64
 
 
 def test_an_image_is_read_row_by_row() -> None:

@@ -171,13 +171,13 @@ def parameters_in_words(totals: Mapping[str, Any]) -> str:
 def summary(architecture: Architecture, length: int | None = None, batch: int = 1, number_bytes: int = 4) -> Summary:
     """Count what a model costs, without making it.
 
-    length        of the sequence: the model's `context` unless given
+    length        of the sequence; by default `usual_length`
     batch         rows, for the activations' bytes
     number_bytes  bytes of a number: 4 for float32, 2 for bfloat16
 
     Raises InputError for a length, batch or number of bytes that is not positive.
     """
-    length = int(architecture.numbers["context"]) if length is None else length
+    length = usual_length(architecture) if length is None else length
     for what, value in (("length", length), ("batch", batch), ("number_bytes", number_bytes)):
         if value < 1:
             raise InputError(f"{what} must be at least 1; given: {value}")
@@ -196,6 +196,16 @@ def summary(architecture: Architecture, length: int | None = None, batch: int = 
     for row in rows:
         totals.add(row.costs, row.count)
     return Summary(architecture.name, rows, totals, length, batch, number_bytes, counter.modules)
+
+
+def usual_length(architecture: Architecture) -> int:
+    """The model's `context`; of one that reads pictures alone the rows of its learned positions, if it has some."""
+    if architecture.inputs == ["image"]:
+        calls = [value.called for section in architecture.sections() for value in section.calls()]
+        rows = [int(call.options["rows"]) for call in calls if call.name == "positions"]
+        if rows:
+            return max(rows)
+    return int(architecture.numbers["context"])
 
 
 class Counter:

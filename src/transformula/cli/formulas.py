@@ -35,7 +35,12 @@ def explain(given: Given) -> int:
     "shapes, parameters, FLOPs and memory of each line",
     "MODEL",
     option("model", "MODEL", MODEL),
-    option("--length", "N", "tokens per sequence (default: the context)", type=int),
+    option(
+        "--length",
+        "N",
+        "positions of a sequence (default: the context; of a model of pictures its positions)",
+        type=int,
+    ),
     option("--batch", "N", "sequences (default: 1)", type=int, default=1),
     USE,
     Parser.add_model_options,
