@@ -356,7 +356,8 @@ def tables(data: Mapping[str, Any]) -> list[str]:
         lines += ["", f"| {label} | {' | '.join(f'{n:,}' for n in lengths)} | grows as |"]
         lines.append("| --- |" + " ---: |" * (len(lengths) + 1))
         for name, curve in costs.items():
-            cells = " | ".join(f"{factor * curve[n]:.3g}" for n in lengths)
+            values = [factor * curve[n] for n in lengths]
+            cells = " | ".join(f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in values)
             lines.append(f"| {name} | {cells} | N^{exponent(curve):.2f} |")
     sizes = {" ".join(k.split()[2:-1]): found.get("parameters") for k, found in data["measured"].items()}
     seconds = sum(found.get("seconds", 0) for found in data["measured"].values())
