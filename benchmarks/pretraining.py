@@ -132,7 +132,7 @@ def lines_of(accuracies: dict[str, list[float]], minutes: dict[str, dict[str, fl
         "",
         f"The paired difference is {mean:+.1f} points, 95 % interval [{mean - half:.1f}, {mean + half:.1f}]."
         f" Pre-training took {cpu:.1f} minutes of one CPU ({by_clock:.0f} by the clock, other work beside it);"
-        f" the labels then took {tuned[0]:.1f} with and {tuned[1]:.1f} without it.",
+        f" training on the labels took {tuned[0]:.1f} with and {tuned[1]:.1f} without it.",
         "",
     ]
 
