@@ -64,5 +64,5 @@ def test_training_goes_on_as_before() -> None:
 
 def test_flops_a_token_are_those_of_the_accounting() -> None:
     model = make("x = x + mlp(x)", depth=2)
-    assert model.flops_per_token() == 3 * (2 * (2 * 32 * 128 * 2) + 2 * 32 * 11)
+    assert model.flops_per_unit() == model.flops_per_token() == 3 * (2 * (2 * 32 * 128 * 2) + 2 * 32 * 11)
     assert model(tokens()).shape == (2, 9, 11)

@@ -60,6 +60,8 @@ def test_a_text_with_patches_of_its_own(shapes: Path, tmp_path: Path, patch: Any
                 before=BEFORE.format(patch, channels, rows), split=0.2, out=str(tmp_path / "run"), **sizes)  # fmt: skip
     assert run.model.module.before.patches.weight.shape[1] == (16 if patch == 4 else 12 if channels == 3 else 4)
     assert run.model.predict(str(shapes / "0.png")) in ("left", "right")
+    positions = 4 if patch == 4 else 16
+    assert run.model.module.flops_per_unit() == positions * run.model.module.flops_per_token()
 
 
 def test_another_number_of_classes_than_that_of_the_data(shapes: Path) -> None:

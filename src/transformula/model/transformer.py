@@ -273,6 +273,14 @@ class Transformer(FormulaModule):
         totals: Any = summary(self.architecture, length=length).data["totals"]
         return float(totals["flops_forward"] + totals["flops_backward"])
 
+    def flops_per_unit(self) -> float:
+        """Floating-point operations of training on a token; of a model that reads pictures alone, on a picture."""
+        from ..analysis.accounting import usual_length
+
+        return self.flops_per_token() * (
+            usual_length(self.architecture) if self.architecture.inputs == ["image"] else 1
+        )
+
 
 def evaluating(model: M) -> M:
     """A view of a model that evaluates: its modules are copies that hold the model's own parameters, buffers and hooks.

@@ -47,8 +47,8 @@ SAVED_EVERY = 600.0  # seconds between checkpoints where no number of steps is g
 
 
 def flops_per_unit(model: nn.Module) -> float:
-    """Floating-point operations of training on one token, forward and backward."""
-    count = getattr(model, "flops_per_token", None)
+    """Floating-point operations of training on a token or a picture, forward and backward."""
+    count = getattr(model, "flops_per_unit", None)
     return float(count()) if callable(count) else 6.0 * sum(p.numel() for p in model.parameters())
 
 
