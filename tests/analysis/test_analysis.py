@@ -141,6 +141,9 @@ def test_reach() -> None:
     one_sees_all = reading("x = x + attention(norm(x), window=0 if layer == 3 else 16)")
     assert one_sees_all.receptive_field.back is None
     assert reading("x = x + shift(norm(x), 2)", depth=3).receptive_field.back == 6
+    grams = reading("x = x + mlp(norm(x))", before="x = embed.words(tokens) + ngrams(tokens, 3)")
+    assert grams.receptive_field.back == 2
+    assert [each.words for each in grams.positional_encodings] == ["ngrams"]
     assert reading(PRE, causal=False).receptive_field.reach == "all"
     assert reading("x = x + attention(norm(x), window=16)", causal=False).receptive_field.reach == "past"
 

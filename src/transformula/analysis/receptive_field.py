@@ -58,6 +58,15 @@ def back_of(call: Call) -> float:
     return max(0.0, back)
 
 
+def looks_around(call: Call) -> bool:
+    """Whether a call reads positions other than its own. One that makes a stream does where it says how far back."""
+    return (
+        call.word.reach != "token"
+        and call.word.kind != "scores"
+        and (call.word.kind != "input" or call.word.back != "")
+    )
+
+
 def receptive_field(stack: Stack) -> ReceptiveField:
     """That of a whole stack: the longest way back through the graph of `before`, its layers and `after`."""
     reach, widest = "token", 0.0
@@ -68,7 +77,7 @@ def receptive_field(stack: Stack) -> ReceptiveField:
         arguments = (standing_for[value],) if value in standing_for else value.args
         far = max((seen.get(a, 0.0) for a in arguments), default=0.0)
         call = value.call
-        if call is not None and call.word.reach != "token" and call.word.kind not in ("input", "scores"):
+        if call is not None and looks_around(call):
             sequences = {a.sequence for a in value.args[: len(call.streams)] if a.sequence}
             others.update(dict.fromkeys(sorted(sequences - {value.sequence, ""})))
             if len(sequences) == 1 and (value.sequence in sequences or not value.sequence):

@@ -98,6 +98,7 @@ PRIME, FACTOR = 2**31 - 1, 742_938_285  # a code times the factor stays below 2^
     width="size",
     reach="past",
     back="n - 1",
+    order="'recurrent'",
     options={
         "n": whole("tokens of an n-gram", minimum=2),
         "rows": whole("rows of the table, which n-grams share", 50_000, minimum=1, shapes=True),
