@@ -358,7 +358,7 @@ def run(case: Case) -> None:
             rows = read_source_target(Seq2SeqSettings.read({"data": case.data, "overlap": "drop"}), "", images=True)
         tokenizer = tokenizers.get("bytes")()
         source = None if task == "pictures" else tokenizer
-        picture = picture_shape(rows.training, None)
+        picture = picture_shape(rows.training[0]["source"], None)
         writing = Writing("translation", tokenizer, source, "image" if source is None else "source", picture=picture)
         side = EncodedRows.of(rows.training, writing)
         side.batch(np.arange(len(side))[:4])
