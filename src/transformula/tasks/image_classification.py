@@ -125,10 +125,8 @@ class LabeledPictures(LabelReader):
     def learn(
         self, rows: SplitRows, tokenizer: Any, sizes: dict[str, int], settings: Any, inputs: Sequence[str]
     ) -> ImageClassifier:
-        labels, shape = (
-            classes_of(rows.training, False),
-            picture_shape(rows.training[0]["image"], sizes.get("channels")),
-        )
+        labels = classes_of(rows.training, False)
+        shape = picture_shape(rows.training[0]["image"], sizes.get("channels"))
         assert shape is not None
         (channels, *size), patch = shape, sizes.get("patch", 1)
         if any(side % patch for side in size):
