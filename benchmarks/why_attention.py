@@ -26,7 +26,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -374,13 +374,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a minute, to see that it works; its figures mean little")
     parser.add_argument("--seeds", type=int, default=2, help="trainings of each (default 2)")
+    parser.add_argument(
+        "--lr", type=float, default=Settings.lr, help="learning rate (default 0.005); anew where it differs"
+    )
     parser.add_argument("--out", type=Path, help="folder of the results and plots (default runs/why-attention)")
     parser.add_argument("--keep", action="store_true", help="into benchmarks/results and the docs instead")
     given = parser.parse_args()
-    if given.keep and (given.quick or given.out):
-        parser.error("--keep goes with neither --quick nor --out")
+    if given.keep and (given.quick or given.out or given.lr != Settings.lr):
+        parser.error("--keep goes with neither --quick, --out nor --lr")
     torch.set_num_threads(1)
-    settings = QUICK if given.quick else Settings(seeds=given.seeds)
+    settings = replace(QUICK, lr=given.lr) if given.quick else Settings(seeds=given.seeds, lr=given.lr)
     folder = given.out or Path("runs/why-attention-quick" if given.quick else "runs/why-attention")
     name = "why_attention"
     data = measured((RESULTS if given.keep else folder) / f"{name}.json", settings)

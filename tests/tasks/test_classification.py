@@ -142,7 +142,9 @@ def test_an_evaluation_names_the_columns_of_other_rows(
     assert main([*typed, "--text", "review", "--label", "stars"]) == 0
     assert set(json.loads(capsys.readouterr().out)["scores"]) == {"accuracy", "macro F1"}
     assert main(["evaluate", str(run), "--text", "review"]) == 2
-    assert "--text: says how --data is read" in capsys.readouterr().err
+    assert "--text: is for the rows of --data" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--overlap", "keep"]) == 2
+    assert "--overlap: is for the rows of --data" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [name for name in tasks.names() if issubclass(tasks.get(name), RowTask)])

@@ -587,12 +587,9 @@ def rows_to_score(
     rows that are not named."""
     recorded, notes, reader = trained.recorded, trained.notes, kind.reader
     settings: Any = kind.settings.read(trained.settings_of(kind.settings))
-    stated = {key: value for key, value in chosen if key in kind.settings.model_fields and value is not None}
-    unread = sorted(stated.keys() - {"overlap"}) if data is None else []
-    if unread:
-        raise ConfigError(
-            [f"{key}: says how --data is read, and there is none; name it, or leave this out" for key in unread]
-        )
+    if data is None and chosen.model_fields_set:
+        remedy = "is for the rows of --data, and none are named there; add --data, or leave it out"
+        raise ConfigError([f"{key}: {remedy}" for key in sorted(chosen.model_fields_set)])
     rows = reader.split(settings) if recorded and not trained.lost else None
     if data is None and rows is not None:
         return rows.test, rows.training, []
@@ -602,6 +599,7 @@ def rows_to_score(
         data = recorded.get("test") or recorded.get("validation")
         if data is None:
             raise trained.held_back()
+    stated = chosen.model_dump(exclude_unset=True, exclude={"overlap"})
     records = reader.read(data, settings.model_copy(update=stated), "data", notes)
     if rows is None:
         return records, [], notes
