@@ -375,7 +375,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a minute, to see that it works; its figures mean little")
     parser.add_argument("--seeds", type=int, default=2, help="trainings of each (default 2)")
     parser.add_argument(
-        "--lr", type=float, default=Settings.lr, help="learning rate (default 0.005); anew where it differs"
+        "--lr", type=float, default=Settings.lr, help="learning rate (default 0.005); give each its --out"
     )
     parser.add_argument("--out", type=Path, help="folder of the results and plots (default runs/why-attention)")
     parser.add_argument("--keep", action="store_true", help="into benchmarks/results and the docs instead")

@@ -16,7 +16,8 @@ from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from .base import task
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
-from .rows import EncodedRow, evaluation_of
+from .row_predictor import EncodedRow
+from .rows import evaluation_of
 from .scores.baselines import most_frequent_label
 from .scores.linear import tfidf_linear
 

@@ -23,7 +23,8 @@ from ..language.graph import Architecture
 from .base import FORWARD, Batch, task
 from .labels import LabelPredictor, LabelReader, LabelTask, by_baseline, classes_of
 from .predictor import predictor
-from .rows import EncodedRow, evaluation_of
+from .row_predictor import EncodedRow
+from .rows import evaluation_of
 from .scores.baselines import most_frequent_label
 from .scores.linear import linear_pixels, nearest_mean
 from .seq2seq_data import channels_of, picture_shape

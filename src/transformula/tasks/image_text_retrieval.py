@@ -30,7 +30,8 @@ from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from .base import Batch, Progress, outputs_in_words, outputs_of, task
 from .predictor import predictor
-from .rows import EncodedRow, Side, collated, evaluation_of
+from .row_predictor import EncodedRow, collated
+from .rows import Side, evaluation_of
 from .scores.measured import Measured
 from .scores.ranking import retrieval
 from .seq2seq_data import channels_of, picture_shape

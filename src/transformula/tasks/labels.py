@@ -20,7 +20,8 @@ from ..data.records import Record
 from ..errors import DataError, InputError, did_you_mean, nearest, setting
 from .base import Batch
 from .predictor import Answer, Predictor, Progress
-from .rows import RowPredictor, RowReader, RowTask
+from .row_predictor import RowPredictor
+from .rows import RowReader, RowTask
 from .scores.calibration import calibration
 from .scores.confusion import confusion, label_table
 from .scores.labels import accuracy, macro_f1, micro_f1, subset_accuracy

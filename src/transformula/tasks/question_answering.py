@@ -32,7 +32,8 @@ from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
 from .base import IGNORED, Batch, task
 from .predictor import Answer, predictor
-from .rows import EncodedRow, RowPredictor, RowReader, RowTask, Side, evaluation_of
+from .row_predictor import EncodedRow, RowPredictor
+from .rows import RowReader, RowTask, Side, evaluation_of
 from .scores.baselines import first_sentence_of
 from .scores.measured import Measured
 from .scores.porter import stem

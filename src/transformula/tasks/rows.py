@@ -13,9 +13,9 @@ import copy
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -35,14 +35,12 @@ from ..model.transformer import evaluating
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
 from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, Trained
-from .predictor import Answer, Predictor
+from .predictor import Answer
+from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, like_lengths, padded, parts_of
 from .scores.measured import Measured
 from .scores.report import Example, ScoreReport, above, score_rows
 from .scores.tables import ReportPart
 from .writing import load_predictor
-
-EncodedRow = Mapping[str, Tensor]
-"""What a model reads of one row, by input: token ids (length,) int64, a picture (channels, height, width) uint8."""
 
 Baseline = Callable[[Sequence[Record], Sequence[Record]], Any]
 """Training records, records -> predictions for the latter; None where it has nothing to go by."""
@@ -50,7 +48,6 @@ Baseline = Callable[[Sequence[Record], Sequence[Record]], Any]
 Further = Callable[[Sequence[Any], Sequence[Record]], ReportPart]
 """The best answers to records, and these -> what a report has beside the scores."""
 
-EVALUATED_TOKENS = 8192  # positions of a batch of an evaluation or a prediction
 SHOWN = 5  # rows that are shown to be looked at
 
 
@@ -71,34 +68,6 @@ def evaluation_of(settings: type[Settings], *columns: str) -> type[RowEvaluation
     return create_model("RowEvaluation", __base__=RowEvaluation, **fields)
 
 
-def collated(rows: Sequence[EncodedRow]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Rows as a batch: inputs by name, token ids padded with zeros on the right, pixels from -1 to 1; and the real
-    lengths of the inputs whose lengths differ."""
-    inputs, lengths = {}, {}
-    for name in rows[0]:
-        tensors = [row[name] for row in rows]
-        sizes = [len(each) for each in tensors]
-        if tensors[0].dtype == torch.uint8:
-            inputs[name] = torch.stack(tensors).float() / 127.5 - 1
-            continue
-        inputs[name] = padded(tensors)
-        if min(sizes) < max(sizes):
-            lengths[name] = torch.tensor(sizes)
-    return inputs, lengths
-
-
-def padded(tensors: Sequence[Tensor], filled: float = 0) -> Tensor:
-    """Tensors of equally many dimensions in one, each padded at the ends of its dimensions."""
-    shapes = torch.tensor([each.shape for each in tensors])
-    batch = tensors[0].new_full((len(tensors), *shapes.amax(0).tolist()), filled)
-    for place, each in enumerate(tensors):
-        room = batch[place]
-        for dimension, size in enumerate(each.shape):
-            room = room.narrow(dimension, 0, size)
-        room.copy_(each)
-    return batch
-
-
 def positions_of(batch: Batch) -> int:
     """Real positions of a batch, padding left out: of its longest sequence; of pictures, how many there are."""
     sequences = {name: each for name, each in batch.inputs.items() if each.dtype == torch.int64}
@@ -107,126 +76,6 @@ def positions_of(batch: Batch) -> int:
         for name, ids in sequences.items()
     ]
     return max(sizes, default=len(batch.targets))
-
-
-def like_lengths(lengths: np.ndarray) -> Iterator[list[int]]:
-    """The places of rows of so many positions in batches, the longest first, of at most `EVALUATED_TOKENS` padded
-    positions."""
-    order = np.argsort(-lengths, kind="stable").tolist()
-    first = 0
-    while first < len(order):
-        count = max(1, EVALUATED_TOKENS // int(lengths[order[first]]))
-        yield order[first : first + count]
-        first += count
-
-
-def parts_of(output: Tensor, batch: Mapping[str, Tensor], lengths: Mapping[str, Tensor]) -> list[Tensor]:
-    """The output of each row without its padding: (length, width), or (1, width) of a pooled output."""
-    real = next((each.tolist() for name, each in lengths.items() if batch[name].shape[1] == output.shape[1]), None)
-    return [each[:size] for each, size in zip(output, real or [output.shape[1]] * len(output), strict=True)]
-
-
-@dataclass(frozen=True)
-class RowEncoder(Predictor):
-    """What a model reads of rows, and what it makes of them.
-
-    inputs   what the model reads, by name
-    most     positions of a row at most; longer ones are cut
-    lower    whether texts are lowercased
-    """
-
-    tokenizer: Tokenizer | None
-    inputs: tuple[str, ...] | list[str]
-    most: int
-    lower: bool
-
-    columns: ClassVar[tuple[str, ...]] = ("text",)
-    """What of a row it reads: one is an input as it is, several come by name."""
-
-    @abstractmethod
-    def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
-        """Inputs as the model reads them, in order."""
-
-    def lengths(self, rows: Sequence[EncodedRow]) -> np.ndarray:
-        """Positions of rows, (rows,) int64: of the longest sequence of each."""
-        return np.array([max(map(len, row.values())) for row in rows], dtype=np.int64)
-
-    def input_of(self, record: Record) -> Any:
-        """What of a record is the input."""
-        return record[self.columns[0]] if len(self.columns) == 1 else {name: record[name] for name in self.columns}
-
-    def outputs(
-        self, models: Sequence[Any], rows: Sequence[EncodedRow], progress: Progress | None = None
-    ) -> list[Tensor]:
-        """The mean output of the models for each row, (length or 1, width) float32."""
-        outputs: list[Tensor] = [torch.empty(0)] * len(rows)
-        views, device, done = [evaluating(model) for model in models], device_of(models[0]), 0
-        with torch.no_grad():
-            for places in like_lengths(self.lengths(rows)):
-                tensors, lengths = collated([rows[place] for place in places])
-                batch = Batch(tensors, torch.empty(0), lengths).to(device)
-                output = torch.stack([view(**batch.given).float() for view in views]).mean(0).cpu()
-                for place, part in zip(places, parts_of(output, tensors, lengths), strict=True):
-                    outputs[place] = part
-                done += len(places)
-                if progress is not None:
-                    progress(done, len(rows))
-        return outputs
-
-    def check_alike(self, other: Predictor, named: str) -> None:
-        mine, theirs = self.alike(), other.alike() if isinstance(other, RowEncoder) else None
-        if type(self) is not type(other) or mine != theirs:
-            raise InputError(
-                f"{named}: models answer together that read and say the same: the same task, tokenizer and labels;"
-                " train them with one tokenizer: --tokenizer RUN/best of the first"
-            )
-
-    def alike(self) -> tuple[Any, ...]:
-        """What must be the same in models that answer together."""
-        return (self.tokenizer and self.tokenizer.identity, list(self.inputs), self.lower)
-
-    def texts(self, texts: Sequence[str]) -> list[Tensor]:
-        """Token ids of texts, (length,) int64 each."""
-        assert self.tokenizer is not None
-        return list(map(torch.from_numpy, self.tokenizer.encode_many([t.lower() if self.lower else t for t in texts])))
-
-    def joined(self, rows: Sequence[Sequence[Tensor]]) -> list[EncodedRow]:
-        """Texts as one sequence each, the end of document before every text; `types` says which text a token is of.
-        Where they are too long together, the longest is cut first."""
-        assert self.tokenizer is not None
-        mark = self.tokenizer.end_of_document
-        before = torch.tensor([] if mark is None else [mark], dtype=torch.int64)
-        encoded: list[EncodedRow] = []
-        for texts in rows:
-            room = [len(text) for text in texts]
-            while sum(room) + len(room) * len(before) > self.most and max(room) > 1:
-                room[room.index(max(room))] -= 1
-            parts = [torch.cat([before, text[:size]]) for text, size in zip(texts, room, strict=True)]
-            ids = torch.cat(parts)
-            row = {"tokens": ids if len(ids) else torch.zeros(1, dtype=torch.int64)}
-            if "types" in self.inputs:
-                row["types"] = torch.cat([torch.full_like(part, number) for number, part in enumerate(parts)])
-            encoded.append(row)
-        return encoded
-
-
-class RowPredictor(RowEncoder):
-    """What a model says of rows."""
-
-    @abstractmethod
-    def answers(self, inputs: Sequence[Any], outputs: Sequence[Tensor], settings: Any) -> Sequence[Sequence[Answer]]:
-        """The answers to each input, best first, from the output of each row, (length or 1, width) float32."""
-
-    def calibrated(self, records: Sequence[Record], outputs: Sequence[Tensor]) -> Self:
-        """This predictor with what it learns from outputs for validation rows, such as a threshold; itself unless
-        said."""
-        return self
-
-    def predict(
-        self, models: Sequence[Any], inputs: Sequence[Any], settings: Any, *, progress: Progress | None = None
-    ) -> Sequence[Sequence[Answer]]:
-        """Several models answer by the mean of their logits."""
-        return self.answers(inputs, self.outputs(models, self.encode(inputs), progress), settings)
 
 
 class Side:

@@ -26,7 +26,8 @@ from ..errors import ConfigError, DataError, InputError
 from ..language.graph import Architecture
 from .base import Batch, Progress, task
 from .predictor import Answer, predictor
-from .rows import EncodedRow, Side, collated, evaluation_of
+from .row_predictor import EncodedRow, collated
+from .rows import Side, evaluation_of
 from .scores.correlation import pearson, spearman
 from .scores.linear import tfidf_cosine, tfidf_search
 from .scores.measured import Measured

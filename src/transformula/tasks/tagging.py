@@ -33,7 +33,8 @@ from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import bio_moves, chain_marginals, chain_nll, viterbi
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
-from .rows import EncodedRow, RowPredictor, RowReader, RowTask, Side, evaluation_of, padded
+from .row_predictor import EncodedRow, RowPredictor, padded
+from .rows import RowReader, RowTask, Side, evaluation_of
 from .scores.baselines import most_frequent_tag
 from .scores.calibration import decision_calibration
 from .scores.confusion import entity_table, tag_confusion

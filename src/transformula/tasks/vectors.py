@@ -27,7 +27,8 @@ from ..generation.settings import EmbedSettings
 from ..model.transformer import evaluating
 from .base import Batch, Progress, Scores, Trained
 from .predictor import Answer
-from .rows import SHOWN, RowEncoder, RowReader, RowTask, key_of, predicted_by, row_report, rows_to_score
+from .row_predictor import RowEncoder
+from .rows import SHOWN, RowReader, RowTask, key_of, predicted_by, row_report, rows_to_score
 from .scores.report import ScoreReport, above
 from .verb import Verb
 from .writing import load_predictor
