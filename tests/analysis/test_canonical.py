@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.language.toy import checked
+from tests.language.toy import TOY, checked
 from transformula.analysis.canonical import canonical, formula_hash, wiring_key
+from transformula.language.check import check
+from transformula.language.model_file import from_formula
+from transformula.language.vocabulary import Option, Vocabulary
 
 PRE = "x = x + attention(norm(x))\nx = x + mlp(norm(x))"
 
@@ -39,6 +44,20 @@ def test_hash_knows_depth_and_sizes_but_not_the_output() -> None:
     assert formula_hash(checked(PRE, depth=3)) != formula_hash(checked(PRE, depth=4))
     assert formula_hash(checked(PRE)) == formula_hash(checked(PRE, output="logits = unembed.words(2 * x)"))
     assert "layers 1-4" in canonical(checked(PRE, depth=4))
+
+
+def test_an_option_that_came_later_changes_the_hash_of_no_older_text() -> None:
+    mlp = TOY["mlp"]
+    added = {"bound": Option("bound", "number", "hidden / 4", later=True), "flat": Option("flat", "flag", False)}
+    wider = Vocabulary({**TOY, "mlp": replace(mlp, options={**mlp.options, **added})}.values())
+
+    def hash_of(text: str) -> str:
+        return formula_hash(check(from_formula(text), wider, {}))
+
+    assert "bound" not in canonical(check(from_formula(PRE), wider, {}))
+    assert hash_of(PRE) == hash_of(PRE.replace("mlp(norm(x))", "mlp(norm(x), bound=256)"))
+    assert hash_of(PRE) != hash_of(PRE.replace("mlp(norm(x))", "mlp(norm(x), bound=7)"))
+    assert hash_of(PRE) != formula_hash(checked(PRE))  # an option that did not say so is written
 
 
 RELATIVES = [

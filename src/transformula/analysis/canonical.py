@@ -16,6 +16,7 @@ from ..language.check import check
 from ..language.graph import OPERATIONS, Architecture, Call, Section, Stack, Value
 from ..language.messages import FormulaError
 from ..language.model_file import ModelText
+from ..language.options import default_of
 from ..language.vocabulary import Vocabulary
 
 WIRING_DEPTH = 12  # wirings are compared at this depth, so that factors made of `depth` agree
@@ -55,6 +56,12 @@ def option_text(value: Any) -> str:
     if isinstance(value, (bool, str)) or value is None:
         return repr(value)
     return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def written(call: Call, name: str) -> bool:
+    """Whether the canonical form writes an option: all but those that came later and are at their defaults."""
+    option = call.word.options[name]
+    return not option.later or call.options[name] != default_of(call.word.name, option, call.numbers, None)
 
 
 def listed(items: Sequence[Pieces]) -> list[Value | str]:
@@ -116,7 +123,8 @@ class Printer:
         streams = len(call.streams)
         arguments: list[Pieces] = [[value] for value in values[:streams]]
         arguments += [[f"{port}=", value] for port, value in zip(call.ports, values[streams:], strict=True)]
-        arguments += [[f"{name}={option_text(option)}"] for name, option in sorted(call.options.items())]
+        options = [name for name in sorted(call.options) if written(call, name)]
+        arguments += [[f"{name}={option_text(call.options[name])}"] for name in options]
         for role, template in call.inner.items():
             inner = Printer(template.values, {"": template.result}, "")
             arguments.append([f"{role}={{{'; '.join(inner.rows)}}}"])

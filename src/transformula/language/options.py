@@ -19,7 +19,7 @@ from .vocabulary import Option, WordRecord
 EXPECTED = {"flag": "True or False", "definition": "a definition over scores", "whole": "a whole number"}
 
 
-def check_option(word: str, option: Option, value: Any, place: Place) -> Any:
+def check_option(word: str, option: Option, value: Any, place: Place | None) -> Any:
     """The value of an option, checked for type and range. Raises FormulaError."""
     low, high = option.minimum, option.maximum
     expected = EXPECTED.get(option.type, "a number")
@@ -47,7 +47,7 @@ def check_option(word: str, option: Option, value: Any, place: Place) -> Any:
     return value
 
 
-def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place) -> Any:
+def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place | None) -> Any:
     """The default of an option, from the numbers at hand. Raises FormulaError if it needs one that the file lacks."""
     default = option.default
     if option.type == "definition":

@@ -45,6 +45,8 @@ class Option:
     choices: tuple[str, ...] = ()
     shapes: bool = False
     absent: Any = None  # what stands where the default's expression names a number that the file lacks
+    # It came after the word: at its default the canonical form leaves it out, so that older texts keep their hashes.
+    later: bool = False
     help: str = ""
 
 

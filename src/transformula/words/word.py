@@ -22,6 +22,8 @@ formula that works (or the keys of a model file: "before: x = embed.words(tokens
 
 `width` is by default that of the first stream.
 
+An option that a word of the language gets later says `later=True`: a text that does not use it keeps its hash.
+
 `initial_scale` says how large the result is, as a root mean square, while every sublayer yields zero.
     ""            functions: as `constant` and `nonzero` say. Other words: "unknown"
     "zero"        zero
