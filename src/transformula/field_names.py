@@ -172,6 +172,8 @@ OPTIONS: tuple[tuple[str, str, str, str], ...] = (
     ("attention linear_attention", "head_dim head_size d_head dim_head d_k d_kv key_dim qkv_dim", "size", ""),
     ("attention", "rope rope_theta rope_base rotary_base theta rotary_emb_base base", "rotary", ""),
     ("attention", "partial_rotary_factor rotary_pct rotary_fraction rotary_percentage", "rotary_part", ""),
+    ("attention", "attention_factor mscale attention_scaling", "rotary_scale", "rotary=10000, rotary_scale=1.2"),
+    ("attention dot_attention", "sink attention_sink attention_sinks s_aux", "sinks", "sinks=True"),
     ("attention", "rope_interleaved interleaved interleave", "rotary_pairs", ""),
     ("attention dot_attention", "sliding_window window_size local_window attention_window", "window", ""),
     ("attention dot_attention", "attn_dropout attention_dropout attn_pdrop dropout_p dropout_rate"
@@ -213,6 +215,7 @@ OPTIONS: tuple[tuple[str, str, str, str], ...] = (
     ("patches", "in_channels in_chans num_channels", "channels", ""),
     ("rotary sinusoids", "theta rope_theta max_period", "base", ""),
     ("rotary", "interleaved", "pairs", ""),
+    ("rotary", "attention_factor mscale attention_scaling", "scale", ""),
     ("relative_bias", "num_buckets relative_attention_num_buckets", "buckets", ""),
     ("relative_bias", "max_distance relative_attention_max_distance", "reach", ""),
     ("relative", "max_relative_positions max_distance", "span", ""),

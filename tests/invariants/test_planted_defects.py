@@ -147,8 +147,8 @@ def heads_share_keys_in_turn(patch: pytest.MonkeyPatch) -> None:
 
 
 def rotation_from_zero(patch: pytest.MonkeyPatch) -> None:
-    def tables(old: Any, like: Tensor, turned: int, base: float, pairs: bool, at: At | None) -> Any:
-        return old(like, turned, base, pairs, None)
+    def tables(old: Any, like: Tensor, turning: Any, at: At | None) -> Any:
+        return old(like, turning, None)
 
     around(patch, attention, "rotation_tables", tables)
 

@@ -144,7 +144,8 @@ def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:
     word, options = call.word, call.options
     base = evaluate_text(word.rotary, options) if word.rotary else 0
     if base:
-        return "rotary", f"rotary, base {base:,}"
+        rates = options.get("rates")
+        return "rotary", f"rotary, base {base:,}" + (f", rates {rates.name}" if isinstance(rates, ScoreFormula) else "")
     score = next((o for o in options.values() if isinstance(o, ScoreFormula) and o.option == "score"), None)
     if score is not None and score.ordered:
         return "scores", f"the score formula {score.name}"

@@ -12,6 +12,8 @@ from .syntax import CallNode, Index, Line, Literal, Name, Node, Tap, children, w
 
 # Parameters of a formula over scores: the score, the head, the query's and the key's position.
 SECOND_LEVEL = ("s", "h", "i", "j")
+# Parameters of a formula over rotary positions, by the option that takes it: the pair's rate and its number.
+ROTARY = {"rates": ("r", "c")}
 SECOND_FUNCTIONS = ("min", "max", "abs", "exp", "log", "sqrt")
 
 
@@ -78,7 +80,13 @@ def tells_positions(definition: Definition, inputs: Collection[str]) -> bool:
     return False
 
 
-def check_second(definition: Definition, numbers: Collection[str], inputs: Collection[str], used: set[str]) -> None:
+def check_second(
+    definition: Definition,
+    numbers: Collection[str],
+    inputs: Collection[str],
+    used: set[str],
+    code: str = "second-level",
+) -> None:
     """Check the names and functions of a formula over scores, before any call binds it (see score_formula.py)."""
     known = {*definition.parameters, *inputs, "layer", "pi"}
     for line in definition.lines:
@@ -97,5 +105,5 @@ def check_second(definition: Definition, numbers: Collection[str], inputs: Colle
                 case Index() | Tap() | Literal():
                     detail = "only scores and positions are seen here"
             if detail:
-                raise FormulaError("second-level", node.place, name=name, detail=detail)
+                raise FormulaError(code, node.place, name=name, detail=detail)
         known.add(line.name)

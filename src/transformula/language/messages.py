@@ -212,6 +212,12 @@ ROWS: dict[str, tuple[str, str]] = {
         "table(h, n) and inputs of one number a position",
         'words: {"bad(s, i, j)": s = s + norm(i)}\nlayer: x = x + attention(x, score=bad)',
     ),
+    "rotary-formula": (
+        "{name!r} cannot stand in a formula over rotary positions: {detail}\n"
+        "it may use r, the rate of a pair of channels, c, its number from 0, "
+        "numbers, tests and min max abs exp log sqrt",
+        'words: {"bad(r, c)": r = r / norm(c)}\nlayer: x = x + attention(x, rotary=10000, rates=bad)',
+    ),
     # files
     "unknown-key": ("unknown key {name!r};{near}\nknown keys: {known}", "layr: x = x + mlp(x)"),
     "key-twice": ("the key {name!r} is given twice\nkeep one of them", "depth: 2\ndepth: 3\nlayer: x = x + mlp(x)"),

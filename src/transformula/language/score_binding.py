@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
-from .definitions import Definition
+from .definitions import ROTARY, Definition, check_second
 from .messages import FormulaError, unknown
 from .numbers import COMPARISONS, apply_function, fold, neutral, tidy
 from .rewriting import spine
@@ -27,7 +27,7 @@ class ScoreBinding:
     """The formula of a definition for one call. Its methods raise FormulaError, and give numbers of steps."""
 
     definition: Definition
-    option: str  # "score" or "mask"
+    option: str  # "score", "mask" or one of ROTARY
     heads: int
     numbers: Mapping[str, float]  # those of the file, the stack and `layer`; what is read goes into `used`
     inputs: Collection[str]  # the task's
@@ -42,7 +42,8 @@ class ScoreBinding:
         self.longest = 0
 
     def wrong(self, node: Node | Line, detail: str, name: str = "") -> FormulaError:
-        return FormulaError("second-level", node.place, name=name or node.place.text, detail=detail)
+        code = "rotary-formula" if self.option in ROTARY else "second-level"
+        return FormulaError(code, node.place, name=name or node.place.text, detail=detail)
 
     def formula(self) -> ScoreFormula:
         definition, lines = self.definition, self.definition.lines
@@ -76,6 +77,12 @@ class ScoreBinding:
 
     def check_definition(self) -> None:
         name, parameters, detail = self.definition.name, self.definition.parameters, ""
+        if self.option in ROTARY:
+            if self.definition.defaults or not {*parameters} <= {*ROTARY[self.option]}:
+                detail = f"its parameters are not among {', '.join(ROTARY[self.option])}"
+                raise FormulaError("rotary-formula", self.definition.place, name=name, detail=detail)
+            check_second(self.definition, self.numbers, self.inputs, self.used, "rotary-formula")
+            return
         if parameters == ("s",):
             detail = f"of s alone it is a word; with a position or the head beside it, as in {name}(s, i), it is a"
             detail += " formula over scores"
@@ -214,6 +221,8 @@ class ScoreBinding:
 
     def read_input(self, node: CallNode) -> int:
         at, name = node.items[0], node.word
+        if self.option == "rates":
+            raise self.wrong(node, "rates are one for all positions", name)
         if not isinstance(at, Name) or at.name not in ("i", "j") or at.name not in self.definition.parameters:
             raise self.wrong(node, "an input is read at the position i or j", name)
         if at.name in self.names:
@@ -227,6 +236,8 @@ class ScoreBinding:
     def table(self, node: CallNode) -> int:
         if self.option == "mask":
             raise self.wrong(node, "what is seen cannot be learned: a test has no gradient", "table")
+        if self.option in ROTARY:
+            raise self.wrong(node, "rotary positions are not learned", "table")
         arguments = [self.quantity(item) for item in node.items]
         sizes: list[tuple[int, int]] = []
         for item, step in zip(node.items, arguments, strict=True):

@@ -26,8 +26,8 @@ from .definitions import SECOND_FUNCTIONS
 class Step:
     """One value: an operation on values of steps before it."""
 
-    # "number", "test" (a constant test), "s", "h", "i", "j", "input", "table", "neg", "where" (test, then, other),
-    # "and", "or", "not", an operator, a comparison or a function.
+    # "number", "test" (a constant test), "s", "h", "i", "j", "r", "c", "input", "table", "neg",
+    # "where" (test, then, other), "and", "or", "not", an operator, a comparison or a function.
     op: str
     args: tuple[int, ...] = ()
     value: float | bool | str = 0  # of a number or a constant test; an input's name; a table's place among `tables`
@@ -49,7 +49,8 @@ class ScoreFormula:
     """A definition over scores as one call uses it."""
 
     name: str  # the definition's
-    option: str  # "score": the result is the new score; "mask": the result says whether j is seen
+    # "score": the result is the new score; "mask": whether j is seen; "rates": the angle from one position to the next
+    option: str
     parameters: tuple[str, ...]
     heads: int  # h is 1 to heads
     steps: tuple[Step, ...]  # the last is the result

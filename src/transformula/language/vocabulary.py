@@ -181,9 +181,9 @@ def choice(help: str, choices: Sequence[str], **fields: Any) -> Stated:
     return {"type": "choice", "help": help, "default": choices[0], "choices": tuple(choices), **fields}
 
 
-def definition(help: str) -> Stated:
-    """The name of a definition over scores; by default none."""
-    return {"type": "definition", "help": help, "default": ""}
+def definition(help: str, **fields: Any) -> Stated:
+    """The name of a definition over scores, or over rotary positions; by default none."""
+    return {"type": "definition", "help": help, "default": "", **fields}
 
 
 OPTIONS: dict[str, Callable[..., Stated]] = {f.__name__: f for f in (whole, number, flag, choice, definition)}

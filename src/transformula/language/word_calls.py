@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .context import Scope, label_table, labeled
-from .definitions import Definition
+from .definitions import ROTARY, Definition
 from .graph import Call, Section, Template, Value, describe
 from .messages import FormulaError
 from .names import Names
@@ -203,11 +203,15 @@ class WordCall:
         queries, keys = (self.streams[at][1].sequence if self.streams else "" for at in (0, -1))
         scope, used, inputs = self.scope, self.context.reads.numbers, self.context.inputs
         heads, causal = resolved.get("heads", 1), scope.stack.causal and queries == keys
+        turned = self.expression(self.record.rotary) if self.record.rotary else 0
         for key, option in self.record.options.items():
             formula = resolved[key]
             if option.type != "definition" or formula is None:
                 continue
             if isinstance(formula, Definition):
+                if key in ROTARY and not turned:
+                    detail = f"{key}= says how rotary positions turn, and there are none; give their base: rotary=10000"
+                    raise self.wrong("check-failed", detail=detail)
                 formula = ScoreBinding(formula, key, heads, scope.numbers, inputs, used, causal).formula()
                 formula = resolved[key] = self.model.formulas.setdefault(formula, formula)
             for name, side in formula.inputs:

@@ -56,6 +56,12 @@ class SecondLevel(nn.Module):
     def forward(self, s: Tensor | None, i: Tensor, j: Tensor, inputs: Mapping[tuple[str, str], Tensor]) -> Tensor:
         """s (batch, heads, queries, keys), or None: what is added to it. Positions i (1 or batch, 1, queries, 1), j
         (1, 1, 1 or queries, keys). `inputs` holds each input at "i", shaped as i, or at "j", shaped as j."""
+        score = torch.zeros((), dtype=i.dtype, device=i.device) if s is None else s.to(i.dtype)
+        result = self.of({"s": score, "i": i, "j": j}, i, inputs)
+        return result if result.dim() else result.view(1, 1, 1, 1)  # one number for all: a test of numbers alone
+
+    def of(self, leaves: Mapping[str, Tensor], i: Tensor, inputs: Mapping[tuple[str, str], Tensor]) -> Tensor:
+        """The result, where the formula's parameters are `leaves`; numbers are made as `i` is."""
         values: list[Any] = []
         for step in self.formula.steps:
             args = [values[a] for a in step.args]
@@ -64,13 +70,11 @@ class SecondLevel(nn.Module):
                     value = torch.full((), float(step.value), dtype=i.dtype, device=i.device)
                 case "test":
                     value = torch.full((), bool(step.value), dtype=torch.bool, device=i.device)
-                case "s":
-                    value = torch.zeros((), dtype=i.dtype, device=i.device) if s is None else s.to(i.dtype)
                 case "h":
                     heads = torch.arange(1, self.formula.heads + 1, dtype=i.dtype, device=i.device)
                     value = heads.view(1, -1, 1, 1)
-                case "i" | "j":
-                    value = i if step.op == "i" else j
+                case "s" | "i" | "j" | "r" | "c":
+                    value = leaves[step.op]
                 case "input":
                     side = self.formula.steps[step.args[0]].op
                     value = inputs[str(step.value), side]
@@ -80,7 +84,7 @@ class SecondLevel(nn.Module):
                     value = OPERATIONS[op](*args)
             values.append(value)
         result: Tensor = values[-1]
-        return result if result.dim() else result.view(1, 1, 1, 1)  # one number for all: a test of numbers alone
+        return result
 
     def _read(self, number: int, a: Tensor, b: Tensor) -> Tensor:
         table = self.formula.tables[number]

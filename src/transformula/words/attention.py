@@ -1,5 +1,6 @@
 """Attention: `dot_attention` without weights, `attention` with its four matrices."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,8 @@ from torch import Tensor, nn
 from ..errors import InputError
 from .cache import Cache, CrossCache, of_one_batch, once
 from .scores import Attended, AttentionSettings, Extras, ScoreFunction, attend
-from .tables import Tables
-from .waves import rotate, rotation_tables, turned_channels
-from .word import At, GeneratorFor, Word, choice, definition, flag, matrix, number, whole, word
+from .waves import rotate, rotation_tables, turning
+from .word import At, GeneratorFor, Word, choice, definition, empty, flag, matrix, number, whole, word
 
 Streams = tuple[Tensor, Tensor, Tensor]  # queries, keys and values
 Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there is besides queries, keys and values
@@ -37,8 +37,13 @@ Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there i
         "dropout": number("dropout probability of the attention weights", 0, minimum=0, maximum=1),
         "score": definition("definition over s, h, i, j that changes the scores"),
         "mask": definition("definition over i, j that says what is seen"),
+        "sinks": flag(
+            "a learned score of each head that the softmax counts besides the keys'", shapes=True, later=True
+        ),
     },
+    parameters={"sinks": "heads if sinks else 0"},
     checks={
+        "softmax or not sinks": "sinks are scores in a softmax; with softmax=False there is none",
         "q % heads == 0": "the queries' width {q} does not divide into {heads} heads",
         "q % k == 0 and k * heads % q == 0": "keys of width {k} are not whole heads of size {q} / {heads}",
         "v * q % (k * heads) == 0": "values of width {v} do not divide among the heads of the keys",
@@ -56,12 +61,16 @@ class DotAttention(Word):
 
     q (batch, length, q), k (batch, keys, k), v (batch, keys, v) to (batch, length, v q / k). Each head of queries has
     q / heads channels, and so has each head of keys; fewer heads of keys are shared (k < q), and a head of values may
-    be of another size. `softmax=False`: the scores, 0 where masked, are the weights. The rest is as in `attention`.
-    Tap: scores (before masks). Tables of the score formula: score.table (rows, columns), 0.
+    be of another size. `softmax=False`: the scores, 0 where masked, are the weights. `sinks=True`: each head has a
+    learned score b that no key has, y = exp(s) v / (exp(b) + sum of exp(s)) with s the scores, as in GPT-OSS. The rest
+    is as in `attention`. Tap: scores (before masks). sinks (heads), 0. Tables of the score formula: score.table (rows,
+    columns), 0.
 
     A score formula with tables is a submodule, `score`; other formulas are no part of what is stored, so that faces of
     one module may differ in them.
     """
+
+    constants: Mapping[str, float] = {"sinks": 0}
 
     def __init__(
         self,
@@ -72,9 +81,11 @@ class DotAttention(Word):
         scale: float = 0,
         score: ScoreFunction | None = None,
         mask: ScoreFunction | None = None,
+        sinks: bool = False,
         **settings: Any,
     ) -> None:
         super().__init__()
+        self.sinks = empty(heads) if sinks else None
         self.heads, self.size = heads, q // heads
         self.kv_heads = k // self.size
         if isinstance(score, nn.Module) and next(score.parameters(), None) is not None:
@@ -109,8 +120,9 @@ class DotAttention(Word):
         tables: Any = self._modules.get("score")
         settings = self.settings if self.training else self.evaluated
         settings = settings if tables is None else replace(settings, score=tables)
-        some = wanted or inputs or scores is not None or real is not None
-        return settings, Extras(scores, real, inputs, wanted=wanted) if some else None
+        sinks = self.sinks
+        some = wanted or inputs or scores is not None or real is not None or sinks is not None
+        return settings, Extras(scores, real, inputs, sinks=sinks, wanted=wanted) if some else None
 
     def result(self, made: Attended, taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor) -> Any:
         """The result as a stream, followed by the values that `taps` name: scores, or streams."""
@@ -159,7 +171,7 @@ class DotAttention(Word):
     reach="past",
     back="window - 1 if window > 0 else length",
     attends="streams",
-    distances=("rotary", "rotary_part", "rotary_pairs", "window", "score", "mask", "scores"),
+    distances=("rotary", "rotary_part", "rotary_pairs", "rates", "rotary_scale", "window", "score", "mask", "scores"),
     rotary="rotary",
     positional=True,
     padding=True,
@@ -186,6 +198,11 @@ class DotAttention(Word):
         "dropout": number("dropout probability of the attention weights", 0, minimum=0, maximum=1),
         "score": definition("definition over s, h, i, j that changes the scores"),
         "mask": definition("definition over i, j that says what is seen"),
+        "sinks": flag(
+            "a learned score of each head that the softmax counts besides the keys'", shapes=True, later=True
+        ),
+        "rates": definition("definition over r, c that gives the rotary rate of pair c, r without it", later=True),
+        "rotary_scale": number("factor of what turns (the attention factor of YaRN)", 1, minimum=0, later=True),
     },
     parameters={
         "query.weight": "heads * size * (x if x > 0 else q)",
@@ -196,8 +213,12 @@ class DotAttention(Word):
         "value.bias": "kv_heads * size if bias else 0",
         "output.weight": "(x if x > 0 else q) * heads * size",
         "output.bias": "(x if x > 0 else q) if bias else 0",
+        "sinks": "heads if sinks else 0",
     },
-    checks={"heads % kv_heads == 0": "{heads} heads of queries cannot share {kv_heads} heads of keys"},
+    checks={
+        "heads % kv_heads == 0": "{heads} heads of queries cannot share {kv_heads} heads of keys",
+        "rotary > 0 or rotary_scale == 1": "rotary_scale multiplies what turns, and nothing does; write rotary=10000",
+    },
     inner={
         "query_norm": "0 if qk_norm == 'none' else size if qk_norm == 'head' else heads * size",
         "key_norm": "0 if qk_norm == 'none' else size if qk_norm == 'head' else kv_heads * size",
@@ -212,7 +233,8 @@ class DotAttention(Word):
     key_taps=("k", "v"),
     example="x = x + attention(norm(x), kv_heads=2, rotary=10000, window=32)",
     equation="y = W_o softmax(scale q k^T) v, with q = W_q x, k = W_k x, v = W_v x, head by head",
-    source="Vaswani et al. 2017; kv_heads: Ainslie et al., 2305.13245; qk_norm: 2302.05442; cap: Gemma 2, 2408.00118",
+    source="Vaswani et al. 2017; kv_heads: Ainslie et al., 2305.13245; qk_norm: 2302.05442; cap: Gemma 2, 2408.00118; "
+    "sinks: GPT-OSS, 2508.10925",
 )
 class Attention(DotAttention):
     """y = W_o softmax(scale q k^T) v, head by head, with q = W_q x, k = W_k x, v = W_v x.
@@ -226,7 +248,7 @@ class Attention(DotAttention):
 
     query.weight (heads * size, x), key.weight and value.weight (kv_heads * size, x or memory), output.weight (x,
     heads * size), from N(0, 1 / (3 fan_in)); biases 0. Tables of the score formula: score.table (rows, columns), 0.
-    Taps: q, k (after norm and rotary), v, and scores (before masks).
+    sinks (heads), 0: see `dot_attention`. Taps: q, k (after norm and rotary), v, and scores (before masks).
 
     causal=False: all of another sequence is seen, whose keys and values decoding makes once; or it is a stack that sees
     the future, and is not decoded.
@@ -248,6 +270,8 @@ class Attention(DotAttention):
         rotary: float = 0,
         rotary_part: float = 1,
         rotary_pairs: bool = False,
+        rates: ScoreFunction | None = None,
+        rotary_scale: float = 1,
         qk_norm: str = "none",
         v_norm: bool = False,
         bias: bool = True,
@@ -260,8 +284,8 @@ class Attention(DotAttention):
         size = size or width // heads
         inside, kv_inside = heads * size, (kv_heads or heads) * size
         super().__init__(inside, kv_inside, kv_inside, heads, **settings)
-        self.rotary, self.rotary_pairs = rotary, rotary_pairs
-        self.turned = turned_channels(size, rotary_part) if rotary else 0
+        turned = turning(size, rotary, rotary_part, rotary_pairs, rates, rotary_scale) if rotary else None
+        self.turning = turned if turned is not None and turned.size else None
         self.query = matrix(width, inside, bias)
         self.key = matrix(memory or k or width, kv_inside, bias)
         self.value = matrix(memory or v or width, kv_inside, bias)
@@ -280,11 +304,10 @@ class Attention(DotAttention):
             q, k, v = of_one_batch(q, k, self.heads_of(v, self.kv_heads, "value_norm"))
         else:
             q, k, v = super().by_heads(q, k, v)
-        if self.turned:
-            tables = self.rotation(q, at)
-            of_keys = tables if q.shape[2] == k.shape[2] else self.rotation(k, at)
-            q = rotate(q, tables, self.turned, self.rotary_pairs)
-            k = rotate(k, of_keys, self.turned, self.rotary_pairs)
+        if self.turning is not None:
+            tables = rotation_tables(q, self.turning, at)
+            of_keys = tables if q.shape[2] == k.shape[2] else rotation_tables(k, self.turning, at)
+            q, k = rotate(q, tables, self.turning), rotate(k, of_keys, self.turning)
         return q, k, v
 
     def heads_of(self, x: Tensor, heads: int, norm: str) -> Tensor:
@@ -296,9 +319,6 @@ class Attention(DotAttention):
         x = x.view(batch, length, heads, self.size)
         return (x if module is None else module(x)).transpose(1, 2)
 
-    def rotation(self, x: Tensor, at: At | None) -> Tables:
-        return rotation_tables(x, self.turned, self.rotary, self.rotary_pairs, at)
-
     def joined(self, y: Tensor) -> Tensor:
         output: Any = self._modules["output"]
         return output(super().joined(y))  # type: ignore[no-any-return]
@@ -307,15 +327,20 @@ class Attention(DotAttention):
         """A chunk's queries over another sequence, of which `state` keeps the keys and values of the first step."""
         (q, k, v), (settings, extras) = streams, call
         q = self.heads_of(self.query(q), self.heads, "query_norm")
-        if self.turned:
-            q = rotate(q, self.rotation(q, at), self.turned, self.rotary_pairs)
+        if self.turning is not None:
+            q = rotate(q, rotation_tables(q, self.turning, at), self.turning)
         if state.keys is None:
             k = self.heads_of(self.key(once(k, at)), self.kv_heads, "key_norm")
-            if self.turned:
-                k = rotate(k, self.rotation(k, None), self.turned, self.rotary_pairs)
+            if self.turning is not None:
+                k = rotate(k, rotation_tables(k, self.turning, None), self.turning)
             v = self.heads_of(self.value(once(v, at)), self.kv_heads, "value_norm")
             state.keep(k, v, None if extras is None else extras.real, at)
-        if settings.plain and not settings.window and not taps and (extras is None or extras.scores is None):
+        if (
+            settings.plain
+            and not settings.window
+            and not taps
+            and (extras is None or extras.scores is extras.sinks is None)
+        ):
             return self.joined(state.attend(q, at, settings.scale, settings.dropout))
         q, k, v = of_one_batch(q, *state.of_rows(at))
         return self.result(attend(q, k, v, *call, at), taps, q, k, v)

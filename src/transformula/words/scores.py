@@ -1,7 +1,8 @@
 """What every attention does once it has queries, keys and values by heads: `attend` picks the fastest way to do it.
 
     s = scale q k^T, capped;  s = s + scores;  s = score(s, h, i, j);  seen = causal, window, mask(h, i, j), real keys
-    y = softmax(s where seen) v; a query that sees nothing gets 0
+    y = softmax(s where seen) v; a query that sees nothing gets 0; with sinks b, a number a head,
+    y = exp(s) v / (exp(b) + sum of exp(s))
 
 whole pass    PyTorch's attention, or on a CPU in training batched products (`cpu.product_attention`)
 decoding      one chunk of queries over all keys so far
@@ -18,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from ..errors import InputError
 from . import cpu
@@ -43,6 +44,8 @@ class ScoreFunction(Protocol):
     fixed: bool
 
     def __call__(self, s: Tensor | None, i: Tensor, j: Tensor, inputs: Mapping[tuple[str, str], Tensor]) -> Tensor: ...
+
+    def of(self, leaves: Mapping[str, Tensor], i: Tensor, inputs: Mapping[tuple[str, str], Tensor]) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class Extras:
     real    (batch, keys), bool: which keys are no padding, or None
     inputs  of the formulas, each (batch, length): of the queries' sequence, or of the keys'
     past    of these inputs, in decoding, those of all keys so far
+    sinks   (heads,): a score that each query has besides those of its keys, and whose value is 0
     wanted  whether the scores are a result, too
     """
 
@@ -79,7 +83,13 @@ class Extras:
     real: Tensor | None = None
     inputs: Mapping[str, Tensor] = field(default_factory=dict)
     past: Mapping[str, Tensor] = field(default_factory=dict)
+    sinks: Tensor | None = None
     wanted: bool = False
+
+    @property
+    def only_sinks(self) -> bool:
+        others = self.scores is not None or self.real is not None or self.inputs or self.wanted
+        return self.sinks is not None and not others
 
     def at_places(self, dtype: torch.dtype) -> dict[tuple[str, str], Tensor]:
         """The inputs as formulas read them: at "i" (batch, 1, queries, 1), at "j" (batch, 1, 1, keys)."""
@@ -265,6 +275,10 @@ def attend(
     else:
         needs_grid = dropout > 0 if causal else window > 0
     if needs_grid or extras is not None or not settings.plain:
+        if extras is not None and extras.only_sinks and settings.plain and causal and not (at and dropout):
+            y = _plain_with_sinks(*one_type(q, k, v), settings, extras.sinks, at)
+            if y is not None:
+                return y, None
         if at is not None and at.first and not causal:
             at = replace(at, first=0)  # keys of another sequence stand at 0, 1, ..., whatever is kept of the queries'
         grid, extras = Grid(length, keys, causal, window, q.device, at), extras or NO_EXTRAS
@@ -285,7 +299,43 @@ def attend(
     return scaled_dot_product_attention(q, k, v, mask, dropout, causal, scale=scale, enable_gqa=shared), None
 
 
-def _decoding(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, at: At) -> Tensor:
+def _plain_with_sinks(
+    q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, sinks: Tensor | None, at: At | None
+) -> Tensor | None:
+    """Attention with sinks as fast as without, where place alone hides keys: a whole pass without a window, or one
+    position in decoding. None elsewhere."""
+    assert sinks is not None
+    if not settings.window and (at is None or at.start == 0):
+        # the sink stands first, so it has a query, too: then each sees itself and what stands before
+        q, k, v = with_sinks(q, k, v, sinks, settings.scale)
+        y, _ = attend(pad(q, (0, 0, 1, 0)), k, v, settings)
+        return y[:, :, 1:, :-1]
+    if at is not None and at.start is not None and q.shape[2] == 1:
+        return _decoding(q, k, v, settings, at, sinks)
+    return None
+
+
+def with_sinks(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, each of one channel more, with a key in front: its score, scaled, is the head's sink,
+    and its value 0. The last channel of the result is to be dropped."""
+    one = torch.zeros((), dtype=q.dtype, device=q.device)
+    sinks = (sinks / scale).to(q.dtype).view(1, -1, 1, 1).expand(*q.shape[:3], 1)
+    sink = pad((one + 1).expand(*k.shape[:2], 1, 1), (k.shape[3], 0))
+    return torch.cat((q, sinks), -1), torch.cat((sink, pad(k, (0, 1))), 2), pad(v, (0, 1, 1, 0))
+
+
+def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """The weights of keys, from scores (batch, heads, queries, keys), in float32 at least."""
+    at_least = torch.promote_types(scores.dtype, torch.float32)
+    if sinks is None:
+        return torch.softmax(scores, -1, dtype=at_least)
+    column = sinks.to(scores.dtype).view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+    return torch.softmax(torch.cat((scores, column), -1), -1, dtype=at_least)[..., :-1]
+
+
+def _decoding(
+    q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, at: At, sinks: Tensor | None = None
+) -> Tensor:
     (batch, heads, length, size), kv_heads = q.shape, k.shape[1]
     window, first, scale = settings.window, 0, settings.scale
     if window and at.start is not None and at.start >= window:
@@ -294,6 +344,10 @@ def _decoding(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, at: 
     if length == 1 and at.start is not None:
         # one position sees all keys: the heads that share keys are like so many positions
         grouped = q if heads == kv_heads else q.reshape(batch, kv_heads, heads // kv_heads, size)
+        if sinks is not None:
+            scores = ((grouped * scale) @ k.transpose(-1, -2)).view(batch, heads, 1, -1)
+            weights = _softmax(scores, sinks).to(v.dtype).view(batch, kv_heads, heads // kv_heads, -1)
+            return (weights @ v).view(batch, heads, 1, -1)
         y = scaled_dot_product_attention(grouped, k, v, scale=scale)
         return y if heads == kv_heads else y.reshape(batch, heads, 1, -1)
     causal = at.start == 0 and not window  # the first chunk: a causal pass, for which no mask need be made
@@ -304,16 +358,23 @@ def _decoding(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, at: 
 
 def _with_bias(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras, grid: Grid) -> Attended:
     bias, mask, some = seen_by(settings, extras, grid, q.dtype, False)
-    dropout, scale = settings.dropout, settings.scale
+    dropout, scale, sinks = settings.dropout, settings.scale, extras.sinks
+    if sinks is not None:
+        square = (-1, -1, q.shape[2], k.shape[2])
+        mask = None if mask is None else pad(mask.expand(square), (1, 0), value=True)
+        bias = None if bias is None else pad(bias.expand(square), (1, 0))
+        q, k, v = with_sinks(q, k, v, sinks, scale)
     if cpu.use_products(q, k.shape[2], dropout, bias):
         if mask is not None:
             bias = torch.zeros((), dtype=q.dtype).masked_fill(~mask, float("-inf"))
         # place alone skips keys where queries and keys stand at the same positions; else the bias hides what it hides
-        causal, window = (grid.causal, grid.window) if grid.at is None else (False, 0)
+        causal, window = (grid.causal, grid.window) if grid.at is None and sinks is None else (False, 0)
         y = cpu.product_attention(q, k, v, scale=scale, causal=causal, window=window, dropout=dropout, bias=bias)
     else:
         added, shared = mask if bias is None else bias, q.shape[1] != k.shape[1]
         y = scaled_dot_product_attention(q, k, v, added, dropout, scale=scale, enable_gqa=shared)
+    if sinks is not None:
+        y = y[..., :-1]
     return (y if some is None else y.masked_fill(~some, 0)), None
 
 
@@ -334,8 +395,7 @@ def _with_scores(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, e
     hidden = float("-inf") if settings.softmax else 0
     weights = scores if mask is None else scores.masked_fill(~mask, hidden)
     if settings.softmax:
-        at_least = torch.promote_types(weights.dtype, torch.float32)
-        weights = torch.softmax(weights, -1, dtype=at_least).to(v.dtype)
+        weights = _softmax(weights, extras.sinks).to(v.dtype)
     if settings.dropout:
         weights = cpu.dropout(weights, settings.dropout)
     y = weights @ v

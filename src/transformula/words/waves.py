@@ -1,11 +1,17 @@
 """Positions as waves: `sinusoids`, added to a stream, and `rotary`, which turns it."""
 
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
 import torch
 from torch import Tensor
 
 from ..errors import InputError
 from .tables import Tables, cached_table, table_rows
-from .word import At, Word, flag, number, split, whole, word
+from .word import At, Word, definition, flag, number, split, whole, word
+
+if TYPE_CHECKING:
+    from .scores import ScoreFunction
 
 
 @word(
@@ -94,74 +100,107 @@ def waves(positions: Tensor, first: int, size: int, base: float, halves: bool) -
         "heads": whole("number of heads, which are rotated alike", "heads", minimum=1),
         "part": number("fraction of each head's channels that are rotated", 1, minimum=0, maximum=1),
         "pairs": flag("rotate pairs of neighboring channels, not of the two halves"),
+        "rates": definition("definition over r, c that gives the rate of pair c, r without it", later=True),
+        "scale": number("factor of what turns (the attention factor of YaRN)", 1, minimum=0, later=True),
     },
     checks={"x % heads == 0": "the width {x} does not divide into {heads} heads"},
     initial_scale="same",
     example="h = norm(x); q = rotary(linear.q(h, width)); "
     "x = x + dot_attention(q, rotary(linear.k(h, width)), linear.v(h, width))",
-    equation="pairs of channels of each head turned by the angle i / base**(2c / size)",
-    source="Su et al., 2104.09864",
+    equation="pairs of channels of each head turned by the angle i r, r = base**(-2c / size)",
+    source="Su et al., 2104.09864; rates: YaRN, Peng et al., 2309.00071",
 )
 class Rotary(Word):
     """Each head's channels, in pairs, turned by an angle that grows with the position i (from 0); same shape.
 
-    Pair c of a head of `size` channels turns by i / base^(2c / size). A pair is (c, c + size/2), as in LLaMA, or with
-    `pairs=True` (2c, 2c + 1), as in the paper and GPT-J. `part`: only the first part * size channels of a head turn. No
-    parameters. Raises InputError if the part that turns is odd.
+    Pair c of a head of `size` channels (c from 0) turns by i r, with the rate r = base^(-2c / size), or what the
+    definition `rates` makes of r and c. A pair is (c, c + size/2), as in LLaMA, or with `pairs=True` (2c, 2c + 1), as
+    in the paper and GPT-J. `part`: only the first part * size channels of a head turn; size is then their number.
+    `scale`: what turns is multiplied by it. No parameters. Raises InputError if the part that turns is odd.
     """
 
-    def __init__(self, x: int, heads: int, base: float, part: float, pairs: bool) -> None:
+    def __init__(
+        self,
+        x: int,
+        heads: int,
+        base: float,
+        part: float,
+        pairs: bool,
+        rates: "ScoreFunction | None" = None,
+        scale: float = 1,
+    ) -> None:
         super().__init__()
-        self.heads, self.base, self.pairs = heads, base, pairs
-        self.turned = turned_channels(x // heads, part)
+        self.heads, self.turning = heads, turning(x // heads, base, part, pairs, rates, scale)
 
     def forward(self, x: Tensor, *, at: At | None = None) -> Tensor:
         heads = split(x, self.heads, -1).transpose(1, 2)
-        tables = rotation_tables(heads, self.turned, self.base, self.pairs, at)
-        return rotate(heads, tables, self.turned, self.pairs).transpose(1, 2).flatten(2)
+        tables = rotation_tables(heads, self.turning, at)
+        return rotate(heads, tables, self.turning).transpose(1, 2).flatten(2)
 
     step = forward
 
 
-def turned_channels(size: int, part: float) -> int:
-    """How many channels of a head of `size` turn. Raises InputError for an odd number."""
+class Turning(NamedTuple):
+    """How heads turn: their first `size` channels, at the rates base^(-2c / size) or at `rates`, one of each pair;
+    `pairs`: neighbors, not halves; `scale`: a factor of what turns."""
+
+    size: int
+    base: float
+    pairs: bool
+    rates: tuple[float, ...] = ()
+    scale: float = 1
+
+
+def turning(size: int, base: float, part: float, pairs: bool, formula: "ScoreFunction | None", scale: float) -> Turning:
+    """Of heads of `size` channels. Raises InputError for an odd number that turns, and for rates without end."""
     turned = round(part * size)
     if turned % 2:
         raise InputError(f"rotary turns pairs of channels; {turned} of a head's {size} channels is odd")
-    return turned
+    if not formula:
+        return Turning(turned, base, pairs, (), scale)
+    c = torch.arange(turned // 2, dtype=torch.float64, device="cpu")
+    made = formula.of({"r": base ** (-2 * c / turned), "c": c}, c, {})
+    rates = tuple(made.expand(turned // 2).tolist())
+    if not all(map(math.isfinite, rates)):
+        raise InputError(f"the rates of rotary positions are numbers; here they are {', '.join(map(str, rates))}")
+    return Turning(turned, base, pairs, rates, scale)
 
 
-def rotations(positions: Tensor, size: int, base: float, pairs: bool) -> tuple[Tensor, Tensor]:
+def rotations(
+    positions: Tensor, size: int, base: float, pairs: bool, given: tuple[float, ...], scale: float
+) -> tuple[Tensor, Tensor]:
     """Cosines and signed sines, each (positions, size): y = x cos + swapped(x) sin."""
     rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64, device=positions.device) / size)
+    if given:
+        rates = torch.tensor(given, dtype=torch.float64, device=positions.device)
     angles = positions[:, None] * rates
-    cos, sin = angles.cos(), angles.sin()
+    cos, sin = angles.cos() * scale, angles.sin() * scale
     if pairs:
         return torch.stack((cos, cos), 2).flatten(1), torch.stack((-sin, sin), 2).flatten(1)
     return torch.cat((cos, cos), 1), torch.cat((-sin, sin), 1)
 
 
-def rotation_tables(like: Tensor, turned: int, base: float, pairs: bool, at: At | None) -> Tables:
+def rotation_tables(like: Tensor, turning: Turning, at: At | None) -> Tables:
     """The tables for the positions of `like` (batch, heads, length, size): each (length, turned), or
     (batch, 1, length, turned)."""
-    length, arguments, dtype, device = like.shape[2], (turned, base, pairs), like.dtype, like.device
+    length, dtype, device = like.shape[2], like.dtype, like.device
     if at is None:
-        return cached_table(rotations, arguments, length, dtype, device)
-    key = ("rotary", *arguments, length, dtype, device)
+        return cached_table(rotations, turning, length, dtype, device)
+    key = ("rotary", *turning, length, dtype, device)
     if key not in at.kept:
         if at.start is not None:
-            at.kept[key] = table_rows(rotations, arguments, at.start, length, dtype, device)
+            at.kept[key] = table_rows(rotations, turning, at.start, length, dtype, device)
         else:
             rows = at.positions(length)
-            tables = cached_table(rotations, arguments, at.longest + length, dtype, device)
+            tables = cached_table(rotations, turning, at.longest + length, dtype, device)
             at.kept[key] = tuple(table[rows][:, None] for table in tables)
     return at.kept[key]  # type: ignore[no-any-return]
 
 
-def rotate(x: Tensor, tables: Tables, turned: int, pairs: bool) -> Tensor:
-    """Turn the first `turned` channels of x (batch, heads, length, size)."""
-    cos, sin = tables
+def rotate(x: Tensor, tables: Tables, turning: Turning) -> Tensor:
+    """Turn the first channels of x (batch, heads, length, size)."""
+    (cos, sin), turned = tables, turning.size
     if turned < x.shape[-1]:
-        return torch.cat((rotate(x[..., :turned], tables, turned, pairs), x[..., turned:]), -1)
-    swapped = split(x, turned // 2, 2).flip(-1).flatten(-2) if pairs else torch.roll(x, turned // 2, -1)
+        return torch.cat((rotate(x[..., :turned], tables, turning), x[..., turned:]), -1)
+    swapped = split(x, turned // 2, 2).flip(-1).flatten(-2) if turning.pairs else torch.roll(x, turned // 2, -1)
     return torch.addcmul(x * cos, swapped, sin)
