@@ -167,6 +167,26 @@ def test_inputs_of_the_task_may_be_named() -> None:
     assert torch.equal(model(*given), model(types=given[1], tokens=given[0]))
 
 
+def test_declared_inputs_go_by_name_everywhere() -> None:
+    model = make(
+        "inputs: {next: tokens}\nbefore: x = embed.words(tokens) + embed.n(next)\nlayer: x = x + mlp(x)\n"
+    ).eval()
+    ids, others = tokens(), tokens().flip(1)
+    whole = model(tokens=ids, next=others)
+    assert torch.equal(whole, model(ids, others)) and torch.equal(whole, model(ids, next=others))
+    assert torch.equal(whole, model.step(ids, model.start(len(ids), 9), next=others))
+    for wrong, message in (
+        ({}, "given tokens, next, in this order or by name, .*; here: next left out$"),
+        ({"nxt": ids}, "next left out, nxt not expected; did you mean next"),
+        ({"next": others, "types": ids}, "here: types not expected"),
+    ):
+        with pytest.raises(InputError, match=message):
+            model(ids, **wrong)
+    for wrong in ({}, {"nxt": ids}):
+        with pytest.raises(InputError, match="tokens and next, by name; here: (no others|nxt)"):
+            model.step(ids, model.start(len(ids), 9), **wrong)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

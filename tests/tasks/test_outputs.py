@@ -62,3 +62,33 @@ def test_the_vocabulary_of_the_data_counts(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"data": str(data), "tokenizer": "bytes", "steps": 1, "quiet": True, "width": 8}
     with pytest.raises(InputError, match=r"each of the \d+ tokens of the vocabulary .* `y` of width 20"):
         train("x = x + mlp(x)", output="y = linear(x, 20)", out=str(tmp_path / "run"), context=8, depth=1, **settings)
+
+
+@pytest.mark.parametrize(
+    ("task", "output", "shown"),
+    [
+        ("classification", SEVERAL, "needs one output; .*`logits` of width 256 and `size` of width 2"),
+        ("classification", "output: y = linear(mean(x), 3)\n", "the data has 2 labels, .* output is 3 numbers"),
+        ("tagging", SEVERAL, "needs one output with a tag's logits"),
+        (
+            "tagging",
+            "output: y = linear(x, 3)\n",
+            "the model's output has the width 3, and there are 2 tags",
+        ),
+        ("question-answering", "output: y = linear(x, 3)\n", "two numbers at each token; .*`y` of width 3"),
+    ],
+)
+def test_rows_are_told_before_the_first_step(task: str, output: str, shown: str, tmp_path: Path) -> None:
+    data = tmp_path / "rows.jsonl"
+    row = {
+        "classification": '{"text": "the %s cat", "label": "%s"}',
+        "tagging": '{"tokens": ["the", "%s"], "tags": ["A", "%s"]}',
+        "question-answering": '{"context": "the %s", "question": "who is %s?", "answer": "the"}',
+    }[task]
+    data.write_text("".join(row % (f"a{n}", "AB"[n % 2]) + "\n" for n in range(40)))
+    model = tmp_path / "model.yaml"
+    model.write_text("width: 8\nheads: 2\ndepth: 1\ncausal: false\n" + LAYER + output)
+    run = tmp_path / "run"
+    with pytest.raises(InputError, match=shown):
+        train(str(model), task=task, data=str(data), out=str(run), steps=1, context=16, quiet=True)
+    assert not run.exists()

@@ -243,7 +243,9 @@ def test_a_model_that_reads_something_else(answered: Path, tmp_path: Path) -> No
 
 
 def test_an_output_that_is_no_span(answered: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the model's output has 2 at 1: .*linear"):
+    with pytest.raises(
+        InputError, match="two numbers at each token; `output` makes `logits` of width 2, not of the tokens: .*linear"
+    ):
         train("pre-norm", **{**SMALL, "output": "logits = linear(mean(x), 2)"}, task="question-answering", steps=1,
               data=str(answered), tokenizer="bytes", split=0.2, out=str(tmp_path / "x"))  # fmt: skip
 

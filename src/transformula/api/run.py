@@ -105,6 +105,7 @@ def run_of(plan: Plan, quiet: bool) -> Run:
             numbers["vocab"] = max(numbers["vocab"], stated.get("vocab", 0))
         architecture = check_model(text, numbers, plan.use)
         plan.kind.check(architecture)  # once more, now that the vocabulary is known
+        task.check_output(architecture)
         check_room(architecture, training, plan.data)
         from ..model import build
 

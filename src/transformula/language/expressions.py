@@ -18,6 +18,7 @@ from .numbers import FUNCTIONS, apply_function, fold, is_whole, neutral
 from .rewriting import spine
 from .source import Place
 from .syntax import Binary, CallNode, Choice, Index, Line, Literal, Name, Negative, Node, Number, Tap
+from .turning import turns_of_arithmetic
 from .word_calls import WordCall, WordCalls
 
 BY_OPERATOR = {operator: op for op, operator in OPERATIONS.items() if op != "neg"}
@@ -80,7 +81,9 @@ class Expressions:
             of = self.operand(node.operand, scope)
             if of.op == "number":
                 return scope.number(fold("-", 0, of.number, node.place), node.place)
-            return scope.add(Value("neg", (of,), of.kind, of.width, of.sequence, keys=of.keys, place=node.place))
+            return scope.add(
+                Value("neg", (of,), of.kind, of.width, of.sequence, keys=of.keys, place=node.place, turns=of.turns)
+            )
         first, chain = spine(node)
         result = self.operand(first, scope)
         for part in chain:
@@ -233,7 +236,8 @@ def new_value(node: Binary, left: Value, right: Value) -> Value:
     for one, two in (pair for pair in pairs if all(pair) and len(set(pair)) == 2):
         raise FormulaError("sequences", node.place, left=one, right=two)
     sequence, keys = (one or two for one, two in pairs)
-    return Value(BY_OPERATOR[node.operator], (left, right), kind, max(widths), sequence, keys=keys, place=node.place)
+    op, turns = BY_OPERATOR[node.operator], turns_of_arithmetic(node.operator, left, right)
+    return Value(op, (left, right), kind, max(widths), sequence, keys=keys, place=node.place, turns=turns)
 
 
 def take_share(word: str, node: CallNode, options: Options) -> int | None:

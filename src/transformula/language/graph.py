@@ -45,6 +45,7 @@ class Value:
     stack: str = ""  # for "history" and a stack's result: the stack that is read; "" means the section's own
     frames: tuple[Frame, ...] = ()  # the definitions that the value stands in, outermost first
     keys: str = ""  # of scores the sequence of their keys
+    turns: tuple[Any, ...] = ()  # of a stream: what rotary positions have done to its channels (`turning.py`)
 
     @property
     def called(self) -> Call:

@@ -165,6 +165,11 @@ ROWS: dict[str, tuple[str, str]] = {
         "widths differ: {left} and {right}\nmake them equal, e.g. by linear(x, {left})",
         "x = x + linear(x, 2 * width)",
     ),
+    "turned-otherwise": (
+        "{word}: rotary positions turn what it multiplies in different ways: {detail}\n{remedy}",
+        "heads: 8\nwidth: 64\nlayer: |\n  q = rotary(linear.q(x, 64))\n"
+        "  x = x + dot_attention(q, rotary(linear.k(x, 16)), linear.v(x, 16))",
+    ),
     "sequences": (
         "the two sides belong to different sequences: {left} and {right}\n"
         "attention reads across sequences; sums do not",

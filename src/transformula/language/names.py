@@ -18,6 +18,7 @@ from .numbers import FUNCTIONS, as_number, evaluate, is_number
 from .options import expression, unknown_option
 from .source import Place
 from .syntax import CallNode, Index, Name, Node, Tap, walk
+from .turning import turns_of_tap
 from .vocabulary import WordRecord
 
 # Values of layers that all lists of history together may hold: those of a stack of 440 layers that each list all.
@@ -281,6 +282,7 @@ def tap_of_word(node: Tap, value: Value, scope: Scope) -> Value:
     if taps[node.tap]:
         width = expression(call.word, taps[node.tap], call.numbers, node.place)
         inside.kind, inside.width, inside.keys = "stream", width, ""
+        inside.turns = turns_of_tap(call, node.tap, width)
         inside.sequence = keys if node.tap in call.word.key_taps else value.sequence
     return scope.add(inside)
 
@@ -291,7 +293,8 @@ def unknown_tap(node: Tap, name: str, known: Iterable[str], remedy: str) -> Form
 
 def reading(value: Value, op: str, name: str, place: Place, number: int = 0, stack: str = "") -> Value:
     kind, width, sequence, keys = value.kind, value.width, value.sequence, value.keys
-    return Value(op, (), kind, width, sequence, name, number, place=place, stack=stack, keys=keys)
+    turns = value.turns
+    return Value(op, (), kind, width, sequence, name, number, place=place, stack=stack, keys=keys, turns=turns)
 
 
 def entering(section: Section, value: Value) -> Value:

@@ -90,6 +90,10 @@ class WordRecord:
     # Expression: how the word tells positions apart: 'learned', 'sinusoids', 'scores' or 'recurrent'; "" or '' if not.
     order: str = ""
     rotary: str = ""  # expression: the base of the rotary positions that it gives, 0 for none
+    products: tuple[tuple[str, str], ...] = ()  # streams whose channels are multiplied and summed, by `heads` if it has
+    # Where channels of the result come from: "taken" (part i of n), "joined" (streams, part by part), "copied" (n times
+    # over); "": not said.
+    channels: str = ""
     centered: bool = False  # in a stack that sees all positions it looks ahead as far as it looks back (a convolution)
     attends: str = ""  # attention: "streams" if it makes queries, keys and values of its streams, "qkv" if given them
     cross: str = ""  # attention: the word in its place over another sequence, `CROSS(x, memory)`; "": the word itself

@@ -17,6 +17,7 @@ from .score_binding import ScoreBinding
 from .score_formula import ScoreFormula
 from .source import Place
 from .syntax import CallNode, Name
+from .turning import check_products, turns_of
 from .vocabulary import WordRecord
 
 # Kinds of words that also act on coefficients, position by position.
@@ -308,11 +309,14 @@ class WordCall:
         return sequences[0]
 
     def result(self, call: Call, width: int, sequence: str) -> Value:
+        values = [value for _, value in self.streams]
+        check_products(call, values, self.name, self.place)
         kind, kinds = self.record.value, {stream.kind for _, stream in self.streams} - {"number"}
         if self.record.kind in BARE and kinds in ({"coefficient"}, {"scores"}):
             (kind,) = kinds  # made of coefficients alone, it has no sequence either
         arguments = tuple(value for _, value in [*self.streams, *self.ports])
         value = Value("call", arguments, kind, width, sequence, name=self.name, call=call, place=self.place)
+        value.turns = turns_of(call, values, width) if kind == "stream" else ()
         if kind == "scores" and self.streams:
             first = self.streams[0][1]
             value.keys = first.keys if first.kind == "scores" else first.sequence

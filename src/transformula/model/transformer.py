@@ -67,6 +67,31 @@ class Transformer(FormulaModule):
     _step: Any
     _fixed: Any
 
+    def __call__(self, *inputs: Any, **named_inputs: Any) -> Any:
+        try:
+            return super().__call__(*inputs, **named_inputs)
+        except TypeError:
+            self._check_inputs(len(inputs), named_inputs)
+            raise
+
+    def _check_inputs(self, count: int, named: Mapping[str, Any]) -> None:
+        """Raise InputError unless each input is given, the first `count` in order and the others by name."""
+        inputs = self.inputs
+        missing = [name for name in inputs[count:] if name not in named]
+        unknown = [name for name in named if name not in (*inputs[count:], "lengths")]
+        if not missing and not unknown:
+            return
+        wrong = [
+            f"{' and '.join(names)} {what}"
+            for what, names in (("left out", missing), ("not expected", unknown))
+            if names
+        ]
+        near = nearest(unknown[0], missing) if unknown else []
+        says = f"the model is given {', '.join(inputs)}, in this order or by name, and lengths="
+        raise InputError(
+            f"{says}; here: {', '.join(wrong)}{';' if near else ''}{did_you_mean(near)}", near=near
+        ) from None
+
     @property
     def architecture(self) -> Architecture:
         """The checked formula."""

@@ -247,6 +247,11 @@ class Task(ABC):
         """Raise InputError for a model that this task cannot train: its inputs, or what it sees. None unless said."""
         return
 
+    def check_output(self, architecture: Architecture) -> None:
+        """Raise InputError for a model whose output does not fit the data, now that they are read. Any does unless said
+        otherwise."""
+        return
+
     @classmethod
     def check_data(cls, settings: Any) -> None:
         """Raise InputError where a run that begins names no data, and the task has none of its own."""

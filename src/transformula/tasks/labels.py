@@ -18,7 +18,8 @@ from torch.nn import functional as F
 
 from ..data.records import Record
 from ..errors import DataError, InputError, did_you_mean, nearest, setting
-from .base import Batch
+from ..language.graph import Architecture
+from .base import Batch, outputs_of
 from .predictor import Answer, Predictor, Progress
 from .row_predictor import RowPredictor
 from .rows import RowReader, RowTask
@@ -212,13 +213,23 @@ class LabelTask(RowTask):
         super().__init__(settings, numbers, **given)
         self.score = "micro_f1" if self.data.kind.several else "accuracy"
 
-    def objective(self, output: Tensor, batch: Batch) -> Tensor:
-        logits, targets, classes = output[:, 0], batch.targets, len(self.data.kind.labels)
-        if output.shape[1] != 1 or output.shape[2] != classes:
+    def check_output(self, architecture: Architecture) -> None:
+        (width,) = outputs_of(architecture).values()
+        self.check_size(width)
+
+    def check_size(self, width: int, positions: int = 1) -> None:
+        """Raise InputError unless the output is a number for each label, at one position."""
+        classes = len(self.data.kind.labels)
+        if (width, positions) != (classes, 1):
             raise InputError(
-                f"{self.name}: the data has {classes} labels, and the model's output is {output.shape[2]} numbers at"
-                f" {output.shape[1]} positions: {setting('output', 'logits = linear(mean(x), classes)')}"
+                f"{self.name}: the data has {classes} labels, and the model's output is {width} numbers"
+                f"{f' at {positions} positions' if positions > 1 else ''}:"
+                f" {setting('output', 'logits = linear(mean(x), classes)')}"
             )
+
+    def objective(self, output: Tensor, batch: Batch) -> Tensor:
+        self.check_size(output.shape[2], output.shape[1])
+        logits, targets = output[:, 0], batch.targets
         if self.data.kind.several:
             return F.binary_cross_entropy_with_logits(logits, targets)
         return F.cross_entropy(logits, targets, label_smoothing=self.data.settings.label_smoothing)

@@ -30,7 +30,7 @@ from ..errors import DataError, InputError, setting
 from ..generation.settings import AnswerSettings
 from ..language.graph import Architecture
 from ..tokenizers.base import Tokenizer
-from .base import IGNORED, Batch, task
+from .base import IGNORED, Batch, outputs_in_words, task
 from .predictor import Answer, predictor
 from .row_predictor import EncodedRow, RowPredictor
 from .rows import RowReader, RowTask, Side, evaluation_of
@@ -384,14 +384,15 @@ Answer questions by a span of a text: questions are arguments, the lines of a fi
                 f"{cls.name} gives a model {', '.join(INPUTS)}; this one reads"
                 f" {', '.join(architecture.inputs) or 'nothing'}: take {', '.join(others) or 'a model of tokens'}"
             )
+        (output,) = architecture.output.leaves.values()
+        if output.width != 2 or output.sequence != "tokens":
+            where = "" if output.sequence == "tokens" else ", not of the tokens"
+            raise InputError(
+                f"{cls.name}: start and end are two numbers at each token; `output` makes"
+                f" {outputs_in_words(architecture)}{where}: {setting('output', 'logits = linear(x, 2)')}"
+            )
 
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
-        if output.shape[1:] != (batch.targets.shape[1], 2):
-            length, width = output.shape[1:]
-            raise InputError(
-                f"{self.name}: start and end are two numbers at each of {batch.targets.shape[1]} positions; the model's"
-                f" output has {width} at {length}: {setting('output', 'logits = linear(x, 2)')}"
-            )
         counted, marks = batch.targets >= 0, batch.targets.clamp(min=0)
         nats = output.masked_fill(~counted[..., None], -torch.inf).log_softmax(1)
         right = [nats[..., side][marks & mark > 0] for side, mark in enumerate((START, END))]

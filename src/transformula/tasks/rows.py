@@ -34,7 +34,7 @@ from ..language.graph import Architecture
 from ..model.transformer import evaluating
 from ..settings import Settings
 from ..tokenizers.base import Tokenizer
-from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, Trained
+from .base import FORWARD, IGNORED, Batch, Progress, Scores, Task, Trained, outputs_in_words, outputs_of
 from .predictor import Answer
 from .row_predictor import EncodedRow, RowEncoder, RowPredictor, collated, like_lengths, padded, parts_of
 from .scores.measured import Measured
@@ -324,6 +324,12 @@ class RowTask(Task):
 
     @classmethod
     def check(cls, architecture: Architecture) -> None:
+        if len(outputs_of(architecture)) != 1:
+            one = "logits = linear(mean(x), classes)" if "output" not in cls.model else cls.model["output"]
+            raise InputError(
+                f"{cls.name} needs one output; `output` makes {outputs_in_words(architecture)}. Write output: {one}, or"
+                " choose a task that reads several (--task)"
+            )
         if architecture.main.causal:
             raise InputError(
                 f"{cls.name} reads a row whole, and the last stack is causal: each position sees those before it alone;"

@@ -29,7 +29,7 @@ from ..data.tokenizing import folder_named
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from ..language.graph import Architecture
 from ..tokenizers.base import FILE, Tokenizer
-from .base import IGNORED, Batch, outputs_in_words, task
+from .base import IGNORED, Batch, outputs_in_words, outputs_of, task
 from .chain import bio_moves, chain_marginals, chain_nll, viterbi
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
@@ -419,6 +419,14 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
             )
         super().check(architecture)
 
+    def check_output(self, architecture: Architecture) -> None:
+        (width,), n = outputs_of(architecture).values(), len(self.data.kind.tags)
+        if width not in (n, n * n):
+            raise InputError(
+                f"the model's output has the width {width}, and there are {n} tags: write logits = linear(x, classes),"
+                " or logits = transitions(linear(x, classes)) for a conditional random field"
+            )
+
     def batch(self, step: int, micro: int = 0) -> Batch:
         """With rare words read as unknown ones, at random (Kiperwasser and Goldberg 2016)."""
         batch = super().batch(step, micro)
@@ -431,11 +439,6 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
 
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
         targets, n, smoothing = batch.targets, len(self.data.kind.tags), self.data.settings.label_smoothing
-        if output.shape[2] not in (n, n * n):
-            raise InputError(
-                f"the model's output has the width {output.shape[2]}, and there are {n} tags: write logits = linear(x,"
-                " classes), or logits = transitions(linear(x, classes)) for a conditional random field"
-            )
         if output.shape[2] == n:
             return F.cross_entropy(output.transpose(1, 2), targets, ignore_index=IGNORED, label_smoothing=smoothing)
         if smoothing:

@@ -26,6 +26,7 @@ Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there i
     reach="past",
     back="window - 1 if window > 0 else length",
     attends="qkv",
+    products=(("q", "k"),),
     distances=("window", "score", "mask", "scores"),
     padding=True,
     options={

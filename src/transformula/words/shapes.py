@@ -14,6 +14,7 @@ from .word import Word, choice, flag, split, whole, word
     streams=("x",),
     numbers=("i", "n"),
     kind="shape",
+    channels="taken",
     width="x // n",
     options={"i": whole("which part, from 1", minimum=1), "n": whole("number of equal parts", minimum=1)},
     checks={
@@ -37,6 +38,7 @@ class ChannelPart(Word):
     "join",
     streams=(("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")),
     kind="shape",
+    channels="joined",
     width="a + b + c + d",
     options={"parts": whole("number of parts, which are joined one by one", 1, minimum=1)},
     checks={
@@ -64,6 +66,7 @@ class Join(Word):
     streams=("x",),
     numbers=("n",),
     kind="shape",
+    channels="copied",
     width="n * x",
     options={
         "n": whole("number of copies", minimum=1),
@@ -88,6 +91,7 @@ class Repeat(Word):
     width="1",
     equal=True,
     saved="2 * a",
+    products=(("a", "b"),),
     initial_scale="dot",
     example="y = mlp(norm(x)); x = x + sigmoid(dot(x, y)) * y",
     equation="y = sum over channels of a b",
