@@ -68,7 +68,7 @@ def test_another_number_of_classes_than_that_of_the_data(shapes: Path) -> None:
     how: dict[str, Any] = {"task": "image-classification", "data": str(shapes), "depth": 1, "width": 8, "heads": 1}
     with pytest.raises(ConfigError, match="the model says 5, and the data has 2"):
         train("pre-norm", classes=5, **how)
-    with pytest.raises(InputError, match="the data has 2 labels, and the model's output is 5 numbers"):
+    with pytest.raises(InputError, match="the data has 2 classes, and the model's output is 5 numbers"):
         train("pre-norm", output="logits = linear(mean(x), 5)", **how)
 
 

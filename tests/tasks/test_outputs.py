@@ -68,12 +68,16 @@ def test_the_vocabulary_of_the_data_counts(tmp_path: Path) -> None:
     ("task", "output", "shown"),
     [
         ("classification", SEVERAL, "needs one output; .*`logits` of width 256 and `size` of width 2"),
-        ("classification", "output: y = linear(mean(x), 3)\n", "the data has 2 labels, .* output is 3 numbers"),
+        (
+            "classification",
+            "output: y = linear(mean(x), 3)\n",
+            "the data has 2 classes, .* output is 3 numbers: .*mean",
+        ),
         ("tagging", SEVERAL, "needs one output with a tag's logits"),
         (
             "tagging",
             "output: y = linear(x, 3)\n",
-            "the model's output has the width 3, and there are 2 tags",
+            "the data has 2 classes, .* output is 3 numbers: .*transitions",
         ),
         ("question-answering", "output: y = linear(x, 3)\n", "two numbers at each token; .*`y` of width 3"),
     ],

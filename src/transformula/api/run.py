@@ -89,6 +89,7 @@ def train(
 def run_of(plan: Plan, quiet: bool) -> Run:
     """Check a plan, make the data ready, build the model, train it."""
     from ..data.sources import recorded
+    from ..tasks.base import check_widths
     from ..training import train as run_training
     from ..training.failure import allocating
     from ..training.progress import Progress
@@ -105,7 +106,7 @@ def run_of(plan: Plan, quiet: bool) -> Run:
             numbers["vocab"] = max(numbers["vocab"], stated.get("vocab", 0))
         architecture = check_model(text, numbers, plan.use)
         plan.kind.check(architecture)  # once more, now that the vocabulary is known
-        task.check_output(architecture)
+        check_widths(task, architecture)
         check_room(architecture, training, plan.data)
         from ..model import build
 

@@ -91,6 +91,15 @@ def check_logits(name: str, architecture: Architecture) -> None:
     )
 
 
+def check_widths(task: Task, architecture: Architecture) -> None:
+    """Raise InputError for a model whose output does not fit the data, now that they are read."""
+    width = max(outputs_of(architecture).values(), default=0)
+    if task.widths and width not in task.widths:
+        formulas = ", or ".join(setting("output", formula) for formula in task.widths.values())
+        here = f"the data has {min(task.widths)} classes, and the model's output is {width} numbers"
+        raise InputError(f"{task.name}: {here}: {formulas}")
+
+
 def sample_of(rows: int, count: int, seed: int) -> np.ndarray:
     """`count` of so many rows, chosen by the seed, in order; a larger sample holds a smaller one."""
     chosen: np.ndarray = np.sort(np.random.default_rng(seed).permutation(rows)[:count])
@@ -198,6 +207,7 @@ class Task(ABC):
     carries     whether its batches go on from step to step for a model that says `carry`
     row_name    what the parts of its validation set are called of which a sample holds some
     validated   what of its validation set `evaluate` looks at, in words; "" is all
+    widths      those of an output that fits the data, each with a formula that makes it; {}: any may
     numbers     what the model takes from the task, e.g. {"vocab": 2048, "context": 128}
     memory      what goes from a step to the next, for a task of which a batch goes on from the one before it
     score       the main one of the scores: that of `baselines` and `verdict`, by which the best model is chosen
@@ -216,6 +226,7 @@ class Task(ABC):
     carries: ClassVar[bool] = False
     row_name: ClassVar[str] = "rows"
     validated: str = ""
+    widths: Mapping[int, str] = {}
     score: str = "loss"
     memory: CarriedRows | None = None
     example: str = ""
@@ -245,11 +256,6 @@ class Task(ABC):
     @classmethod
     def check(cls, architecture: Architecture) -> None:
         """Raise InputError for a model that this task cannot train: its inputs, or what it sees. None unless said."""
-        return
-
-    def check_output(self, architecture: Architecture) -> None:
-        """Raise InputError for a model whose output does not fit the data, now that they are read. Any does unless said
-        otherwise."""
         return
 
     @classmethod

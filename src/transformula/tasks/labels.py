@@ -18,8 +18,7 @@ from torch.nn import functional as F
 
 from ..data.records import Record
 from ..errors import DataError, InputError, did_you_mean, nearest, setting
-from ..language.graph import Architecture
-from .base import Batch, outputs_of
+from .base import Batch
 from .predictor import Answer, Predictor, Progress
 from .row_predictor import RowPredictor
 from .rows import RowReader, RowTask
@@ -161,6 +160,9 @@ def by_baseline(
     return predict
 
 
+ONE_LABEL = "logits = linear(mean(x), classes)"
+
+
 class LabelReader(RowReader):
     """Rows whose records have the field `label`: a text, or of several labels a list of texts."""
 
@@ -212,23 +214,14 @@ class LabelTask(RowTask):
     def __init__(self, settings: Any, numbers: Mapping[str, Any], **given: Any) -> None:
         super().__init__(settings, numbers, **given)
         self.score = "micro_f1" if self.data.kind.several else "accuracy"
-
-    def check_output(self, architecture: Architecture) -> None:
-        (width,) = outputs_of(architecture).values()
-        self.check_size(width)
-
-    def check_size(self, width: int, positions: int = 1) -> None:
-        """Raise InputError unless the output is a number for each label, at one position."""
-        classes = len(self.data.kind.labels)
-        if (width, positions) != (classes, 1):
-            raise InputError(
-                f"{self.name}: the data has {classes} labels, and the model's output is {width} numbers"
-                f"{f' at {positions} positions' if positions > 1 else ''}:"
-                f" {setting('output', 'logits = linear(mean(x), classes)')}"
-            )
+        self.widths = {len(self.data.kind.labels): ONE_LABEL}
 
     def objective(self, output: Tensor, batch: Batch) -> Tensor:
-        self.check_size(output.shape[2], output.shape[1])
+        if output.shape[1] != 1:
+            raise InputError(
+                f"{self.name}: a row has one label, and the model's output stands at {output.shape[1]} positions:"
+                f" {setting('output', ONE_LABEL)}"
+            )
         logits, targets = output[:, 0], batch.targets
         if self.data.kind.several:
             return F.binary_cross_entropy_with_logits(logits, targets)

@@ -29,7 +29,7 @@ from ..data.tokenizing import folder_named
 from ..errors import ConfigError, DataError, InputError, did_you_mean, nearest
 from ..language.graph import Architecture
 from ..tokenizers.base import FILE, Tokenizer
-from .base import IGNORED, Batch, outputs_in_words, outputs_of, task
+from .base import IGNORED, Batch, outputs_in_words, task
 from .chain import bio_moves, chain_marginals, chain_nll, viterbi
 from .predictor import FILE as PREDICTOR
 from .predictor import Answer, predictor
@@ -398,6 +398,8 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
         super().__init__(settings, numbers, **given)
         kind, counts = self.data.kind, counted_words(self.data.source.training, self.data.kind.lower)
         self.score = "entity_f1" if mark_spans(kind.tags) else "accuracy"
+        n, each = len(kind.tags), "linear(x, classes)"
+        self.widths = {n * n: f"logits = transitions({each})", n: f"logits = {each}"}
         a = 0.25 if settings.word_dropout is None else settings.word_dropout
         seen = torch.tensor([0, *(counts[word] for word in kind.words or ())])
         self.dropped = a / (a + seen) if a and kind.words is not None else None
@@ -418,14 +420,6 @@ which stand alone; those inside a word (don't, e-mail, 3.5) belong to it. A colu
                 " transitions(linear(x, classes)) for a conditional random field"
             )
         super().check(architecture)
-
-    def check_output(self, architecture: Architecture) -> None:
-        (width,), n = outputs_of(architecture).values(), len(self.data.kind.tags)
-        if width not in (n, n * n):
-            raise InputError(
-                f"the model's output has the width {width}, and there are {n} tags: write logits = linear(x, classes),"
-                " or logits = transitions(linear(x, classes)) for a conditional random field"
-            )
 
     def batch(self, step: int, micro: int = 0) -> Batch:
         """With rare words read as unknown ones, at random (Kiperwasser and Goldberg 2016)."""
