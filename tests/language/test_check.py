@@ -48,6 +48,8 @@ def test_a_constant_of_the_stack_is_read_by_every_layer() -> None:
 def test_unset_names_say_layer_and_nearest() -> None:
     error = refused("x = x + attention(norm(xx))", "unset")
     assert "layer 1" in str(error) and error.near == ["x"]
+    speaker = refused("before: x = embed(tokens) + embed.s(speaker, rows=8)\nlayer: x = x + mlp(x)", "unset")
+    assert "inputs: {speaker: tokens}" in speaker.remedy
     assert "first value in `before`" in str(refused("x = x + s\ns = mlp(x)", "unset"))
 
 
@@ -323,7 +325,8 @@ def test_an_unread_dropout_is_shown_in_the_layers_own_line() -> None:
 
 def test_ids_come_from_an_input_that_holds_them() -> None:
     assert "tokens" in refused("layer: x = x + embed(x)", "ids-wanted").remedy
-    refused("before: x = embed(image)\nlayer: x = x + mlp(x)", "ids-wanted")
+    for word in ("embed(audio)", "linear(audio, width)"):
+        assert "no word here reads audio" in refused(f"before: x = {word}\nlayer: x = x + mlp(x)", "not-read").remedy
     short = "vocab: 11\nbefore: x = embed.words(tokens, rows=5)\nlayer: x = x + mlp(x)\noutput: logits = linear(x, 11)"
     assert "5" in refused(short, "check-failed").what
     checked(short.replace("rows=5", "rows=11"))

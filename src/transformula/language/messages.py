@@ -139,6 +139,10 @@ ROWS: dict[str, tuple[str, str]] = {
         "give it an input that holds ids, such as tokens or source",
         "layer: x = x + mlp(x)\noutput: y = pointer(x, x, x)",
     ),
+    "not-read": (
+        "{word} does not read {what}\n{remedy}",
+        "before: x = embed(image)\nlayer: x = x + mlp(x)",
+    ),
     "one-id": (
         "{word} does not read {what}\n"
         "`characters` holds several ids a position: spell(characters) reads it, and no other input",

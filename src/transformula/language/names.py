@@ -95,6 +95,8 @@ class Names:
             known += [*self.flow.now, *self.context.inputs, *self.context.stack_names(), *assigned]
             known += [d.name for d in self.context.definitions[: scope.visible]]
             remedy = f"set it before this line; a number is added to the file, or given as --{name}"
+            if scope.section.where != "layer":
+                remedy += f"; what else the data give is declared, as in inputs: {{{name}: tokens}}"
             if name in assigned:
                 remedy = "it is set later: give it a first value in `before`, or read it only in layers where it is set"
         known = [k for k in known if k != name]

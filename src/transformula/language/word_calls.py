@@ -153,6 +153,8 @@ class WordCall:
         record, place = self.record, value.place or self.place
         if value.kind == "list" and not many:
             raise FormulaError("list-here", place)
+        if value.op == "input" and value.name in NO_IDS and name != value.name:
+            raise self.wrong("not-read", place, what=describe(value), remedy=self.readers(value.name))
         if value.kind == "input" and record.kind != "input" and name not in record.ids:
             raise self.wrong("not-an-input", place, what=f"{value.name!r}")
         if value.kind != "input" and name in record.ids:
@@ -241,14 +243,21 @@ class WordCall:
         for stream, value in self.streams:
             if stream not in self.record.ids:
                 continue
-            if value.name in NO_IDS:
-                raise self.wrong("ids-wanted", value.place, what=describe(value))
             if (value.name in SEVERAL_IDS) != (stream in SEVERAL_IDS):
                 raise self.wrong("one-id", value.place, what=describe(value))
             known = value.name in OF_VOCABULARY and "vocab" in self.context.text.numbers
             if known and rows is not None and rows < vocab:
                 detail = f"rows is {rows}, and the ids of {value.name} are those of a vocabulary of {vocab}"
                 raise self.wrong("check-failed", detail=detail)
+
+    def readers(self, name: str) -> str:
+        """Which words read an input that holds no ids: those with a stream of its name."""
+        words = [word for word, record in self.context.vocabulary.items() if any(name in form for form in record.forms)]
+        if words:
+            return f"read it by {' or '.join(f'{word}({name}, ...)' for word in words)}"
+        return (
+            f"no word here reads {name}: it is for words from outside that have a stream of this name (--use PACKAGE)"
+        )
 
     def check_rows(self) -> None:
         """A table has as many rows as the word needs, where both are known."""
