@@ -28,6 +28,10 @@ REFUSED = {
     "base": (layer("rotary(linear.q(x, 64), base=500)", K), ("base 500", "base 10000")),
     "part": (layer("rotary(linear.q(x, 64), part=0.5)", K), ("4 of each", "same options")),
     "pairs": (layer("rotary(linear.q(x, 64), pairs=True)", K), ("pairs", "same options")),
+    "rates": (
+        "words: {'slow(r, c)': r = r / 8}\n" + layer("rotary(linear.q(x, 64), rates=slow)", K),
+        ("rates the definition 'slow'", "same options"),
+    ),
     "through norms and numbers": (layer(f"2 * norm({Q}, size=8)", "-rmsnorm(rotary(linear.k(x, 16)))"), ("heads=2",)),
     "through a definition": (
         f"words:\n  turned(x): y = rotary(x) / 3\n{layer('turned(linear.q(x, 64))', 'turned(linear.k(x, 16))')}",
@@ -70,6 +74,8 @@ REFUSED = {
 ACCEPTED = {
     "as many heads": layer(Q, "rotary(linear.k(x, 64))", "linear.v(x, 64)"),
     "fewer heads, said so": layer(Q, K),
+    "equal rates": "words: {'slow(r, c)': r = r / 8}\n"
+    + layer("rotary(linear.q(x, 64), rates=slow)", "rotary(linear.k(x, 16), heads=2, rates=slow, scale=2)"),
     "one head": layer(Q, "rotary(linear.k(x, 8), heads=1)", "linear.v(x, 8)"),
     "keys that are not turned": layer(Q, "linear.k(x, 16)"),
     "of another size, as much turned": layer(

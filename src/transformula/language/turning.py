@@ -8,7 +8,7 @@ slice, or of channels of which nothing is known. What words and sums do to it is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -18,7 +18,8 @@ from .source import Place
 
 # Kinds of words that make each channel of that channel in their streams.
 BY_CHANNEL = ("norm", "chance", "depth")
-NO_SETTINGS = ("heads", "part")  # options that `RotaryTurn.turned` says
+# Options that shape the angles, beside the base; attention's begin with its `rotary_`.
+ANGLES = ("part", "pairs", "rates")
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,12 @@ def turned_runs(turned: int, settings: tuple[tuple[str, Any], ...], size: int, w
 def turned_by(call: Call, width: int, size: int) -> Runs:
     """What a call makes of channels that it turns in slices of `size`; () if it turns none."""
     word, options = call.word, call.options
-    first = f"{word.rotary}_" if word.sublayer else ""  # attention's are called rotary, rotary_part, rotary_pairs
-    settings = {name.removeprefix(first): value for name, value in options.items() if name.startswith(first)}
-    settings["base"] = options[word.rotary]
-    turned = round(settings.get("part", 1) * size)
-    kept = tuple(sorted((name, value) for name, value in settings.items() if name not in NO_SETTINGS))
-    return turned_runs(turned, kept, size, width) if settings["base"] else ()
+    values = {name: options.get(f"{word.rotary}_{name}", options.get(name)) for name in ANGLES}
+    if values["rates"] is not None:  # the same for any number of heads
+        values["rates"] = replace(values["rates"], heads=1)
+    turned = round(float(values.pop("part") or 0) * size)
+    settings = (("base", options[word.rotary]), *values.items())
+    return turned_runs(turned, settings, size, width) if options[word.rotary] else ()
 
 
 def turns_of(call: Call, args: Sequence[Value], width: int) -> Runs:
