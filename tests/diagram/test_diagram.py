@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from functools import cache, partial
 from itertools import combinations
 
 import pytest
@@ -55,14 +57,16 @@ def made(formula: str, name: str = "", **more: object) -> Architecture:
     return check(from_formula(formula, name), vocabulary(), {"depth": 4, "width": 64, "heads": 4, **more})
 
 
-def every() -> list[tuple[str, Architecture]]:
-    """All models of the page, the wirings above, and formulas made at random."""
-    found = []
-    for document in DOCUMENTS:
-        text, words = read(document)
-        found.append((text.name, check(text, words)))
-    found += [(name, made(formula)) for name, formula in WIRINGS.items()]
-    found += [(name, made(formula, **more)) for name, (formula, more) in EXTRA.items()]
+def checked(document: str) -> Architecture:
+    return check(*read(document))
+
+
+def every() -> dict[str, Callable[[], Architecture]]:
+    """What checks each of the models of the page, of the wirings above, and of formulas made at random, by name."""
+    found: dict[str, Callable[[], Architecture]] = {}
+    found |= {f"models, {number}": partial(checked, document) for number, document in enumerate(DOCUMENTS)}
+    found |= {name: partial(made, formula) for name, formula in WIRINGS.items()}
+    found |= {name: partial(made, formula, **more) for name, (formula, more) in EXTRA.items()}
     dice = random.Random(7)
 
     def term(deep: int) -> str:
@@ -80,11 +84,16 @@ def every() -> list[tuple[str, Architecture]]:
     for n in range(60):
         names = [dice.choice("xxyu") for _ in range(dice.randint(1, 4))]
         formula = "\n".join(["u = x + y", *(f"{name} = {term(3)} + {name}" for name in names), "y = y + x + u"])
-        found.append((f"random-{n}", made(formula, before="x = embed(tokens)\ny = norm(x)", after="x = x + y")))
+        found[f"random-{n}"] = partial(made, formula, before="x = embed(tokens)\ny = norm(x)", after="x = x + y")
     return found
 
 
 MODELS = every()
+
+
+@cache
+def model(name: str) -> Architecture:
+    return MODELS[name]()
 
 
 def drawn(architecture: Architecture) -> list[Diagram]:
@@ -104,8 +113,9 @@ def stretch(a: tuple[float, float], b: tuple[float, float]) -> Box:
     return min(a[0], b[0]), min(a[1], b[1]), abs(a[0] - b[0]), abs(a[1] - b[1])
 
 
-@pytest.mark.parametrize(("name", "architecture"), MODELS, ids=[name for name, _ in MODELS])
-def test_nothing_overlaps(name: str, architecture: Architecture) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_nothing_overlaps(name: str) -> None:
+    architecture = model(name)
     for picture in drawn(architecture):
         layout = arrange(picture)
         wanted = [(s, n, port) for n, part in enumerate(picture.parts) for port, s in enumerate(part.inputs)]
@@ -135,8 +145,9 @@ def test_nothing_overlaps(name: str, architecture: Architecture) -> None:
                 assert apart((a[0] - 1, a[1] - 1, a[2] + 2, a[3] + 2), (b[0] - 1, b[1] - 1, b[2] + 2, b[3] + 2))
 
 
-@pytest.mark.parametrize(("name", "architecture"), MODELS, ids=[name for name, _ in MODELS])
-def test_text_fits_a_terminal(name: str, architecture: Architecture) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_text_fits_a_terminal(name: str) -> None:
+    architecture = model(name)
     for picture in drawn(architecture):
         rows = diagram_text(picture)
         assert max(map(len, rows)) <= 78, rows
@@ -148,8 +159,9 @@ def test_text_fits_a_terminal(name: str, architecture: Architecture) -> None:
     assert draw_text(architecture) == draw_text(architecture)
 
 
-@pytest.mark.parametrize(("name", "architecture"), MODELS, ids=[name for name, _ in MODELS])
-def test_svg_is_a_document_of_its_own(name: str, architecture: Architecture) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_svg_is_a_document_of_its_own(name: str) -> None:
+    architecture = model(name)
     for dark in (None, True, False):
         text = draw_svg(architecture, whole=True, dark=dark)
         root = ElementTree.fromstring(text)
@@ -239,7 +251,7 @@ def test_a_difference_marks_what_changed() -> None:
 
 
 def test_a_model_does_not_differ_from_itself() -> None:
-    for _, architecture in MODELS[:12]:
+    for architecture in map(model, [*MODELS][:12]):
         assert difference(architecture, architecture).equal
     numbers = difference(made("x = x + dropout(mlp(x), 0.1)"), made("x = x + dropout(mlp(x), 0.2)"))
     assert not numbers.equal and "the same parts, joined alike" in repr(numbers)
@@ -247,7 +259,7 @@ def test_a_model_does_not_differ_from_itself() -> None:
 
 def document(name: str) -> Architecture:
     """A model of the page."""
-    return check(*read(next(d for d in DOCUMENTS if f"name: {name}\n" in d)))
+    return checked(next(d for d in DOCUMENTS if f"name: {name}\n" in d))
 
 
 def test_several_stacks_stand_beside_each_other() -> None:

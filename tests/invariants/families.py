@@ -24,14 +24,15 @@ ABOVE = "encoder:\n  causal: false\n  depth: 1\n  before: x = embed.above(source
 
 @cache
 def turned(name: str, family: str) -> ModelText | str:
-    """The text of an entry turned into a family, or why it cannot be."""
+    """The text of an entry, of few layers, turned into a family, or why it cannot be."""
     turn: Callable[..., ModelText] = {
         "encoder": as_encoder,
         "decoder": as_decoder,
         "encoder-decoder": as_encoder_decoder,
     }[family]
+    text = gallery.load(name)
     try:
-        return turn(gallery.load(name), vocabulary())
+        return turn(text.override({"depth": DEEPER.get(name, SMALL["depth"])}) if text.single else text, vocabulary())
     except InputError as error:
         return str(error)
 

@@ -67,8 +67,15 @@ def reduced(text: ModelText, depth: float = SMALL["depth"], **others: float) -> 
     return check(text, vocabulary(), {**numbers, "depth": depth, **others})
 
 
+@cache
 def built(name: str, dtype: torch.dtype = torch.float64, *, randomly: bool = True, deep: bool = True) -> nn.Module:
-    """The model of an entry, evaluating; with random weights, or with its initial ones."""
+    """The model of an entry, evaluating; with random weights, or with its initial ones. It is the same one for all who
+    ask: who trains or changes it takes `fresh`."""
+    return fresh(name, dtype, randomly=randomly, deep=deep)
+
+
+def fresh(name: str, dtype: torch.dtype = torch.float64, *, randomly: bool = True, deep: bool = True) -> nn.Module:
+    """A new model of an entry, as `built`."""
     from transformula.model import build
 
     model = build(small(name, deep), seed=0, dtype=dtype).eval()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.invariants import checks
-from tests.invariants.harness import built, inputs, small
+from tests.invariants.harness import fresh, inputs, small
 from transformula import gallery
 
 
@@ -13,4 +13,4 @@ from transformula import gallery
 def test_draws_are_those_of_the_text(name: str) -> None:
     if "policy" in small(name).hooks:
         pytest.skip("a policy may draw, too")
-    checks.chance(built(name), inputs(name))
+    checks.chance(fresh(name), inputs(name))

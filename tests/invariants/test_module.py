@@ -18,6 +18,7 @@ from tests.invariants.harness import (
     close,
     finite,
     fixed_inputs,
+    fresh,
     inputs,
     loss_of,
     same,
@@ -87,7 +88,7 @@ def linear_layers(model: nn.Module) -> list[str]:
 )
 def test_what_stands_in_the_place_of_a_linear_layer_is_called(name: str) -> None:
     """Nothing reads past a linear layer to its weight: what LoRA or quantization put there would have no effect."""
-    model, given = built(name, deep=False), inputs(name)
+    model, given = fresh(name, deep=False), inputs(name)
     with torch.no_grad():
         expected = model(**given)
         layers = {path: InPlaceOf(model.get_submodule(path)) for path in linear_layers(model)}
@@ -131,7 +132,7 @@ def without_effect(name: str, key: str, model: Any) -> bool:
 @pytest.mark.parametrize("name", gallery.names())
 def test_every_parameter_gets_a_gradient(name: str) -> None:
     """With random weights; and training, with its chances, gives finite numbers."""
-    model, given = built(name), inputs(name)
+    model, given = fresh(name), inputs(name)
     loss = loss_of(model(**given))
     loss.backward()
     for key, parameter in model.named_parameters():
@@ -144,8 +145,8 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
 
 @pytest.mark.parametrize("name", gallery.names())
 def test_initial_values_are_finite_and_repeat(name: str) -> None:
-    model = built(name, torch.float32, randomly=False)
-    again = built(name, torch.float32, randomly=False)
+    model = fresh(name, torch.float32, randomly=False)
+    again = fresh(name, torch.float32, randomly=False)
     for (key, one), other in zip(model.named_parameters(), again.parameters(), strict=True):
         assert torch.isfinite(one).all() and torch.equal(one, other), key
     with torch.no_grad():
@@ -154,7 +155,7 @@ def test_initial_values_are_finite_and_repeat(name: str) -> None:
 
 def compiled_equals_eager(name: str, backend: str, forward: bool = False, backward: bool = False) -> None:
     """Compiled, without gradients (`forward`) and with them (`backward`), an entry gives what it gives as it is."""
-    model, given = built(name, deep=False), inputs(name)
+    model, given = fresh(name, deep=False), inputs(name)
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True, backend=backend)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.invariants.harness import built, inputs, outputs, single
+from tests.invariants.harness import fresh, inputs, outputs, single
 from transformula import gallery
 
 STEPS = 30
@@ -14,7 +14,7 @@ STEPS = 30
 @pytest.mark.parametrize("name", gallery.names())
 def test_thirty_steps(name: str) -> None:
     """Of AdamW on one batch, towards fixed targets."""
-    model = built(name, torch.float32, randomly=False, deep=False).train()
+    model = fresh(name, torch.float32, randomly=False, deep=False).train()
     given = single(inputs(name, 8))
     with torch.no_grad():
         wanted = [o.shape[-1] for o in outputs(model(**given))]

@@ -8,9 +8,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("TRANSFORMULA_CACHE", str(tmp_path_factory.getbasetemp() / "machine"))
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most of a toy run's time goes into its picture."""
+    """Most of a toy run's time would go into its picture; `test_loop.py` looks at one."""
     from transformula.training import report
 
     monkeypatch.setattr(report, "draw_curve", lambda *given: [])

@@ -13,8 +13,6 @@ from tests.training.test_loop import run, same
 from tests.training.toy import ToyTask
 from transformula.runs.log import read_log
 
-pytestmark = pytest.mark.usefixtures("no_picture")
-
 ROWS = 400
 """Validation rows; each costs as much as 2 units of training, of which a step has 32."""
 

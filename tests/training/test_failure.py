@@ -17,8 +17,6 @@ from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
 from transformula.training import loop, report
 
-pytestmark = pytest.mark.usefixtures("no_picture")
-
 
 class Failing(ToyTask):
     """A task of which one part fails once it is called for the last time that is said."""

@@ -13,9 +13,10 @@ from torch import nn
 
 from tests.training.toy import Halves, ToyModel, ToyTask
 from transformula.errors import CheckpointError, ConfigError, NotFinite, UnknownName
+from transformula.runs.figure import draw_curve
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
-from transformula.training import RunResult, TrainingSettings, train
+from transformula.training import RunResult, TrainingSettings, report, train
 
 PLAIN = {"batch": 4, "precision": "float32", "device": "cpu", "threads": 1, "log_every": 5}
 
@@ -50,7 +51,8 @@ class Stopping(ToyTask):
         return super().evaluate(model, progress)
 
 
-def test_a_run_learns_and_leaves_a_whole_folder(tmp_path: Path) -> None:
+def test_a_run_learns_and_leaves_a_whole_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "draw_curve", draw_curve)
     result = run(tmp_path / "run", steps=60)
     assert result.scores["loss"] < 1.5 < result.baselines["uniform"]
     assert result.exit_status == 0 and result.steps == 60 and result.units == 60 * 4 * 8

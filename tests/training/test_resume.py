@@ -15,8 +15,6 @@ from transformula.errors import CheckpointError, ConfigError
 from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
 
-pytestmark = pytest.mark.usefixtures("no_picture")
-
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -10,8 +10,6 @@ from transformula.runs.folder import RunFolder
 from transformula.training import choices
 from transformula.training.choices import choose_threads
 
-pytestmark = pytest.mark.usefixtures("no_picture")
-
 CPU = torch.device("cpu")
 
 

@@ -219,7 +219,7 @@ def test_step_by_step(name: str, options: dict[str, Any], rows: int) -> None:
     ("name", "options"),
     [("relative", {}), ("relative", {"by": "key"}), ("relative", {"span": 20, "buckets": True}), ("relative_bias", {})],
 )
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("causal", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_one_graph(name: str, options: dict[str, Any], causal: bool) -> None:
     torch.compiler.reset()
     module, _ = make(name, {"q": 32, "table": 32} if name == "relative" else {"x": 32}, causal=causal, **options)

@@ -120,9 +120,13 @@ def seconds_of(*works: Callable[[], Any], device: torch.device, budget: float = 
 def peak(device: torch.device, precision: str) -> float:
     """This machine's measured floating-point operations a second, in square matrix products of the precision.
 
-    The most that was ever seen: measured shortly each time, since a busy machine shows less.
+    The most that was ever seen: each process measures shortly, since a busy machine shows less.
     """
+    return _peak(device, precision, torch.get_num_threads())
 
+
+@lru_cache
+def _peak(device: torch.device, precision: str, threads: int) -> float:
     def measure() -> float:
         size = 8192 if device.type == "cuda" else 1536
         a = torch.ones(size, size, device=device, dtype=DTYPES[precision])
