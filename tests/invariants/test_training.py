@@ -1,4 +1,4 @@
-"""Every entry trains: thirty steps lower the loss, or the entry says why they must not."""
+"""Every entry trains: twenty steps lower the loss, or the entry says why they must not."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import torch
 from tests.invariants.harness import fresh, inputs, outputs, single
 from transformula import gallery
 
-STEPS = 30
+STEPS = 20
 
 
 @pytest.mark.parametrize("name", gallery.names())
-def test_thirty_steps(name: str) -> None:
+def test_twenty_steps(name: str) -> None:
     """Of AdamW on one batch, towards fixed targets."""
     model = fresh(name, torch.float32, randomly=False, deep=False).train()
     given = single(inputs(name, 8))
@@ -28,7 +28,7 @@ def test_thirty_steps(name: str) -> None:
         )  # type: ignore[return-value]
 
     torch.manual_seed(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
     losses = []
     for _ in range(STEPS):
         optimizer.zero_grad()
