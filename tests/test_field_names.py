@@ -81,6 +81,7 @@ CALLS = {
     "patches": "causal: false\nbefore: x = patches(image, size=4{})\nlayer: x = x + mlp(norm(x))",
     "unembed": "layer: x = x + mlp(norm(x))\noutput: logits = unembed(x{})",
     "batchnorm": "causal: false\nlayer: x = x + mlp(batchnorm(x{}))",
+    "groupnorm": "causal: false\nlayer: x = x + mlp(groupnorm(x, 1{}))",
     "attend": "a = mlp(norm(x)); x = attend(x, a[:]{})",
     "gru_gate": "x = gru_gate(x, mlp(norm(x)){})",
 }

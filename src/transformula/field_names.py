@@ -110,6 +110,8 @@ WORDS: tuple[tuple[str, str, str, str], ...] = (
      "x = x + attention(rmsnorm(x)); x = x + mlp(rmsnorm(x))", "rmsnorm"),
     ("batch_norm bn batch_normalization", "batchnorm",
      "causal: false\nlayer: x = x + attention(batchnorm(x)); x = x + mlp(batchnorm(x))", "batchnorm"),
+    ("group_norm gn instance_norm", "groupnorm",
+     "causal: false\nlayer: x = x + attention(groupnorm(x, 8)); x = x + mlp(groupnorm(x, 8))", "groupnorm"),
     ("scale_norm", "scalenorm", "x = x + attention(scalenorm(x)); x = x + mlp(scalenorm(x))", "scalenorm"),
     ("l2_norm normalize unit_norm", "l2norm", "x = l2norm(x + attention(x)); x = l2norm(x + mlp(x))", "l2norm"),
     ("dynamic_tanh", "dyt", "x = x + attention(dyt(x)); x = x + mlp(dyt(x))", "dyt"),
@@ -145,6 +147,9 @@ WORDS: tuple[tuple[str, str, str, str], ...] = (
     ("patch_embedding patch_embed patchify", "patches",
      "causal: false\nbefore: p = patches(image, 4); x = p + positions(p, rows=64)\nlayer: "
      + ATTENTION.format(""), "patches"),
+    ("mel_spectrogram log_mel_spectrogram mel spectrogram", "logmel",
+     "causal: false\nbefore: m = linear(logmel(audio), width); x = m + sinusoids(m)\nlayer: "
+     + ATTENTION.format(""), "logmel"),
     ("cls_token class_token prefix_tokens register_tokens", "prepend",
      "causal: false\n" + BEFORE.format("prepend(learned(1), patches(image, 4))"), "prepend"),
     ("lm_head output_projection output_layer unembedding", "unembed", OUTPUT.format("logits = unembed(x)"), "unembed"),
@@ -230,6 +235,7 @@ NAMES: tuple[tuple[str, str], ...] = (
     ("token_type_ids segment_ids segments", "types"),
     ("char_ids chars character_ids", "characters"),
     ("pixel_values images img pixels", "image"),
+    ("input_values waveform wave sound speech raw_speech", "audio"),
     ("hidden_states hidden residual h out stream", "x"),
     ("encoder_output encoder_hidden_states enc_output encoder_out context_vector", "memory"),
     ("layer_idx layer_index layer_id depth_index", "layer"),

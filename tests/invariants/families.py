@@ -8,7 +8,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from tests.invariants.harness import DEEPER, LENGTH, SMALL, randomise, reduced
+from tests.invariants.harness import DEEPER, LENGTH, SAMPLES, SMALL, randomise, reduced
 from transformula import gallery
 from transformula.errors import InputError
 from transformula.families.conversion import as_decoder, as_encoder, as_encoder_decoder
@@ -86,6 +86,8 @@ def given(model: nn.Module, batch: int = 3) -> dict[str, Tensor]:
             calls = [v.call for s in model.architecture.sections() for v in s.calls() if v.call is not None]
             side = next(int(call.options["size"]) for call in calls if call.word.name == "patches")
             found[name] = torch.randn(batch, 3, 2 * side, 3 * side, dtype=torch.float64, generator=generator)
+        elif name == "audio":
+            found[name] = torch.randn(batch, SAMPLES, dtype=torch.float64, generator=generator)
         elif name == "document":
             found[name] = torch.randint(2, (batch, length), generator=generator).cumsum(1)
         elif name == "characters":

@@ -24,6 +24,8 @@ from transformula.words import vocabulary
 
 REFERENCES = Path(__file__).parents[1] / "references"
 LENGTH = 7
+SAMPLES = 1680
+"""Of sound: all of it is in some window of 400."""
 
 SMALL: Mapping[str, float] = {
     "depth": 4,
@@ -120,6 +122,8 @@ def inputs(name: str, batch: int = 2, length: int = LENGTH, seed: int = 2) -> di
             made[name_of] = torch.randn(batch, 3, 2 * side, 3 * side, dtype=torch.float64, generator=generator)
         elif name_of == "rank":
             made[name_of] = torch.stack([torch.randperm(length, generator=generator) for _ in range(batch)])
+        elif name_of == "audio":
+            made[name_of] = torch.randn(batch, SAMPLES, dtype=torch.float64, generator=generator)
         elif name_of == "document":
             made[name_of] = torch.randint(2, (batch, length), generator=generator).cumsum(1)
         else:

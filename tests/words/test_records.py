@@ -89,6 +89,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("droppath", X, {}),
     *[("conv", X, {"length": 3, **o}) for o in ({}, {"size": 12, "bias": False}, {"depthwise": True}, {"stride": 2})],
     ("conv", X, {"length": 1}),
+    *[("conv", X, {"length": 3, "padding": "valid", **o}) for o in ({}, {"groups": 4}, {"stride": 2, "size": 12})],
     *[(name, X, options) for name in ("rnn", "gru", "lstm") for options in ({}, {"size": 12})],
     *[("linear_attention", X, o) for o in ({}, {"heads": 2, "size": 6, "bias": False})],
     ("mean", X, {}),
@@ -98,6 +99,9 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("ngrams", {"tokens": 1}, {"n": 3, **o}) for o in ({"rows": 99}, {"rows": 7, "size": 5})],
     *[("spell", {"characters": 1}, o) for o in ({}, {"size": 7, "window": 4, "rows": 9, "channels": 5, "longest": 3})],
     *[("pick", X, o) for o in ({"n": 2}, {"at": "end"})],
+    *[("groupnorm", X, {"groups": 4, **o}) for o in ({}, {"weight": False}, {"bias": False, "eps": 1e-3})],
+    *[("frames", {"audio": 1}, o) for o in ({}, {"size": 3}, {"size": 4, "hop": 2})],
+    *[("logmel", {"audio": 1}, {"size": 5, "frame": 8, "hop": 4, **o}) for o in ({}, {"rate": 8000, "dynamic": 2})],
     *[("batchnorm", X, o) for o in ({}, {"weight": False}, {"bias": False, "eps": 1e-3, "momentum": 0.5})],
     *[("learned", {}, {"rows": 9, **o}) for o in ({}, {"size": 7})],
     *[("relative", {"q": 32, "table": 32}, o) for o in ({}, {"by": "key"}, {"span": 6, "buckets": True, "reach": 20})],
@@ -123,6 +127,8 @@ def streams_of(
         return [torch.randn(BATCH, length, widths["x"], dtype=dtype), memory, torch.randint(3, (BATCH, length))]
     if name == "patches":
         return [torch.rand(BATCH, 3, 8, 2 * length, dtype=dtype)]
+    if "audio" in widths:
+        return [torch.rand(BATCH, 4 * length, dtype=dtype) - 0.5]
     copies = ENTRIES if "entries" in widths else 1
     return [torch.rand(BATCH, length, w, dtype=dtype) + 0.1 for w in widths.values() for _ in range(copies)]
 
@@ -160,14 +166,18 @@ def test_parameters_are_those_stated(name: str, widths: dict[str, int], options:
 def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dict[str, Any]) -> None:
     module, names = built(name, widths, options)
     record = VOCABULARY[name]
-    result = module(*streams_of(name, widths))
+    streams = streams_of(name, widths)
+    result = module(*streams)
     if record.value == "scores":
         assert result.shape in [(batch, names["heads"], LENGTH, LENGTH) for batch in (1, BATCH)]
         return
     assert result.shape[-1] == evaluate_text(record.width, names)
     if record.value == "stream":
         lengths = {"mean": 1, "maxpool": 1, "pick": 1, "prepend": 2 * LENGTH}
-        expected = lengths.get(name, LENGTH // names.get("stride", 1))
+        expected = lengths.get(name, LENGTH)
+        if record.real == "strided":
+            first, step = (evaluate_text(text, names) for text in record.strided)
+            expected = len(range(first, streams[0].shape[1], step))
         assert result.dim() == 3 and result.shape[1] == (names["rows"] if not widths else expected)
 
 
@@ -200,7 +210,7 @@ def test_state_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     if record.reach != "past":
         return
     module, names = built(name, widths, options)
-    if name == "prepend" or names.get("stride", 1) > 1:
+    if name == "prepend" or names.get("stride", 1) > 1 or names.get("padding") == "valid":
         with pytest.raises(InputError, match="cannot be decoded step by step"):
             module.start(BATCH, 64, torch.float32, "cpu")
         return

@@ -99,10 +99,12 @@ class WordRecord:
     cross: str = ""  # attention: the word in its place over another sequence, `CROSS(x, memory)`; "": the word itself
     distances: tuple[str, ...] = ()  # attention: options and ports that mean nothing from one sequence to another
     linear: bool = False  # the word is one linear map and no more (a gate may hold one, too)
-    # Of a word that makes a sequence, which of its positions are real: "joined" (those of its streams), "strided" (of
-    # every `stride` of its stream the first), "patches" (all squares of `size` pixels), "rows" (all of `rows`); "":
-    # all, of a number that does not matter.
+    # Of a word that makes a sequence, which of its positions are real: "joined" (those of its streams), "strided"
+    # (those made of real positions of its stream, see `strided`), "patches" (all squares of `size` pixels), "rows" (all
+    # of `rows`); "": all, of a number that does not matter.
     real: str = ""
+    # Expressions (m, n): position i is real if position m + n i of the stream is.
+    strided: tuple[str, str] = ("0", "stride")
     initial_scale: str = ""  # how large the result is while sublayers yield zero, see words/word.py
     # Of a function: the value of each channel of the result where all channels of the stream have the value c, an
     # expression of c and the stream's width; "" where that is not known.

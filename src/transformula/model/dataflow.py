@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..errors import InputError, UnknownName
 from ..language.graph import Architecture, Section, Stack, Value
+from ..language.numbers import evaluate_text
 
 DECODED = "tokens"  # the sequence that is written step by step
 Key = tuple[Any, ...]
@@ -193,7 +194,7 @@ def description(sequence: str, architecture: Architecture) -> Any:
     ("rows", n)             n positions, all real
     ("image", name, size)   the squares of an image, all real
     ("joined", a, b)        those of one, then those of another
-    ("every", n, a)         of each n of those of another the first
+    ("every", m, n, a)      those numbered m, m + n, m + 2 n, ... of another
     None                    all real, of a length that does not matter
     """
     value = makers(architecture).get(sequence)
@@ -208,7 +209,8 @@ def description(sequence: str, architecture: Architecture) -> Any:
         case "patches":
             return ("image", value.args[0].name, int(options["size"]))
         case "strided":
-            return ("every", int(options["stride"]), description(value.args[0].sequence, architecture))
+            first, step = (int(evaluate_text(text, value.called.numbers)) for text in value.called.word.strided)
+            return ("every", first, step, description(value.args[0].sequence, architecture))
         case "rows":
             return ("rows", int(options["rows"]))
     return None
@@ -257,7 +259,8 @@ def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Te
     if what == "joined":
         return torch.cat([_real(lengths, part, inputs) for part in parts], 1)
     if what == "every":
-        return _real(lengths, parts[1], inputs)[:, :: parts[0]]
+        first, step, other = parts
+        return _real(lengths, other, inputs)[:, first::step]
     any_input = next(iter(inputs.values()))
     batch, device = any_input.shape[0], any_input.device
     if what == "rows":

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError
-from .word import At, Word, empty, flag, spread, whole, word
+from .word import At, Word, choice, empty, flag, spread, whole, word
 
 
 @word(
@@ -58,12 +58,13 @@ class Shift(Word):
     numbers=("length", "size"),
     kind="positions",
     width="size",
-    sequence="'own' if stride > 1 else 'first'",
+    sequence="'own' if stride > 1 or padding == 'valid' else 'first'",
     reach="past",
     back="length - 1",
     order="'recurrent'",
     centered=True,
     real="strided",
+    strided=("length - 1 if padding == 'valid' else 0", "stride"),
     padding=True,
     options={
         "length": whole("kernel size, in positions", minimum=1, shapes=True),
@@ -71,11 +72,28 @@ class Shift(Word):
         "depthwise": flag("depthwise convolution: each channel by itself", shapes=True),
         "stride": whole("stride; above 1 the result is a sequence of its own", 1, minimum=1),
         "bias": flag("whether there is a bias b", True, shapes=True),
+        "groups": whole(
+            "groups of channels, each convolved by itself; depthwise: as many as channels",
+            1,
+            minimum=1,
+            shapes=True,
+            later=True,
+        ),
+        "padding": choice(
+            "zeros around the sequence, so that the result is as long (same); or none, and a shorter sequence (valid)",
+            ["same", "valid"],
+            later=True,
+        ),
     },
-    parameters={"weight": "length * size * (1 if depthwise else x)", "bias": "size if bias else 0"},
-    checks={"not depthwise or size == x": "depthwise keeps the width: size {size} is not {x}"},
-    flops="2 * length * size * (1 if depthwise else x) / stride",
-    state="(length - 1) * x / positions if stride == 1 else 0",
+    parameters={"weight": "length * size * (1 if depthwise else x // groups)", "bias": "size if bias else 0"},
+    checks={
+        "not depthwise or size == x": "depthwise keeps the width: size {size} is not {x}",
+        "not depthwise or groups == 1": "depthwise has a group for each channel: give it or groups=, not both",
+        "x % groups == 0 and size % groups == 0": "the widths {x} and {size} do not divide into {groups} groups",
+    },
+    flops="2 * length * size * (1 if depthwise else x / groups) * "
+    "(max(positions - length + 1, 0) / positions if padding == 'valid' else 1) / stride",
+    state="(length - 1) * x / positions if stride == 1 and padding != 'valid' else 0",
     saved="x",
     example="x = x + linear(gelu(conv(norm(x), 4, depthwise=True)), width)",
     equation="y_i = sum over k of W_k x_(i - k) + b, k from 0 to length - 1; centered where the stack sees all",
@@ -86,19 +104,34 @@ class Conv(Shift):
 
     ahead is 0 in a causal stack, so that a position sees itself and length - 1 before it; elsewhere length // 2:
     centered, for an even length one more position ahead than behind. x (batch, positions, x), y (batch,
-    ceil(positions / stride), size). `depthwise=True`: W_k is diagonal.
+    ceil(positions / stride), size). `groups=n`: W_k has n blocks on its diagonal; `depthwise=True`: W_k is diagonal.
 
-    weight (size, x, length), depthwise (x, 1, length), from N(0, 1 / (3 fan_in)), fan_in = length * x, or length; W_k
-    is weight[:, :, length - 1 - k], the order of PyTorch's Conv1d. bias (size,), 0.
+    `padding="valid"`: ahead is length - 1, and there is no y_i that would reach beyond the sequence: y (batch,
+    floor((positions - length) / stride) + 1, size), as in the feature encoder of Wav2Vec2. A y_i is real if all that
+    it sees is.
 
-    Decoding keeps the last length - 1 inputs. A stride above 1 makes a shorter sequence of its own, which cannot be
-    decoded step by step: InputError.
+    weight (size, x / groups, length), depthwise (x, 1, length), from N(0, 1 / (3 fan_in)), fan_in = length * x /
+    groups, or length; W_k is weight[:, :, length - 1 - k], the order of PyTorch's Conv1d. bias (size,), 0.
+
+    Decoding keeps the last length - 1 inputs. A stride above 1 or no padding makes a shorter sequence of its own, which
+    cannot be decoded step by step: InputError; so is a sequence shorter than the kernel without padding.
     """
 
-    def __init__(self, x: int, length: int, size: int, depthwise: bool, stride: int, bias: bool, causal: bool) -> None:
+    def __init__(
+        self,
+        x: int,
+        length: int,
+        size: int,
+        depthwise: bool,
+        stride: int,
+        bias: bool,
+        causal: bool,
+        groups: int = 1,
+        padding: str = "same",
+    ) -> None:
         super().__init__(x, length - 1, causal)
-        self.length, self.stride, self.causal = length, stride, causal
-        self.groups = x if depthwise else 1
+        self.length, self.stride, self.causal, self.padded = length, stride, causal, padding != "valid"
+        self.groups = x if depthwise else groups
         self.weight = empty(size, x // self.groups, length)
         self.bias = empty(size) if bias else None
         self.constants, self.deviations = {"bias": 0}, {"weight": spread(self.weight[0].numel())}
@@ -106,17 +139,28 @@ class Conv(Shift):
     def forward(self, x: Tensor, *, real: Tensor | None = None, state: Any = None, at: At | None = None) -> Tensor:
         if real is not None:
             x = x.masked_fill(~real[..., None], 0)
-        ahead = 0 if self.causal else self.length // 2
-        both = F.pad(x, (0, 0, self.n - ahead, ahead)) if at is None else self.after_last(x, state, at)
+        if at is not None:
+            both = self.after_last(x, state, at)
+        elif self.padded:
+            ahead = 0 if self.causal else self.length // 2
+            both = F.pad(x, (0, 0, self.n - ahead, ahead))
+        elif x.shape[1] >= self.length:
+            both = x
+        else:
+            raise InputError(
+                f"conv(padding='valid') of length {self.length} needs at least as many positions; this sequence has "
+                f"{x.shape[1]}: give a longer one, or padding='same'"
+            )
         y = F.conv1d(both.transpose(1, 2), self.weight, self.bias, self.stride, groups=self.groups)
         return y.transpose(1, 2)
 
     step = forward
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
-        if self.stride > 1:
+        if self.stride > 1 or not self.padded:
+            written = f"stride={self.stride}" if self.padded else "padding='valid'"
             raise InputError(
-                f"conv(stride={self.stride}) makes a shorter sequence of its own, which cannot be decoded step by "
-                "step; give it to another stack as its memory, or run the whole sequence each time"
+                f"conv({written}) makes a shorter sequence of its own, which cannot be decoded step by step; give it "
+                "to another stack as its memory, or run the whole sequence each time"
             )
         return super().start(batch, capacity, dtype, device)

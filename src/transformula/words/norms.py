@@ -1,4 +1,4 @@
-"""Norms: each sets the size of every position's vector, `batchnorm` that of every channel."""
+"""Norms: each sets the size of every position's vector, `batchnorm` and `groupnorm` that of channels."""
 
 import torch
 from torch import Tensor
@@ -249,3 +249,55 @@ class BatchNorm(_Norm):
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
         y = centered * torch.rsqrt(variance + self.eps)
         return affine(y, self.weight, self.bias).to(x.dtype)
+
+
+@word(
+    "groupnorm",
+    streams=("x",),
+    numbers=("groups",),
+    kind="norm",
+    reach="all",
+    padding=True,
+    options={
+        "groups": whole("number of groups of channels", minimum=1),
+        "eps": number("added under the root", 1e-05, minimum=0),
+        "weight": flag("whether there is a scale w", True, shapes=True),
+        "bias": flag("whether there is a bias b", True, shapes=True),
+    },
+    parameters={"weight": "x if weight else 0", "bias": "x if bias else 0"},
+    checks={"x % groups == 0": "the width {x} does not divide into {groups} groups"},
+    saved="x",
+    initial_scale="unknown",
+    example="causal: false\nlayer: x = x + mlp(groupnorm(x, 8))",
+    equation="y = w (x - mean) / sqrt(variance + eps) + b, over the channels of a group and all positions of a sample",
+    source="Wu and He, 1803.08494",
+)
+class GroupNorm(Word):
+    """y = w (x - mean) / sqrt(variance + eps) + b, over the channels of a group and all real positions; as x.
+
+    x (batch, length, x); each group has x / groups neighboring channels. So every position sees all others of its row:
+    a causal stack refuses it, and has `layernorm(x, size=x / groups)`, whose statistics are those of one position. With
+    as many groups as channels it is the instance norm. As PyTorch's GroupNorm where nothing is padding.
+
+    weight (x,), 1; bias (x,), 0. Statistics in float32 at least.
+    """
+
+    constants = {"weight": 1, "bias": 0}
+
+    def __init__(self, x: int, groups: int, eps: float, weight: bool, bias: bool) -> None:
+        super().__init__()
+        self.groups, self.eps = groups, eps
+        self.weight = empty(x) if weight else None
+        self.bias = empty(x) if bias else None
+
+    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        slices = split(x.to(torch.promote_types(x.dtype, torch.float32)), self.groups, -1)
+        if real is None:
+            variance, mean = torch.var_mean(slices, (1, 3), correction=0, keepdim=True)
+        else:
+            padding = ~real[..., None, None]
+            count = real.sum(1)[:, None, None, None] * slices.shape[-1]
+            mean = slices.masked_fill(padding, 0).sum((1, 3), keepdim=True) / count
+            variance = (slices - mean).masked_fill(padding, 0).square().sum((1, 3), keepdim=True) / count
+        y = ((slices - mean) * torch.rsqrt(variance + self.eps)).flatten(2).to(x.dtype)
+        return affine(y, _typed(self.weight, x.dtype), _typed(self.bias, x.dtype))

@@ -1,0 +1,136 @@
+"""Speech: Whisper, wav2vec 2.0 with Conformer layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.peers.carry import QKV, Leaf, Theirs, Weights, each, split, together
+from tests.peers.case import DEPTH, HEADS, VOCAB, WIDTH, Pair, ids
+from tests.peers.hub import HIDDEN, hub_case, model
+from tests.references.whisper import log_mel
+
+SAMPLES = 3300
+
+
+def waveforms() -> Tensor:
+    """Two rows of noise, a fifth of a second of it."""
+    return torch.randn(2, SAMPLES, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) / 4
+
+
+@hub_case("WhisperForConditionalGeneration", "whisper")
+def whisper() -> Pair:
+    """Their features are made in float32, so they are given the spectrogram that is written by hand in the tests."""
+    keys = {f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in SIDES.items()}
+    frames = SAMPLES // 320
+    theirs = model(
+        "WhisperForConditionalGeneration", "WhisperConfig", **keys, d_model=WIDTH, vocab_size=VOCAB, num_mel_bins=80,
+        max_source_positions=frames, max_target_positions=24, pad_token_id=0, bos_token_id=0, eos_token_id=0,
+        decoder_start_token_id=0,
+    )  # fmt: skip
+    attention = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
+
+    def weights(theirs: Theirs) -> Weights:
+        yield "words", theirs("model.decoder.embed_tokens")
+        yield "one", theirs("model.encoder.conv1")
+        yield "two", theirs("model.encoder.conv2")
+        yield "decoder.before.positions", theirs("model.decoder.embed_positions")
+        for side, calls in (("encoder", {"attend": "self_attn"}), ("decoder", CALLS)):
+            for n, layer in theirs.layers(f"model.{side}.layers"):
+                for ours, call in calls.items():
+                    for part, name in attention.items():
+                        yield f"{side}.layers.{n}.{ours}.{part}", layer(f"{call}.{name}")
+                    yield f"{side}.layers.{n}.{ours}_input_norm", layer(f"{call}_layer_norm")
+                yield f"{side}.layers.{n}.mlp_input_norm", layer("final_layer_norm")
+                yield f"{side}.layers.{n}.mlp.up", layer("fc1")
+                yield f"{side}.layers.{n}.mlp.down", layer("fc2")
+            yield f"{side}.after.norm", theirs(f"model.{side}.layer_norm")
+
+    def run(audio: Tensor, tokens: Tensor) -> Tensor:
+        return theirs(input_features=log_mel(audio, 80).mT, decoder_input_ids=tokens, use_cache=False).logits
+
+    def steps(audio: Tensor, tokens: Tensor, chunks: tuple[int, ...]) -> Tensor:
+        memory = theirs.model.encoder(log_mel(audio, 80).mT)
+        kept, logits = None, []
+        for chunk in tokens.split(chunks, 1):
+            result = theirs(decoder_input_ids=chunk, encoder_outputs=memory, past_key_values=kept, use_cache=True)
+            kept = result.past_key_values
+            logits.append(result.logits)
+        return torch.cat(logits, 1)
+
+    def inputs() -> Mapping[str, Any]:
+        return {"audio": waveforms(), "tokens": ids()}
+
+    return Pair(theirs, "whisper", weights, run=run, steps=steps, inputs=inputs)
+
+
+SIDES = {"layers": DEPTH, "attention_heads": HEADS, "ffn_dim": 4 * WIDTH}
+CALLS = {"self": "self_attn", "cross": "encoder_attn"}
+
+
+def matrix(leaf: Leaf) -> Leaf:
+    """A convolution over one position."""
+    return each(leaf, lambda tensor: tensor.squeeze(-1) if tensor.dim() == 3 else tensor)
+
+
+@hub_case("Wav2Vec2ConformerForCTC (feat_extract_norm='layer')", "wav2vec2-conformer")
+def wav2vec2_conformer() -> Pair:
+    theirs = model(
+        "Wav2Vec2ConformerForCTC", "Wav2Vec2ConformerConfig", vocab_size=VOCAB, hidden_size=WIDTH,
+        num_hidden_layers=DEPTH, num_attention_heads=HEADS, intermediate_size=HIDDEN, hidden_act="silu",
+        feat_extract_norm="layer", conv_bias=True, conv_dim=[WIDTH // 2] * 7, apply_spec_augment=False,
+        position_embeddings_type="relative", max_source_positions=64, num_conv_pos_embedding_groups=4,
+    )  # fmt: skip
+    # made for a position embedding that no layer reads
+    del theirs.wav2vec2_conformer.encoder.pos_conv_embed
+    theirs.wav2vec2_conformer.masked_spec_embed.requires_grad_(False)
+    generator = torch.Generator().manual_seed(6)
+    norms = [layer.conv_module.batch_norm for layer in theirs.wav2vec2_conformer.encoder.layers]
+    for norm in norms:
+        norm.running_mean.copy_(torch.randn(norm.num_features, generator=generator))
+        norm.running_var.copy_(torch.rand(norm.num_features, generator=generator) + 0.3)
+
+    def weights(theirs: Theirs) -> Weights:
+        trunk = theirs("wav2vec2_conformer")
+        names = ("one", "two", "three", "four", "five", "six", "seven")
+        for name, (_, conv) in zip(names, trunk.layers("feature_extractor.conv_layers"), strict=True):
+            yield f"{name}.conv", conv("conv")
+            yield f"{name}.conv_output_norm", conv("layer_norm")
+        yield "before.projection_input_norm", trunk("feature_projection.layer_norm")
+        yield "projection", trunk("feature_projection.projection")
+        for n, layer in trunk.layers("encoder.layers"):
+            own = f"layers.{n}"
+            for ours, half in (("first", "ffn1"), ("last", "ffn2")):
+                yield f"{own}.{ours}_input_norm", layer(f"{half}_layer_norm")
+                yield f"{own}.{ours}.up", layer(f"{half}.intermediate_dense")
+                yield f"{own}.{ours}.down", layer(f"{half}.output_dense")
+            yield f"{own}.last_sum_norm", layer("final_layer_norm")
+            yield f"{own}.attend_input_norm", layer("self_attn_layer_norm")
+            attention = layer("self_attn")
+            four = [attention(f"linear_{name}") for name in ("q", "k", "v", "out")]
+            yield from together(f"{own}.attend", (*QKV, "output"), four)
+            yield f"{own}.attend.place_key", attention("linear_pos")
+            yield f"{own}.attend.what.weight", attention["pos_bias_u"].flatten()
+            yield f"{own}.attend.place.weight", attention["pos_bias_v"].flatten()
+            module = layer("conv_module")
+            yield f"{own}.convolution_input_norm", module("layer_norm")
+            gated = split(matrix(module("pointwise_conv1")), WIDTH, WIDTH)
+            yield from together(f"{own}.convolution", ("value", "gate"), gated)
+            yield f"{own}.convolution.conv", module("depthwise_conv")
+            yield f"{own}.convolution.output_input_batchnorm", module("batch_norm")
+            yield f"{own}.convolution.output_input_batchnorm.running_mean", norms[n - 1].running_mean
+            yield f"{own}.convolution.output_input_batchnorm.running_var", norms[n - 1].running_var
+            yield f"{own}.convolution.output", matrix(module("pointwise_conv2"))
+        yield "after.norm", trunk("encoder.layer_norm")
+        yield "output.unembed", theirs("lm_head")
+
+    def run(audio: Tensor) -> Tensor:
+        return theirs(audio).logits
+
+    return Pair(
+        theirs, "wav2vec2-conformer", weights, {"hidden": HIDDEN}, run, inputs=lambda: {"audio": waveforms()},
+        decodes=False,
+    )  # fmt: skip
