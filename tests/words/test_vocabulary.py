@@ -19,7 +19,7 @@ LANGUAGE = """embed unembed positions sinusoids patches learned prepend spell ng
 relative relative_bias conv shift rnn gru lstm linear_attention mean maxpool pick linear mlp lowrank experts
 part join repeat dot norm layernorm rmsnorm batchnorm scalenorm l2norm dyt relu gelu silu tanh sigmoid
 softplus softmax exp log sqrt abs dropout droppath pointer transitions scalar vector gate gru_gate mix
-attend expand read write collapse""".split()
+attend expand read write collapse frames logmel groupnorm""".split()
 
 OUTSIDE = """
 from transformula.words.word import Word, word
