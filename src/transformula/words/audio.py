@@ -58,14 +58,8 @@ class Frames(Word):
 
 @word(
     "logmel",
-    streams=("audio",),
-    numbers=("size",),
-    kind="input",
-    width="size",
-    sequence="own",
-    real="strided",
+    like="frames",
     strided=("hop - 1", "hop"),
-    padding=True,
     options={
         "size": whole("number of mel filters", 80, minimum=1),
         "frame": whole("samples of a frame, and of its Fourier transform", 400, minimum=2),
@@ -76,7 +70,6 @@ class Frames(Word):
     },
     checks={"highest <= rate / 2": "at {rate} samples a second there is no frequency above half of it: {highest}"},
     flops="2 * (frame // 2 + 1) * size",
-    initial_scale="unknown",
     example="causal: false\n"
     "before: x = gelu(conv.two(gelu(conv.one(logmel(audio), 3, width)), 3, stride=2)); x = x + sinusoids(x)",
     equation="y_i = (max(m_i, max of all m - dynamic) + 4) / 4, m_i = log10 of the power in `size` bands around sample "
