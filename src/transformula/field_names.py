@@ -89,6 +89,7 @@ WORDS: tuple[tuple[str, str, str, str], ...] = (
      "causal: false\n" + OUTPUT.format("logits = linear(mean(x), 10)"), "mean"),
     ("max_pool max_pooling global_max_pooling", "maxpool",
      "causal: false\n" + OUTPUT.format("logits = linear(maxpool(x), 10)"), "maxpool"),
+    ("eos_pooling eos_token_pooling", "pick", OUTPUT.format("logits = linear(pick(x, tokens, id=2), 10)"), "pick"),
     ("last_token_pooling last_token cls_pool", "pick", OUTPUT.format("logits = linear(pick(x, at=\"end\"), 10)"),
      "pick"),
     # mixing of channels
@@ -117,6 +118,15 @@ WORDS: tuple[tuple[str, str, str, str], ...] = (
     ("dynamic_tanh", "dyt", "x = x + attention(dyt(x)); x = x + mlp(dyt(x))", "dyt"),
     # functions and chance
     ("swish", "silu", MLP.format("linear.down(silu(linear.up(norm(x), 2 * width)), width)"), "silu"),
+    ("gelu_new gelu_pytorch_tanh gelu_fast", "gelu_tanh",
+     MLP.format("linear.down(gelu_tanh(linear.up(norm(x), 2 * width)), width)"), "gelu_tanh"),
+    ("clip hardtanh", "clamp", MLP.format("clamp(mlp(norm(x)), -5, 5)"), "clamp"),
+    ("minimum", "min", MLP.format("min(mlp(norm(x)), 5)"), "min"),
+    ("maximum maxout", "max", MLP.format("max(linear.a(norm(x), width), linear.b(norm(x), width))"), "max"),
+    ("cumsum cumulative_sum prefix_sum", "running_sum",
+     MLP.format("running_sum(mlp(norm(x))) / running_sum(ones(x))"), "running_sum"),
+    ("ones_like", "ones", MLP.format("running_sum(mlp(norm(x))) / running_sum(ones(x))"), "ones"),
+    ("zero_pad pad_channels", "pad", MLP.format("pad(linear(norm(x), width // 2), width)"), "pad"),
     ("squared_relu relu2 relu_squared", "relu",
      MLP.format("linear.down(relu(linear.up(norm(x), 2 * width)) ** 2, width)"), "relu"),
     ("stochastic_depth drop_path droplayer", "droppath",

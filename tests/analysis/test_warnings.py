@@ -166,6 +166,10 @@ def test_positions() -> None:
     assert only(PRE, "no-positions", **bare).remedies[0].text == "x = embed.words(tokens) + positions(tokens)"
     assert "but the causal mask" in only(PRE, "no-positions", **bare).what
     assert "but the causal mask" not in only(PRE, "no-positions", causal=False, **bare).what
+    latents = "x = x + attention(norm(x), embed(source)); x = x + attention(norm(x))"
+    for before, expected in (("x = learned(8)", False), ("x = norm(learned(8))", False), ("x = embed(source)", True)):
+        analysis = analyzed(latents, before=before, causal=False)
+        assert ("no-positions" in [w.code for w in analysis.warnings]) == expected, "rows that are learned differ"
     assert [w.code for w in analyzed("x = x + mlp(norm(x))", **bare).warnings] == []
 
 

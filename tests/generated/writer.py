@@ -60,7 +60,8 @@ MEMORIES = ["encoder", "memory", "encoder[1]", "norm(mix(memory[:]))"]
 """What a decoder reads of the encoder."""
 
 SAFE = {"exp": "exp(-abs({}))", "log": "log(1 + abs({}))", "sqrt": "sqrt(1 + abs({}))"}
-"""Functions whose results run away, or are none, as they are written."""
+SAFE |= {"clamp": "clamp({}, -2, 2)", "min": "min({}, 1)", "max": "max(-1, {})"}
+"""Functions whose results run away, or are none, or that take more than a stream, as they are written."""
 
 NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams")
 """Words that are written in places of their own."""
@@ -229,7 +230,7 @@ class Writer:
             return self.attention(record, at, budget)
         if record.kind == "streams":
             return self.streams(at, budget)
-        form = self.of([f for f in record.forms if f] or [()])
+        form = self.of([f for f in record.forms if f and not set(f) & set(record.ids)] or [()])
         arguments = [self.value(at, budget - 1) for _ in form[:1]]
         for _ in form[1:]:
             arguments.append(self.value(at, budget - 1, arguments[0][1]))
@@ -270,6 +271,8 @@ class Writer:
                     given[option.name] = value
         if record.name == "pick":
             given = self.of([{"n": 1}, {"at": "end"}])
+        if record.name == "pad":
+            given["size"] = self.of([2, 8, 11])
         if record.name == "experts" and given.get("active", 2) == 1:
             given["renormalise"] = False
         return given

@@ -199,3 +199,22 @@ def test_declared_inputs_go_by_name_everywhere() -> None:
 def test_wrong_inputs_are_refused(given: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make("x = x + mlp(x)")(given)
+
+
+def test_min_and_max_of_streams_numbers_and_coefficients() -> None:
+    def by_hand(p: dict[str, Tensor], given: Tensor) -> Tensor:
+        x = embedded(p, given)
+        for at in ("layers.1", "layers.2", "layers.3"):
+            h, g = (F.linear(x, p[f"{at}.{name}.weight"], p[f"{at}.{name}.bias"]) for name in "ab")
+            v = p[f"{at}.v.weight"]
+            x = x + 4 * h.clamp(-1, 0.5) + torch.where(g < v, g, v)
+        return x @ p["words.weight"].T
+
+    same(
+        make("""
+layer: |
+  h = linear.a(x, width)
+  x = x + max(min(h, 0.5), -min(1, 2, 3)) * max(4, 3) + min(linear.b(x, 1), vector.v(0.1))
+"""),
+        by_hand,
+    )

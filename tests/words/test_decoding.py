@@ -24,6 +24,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     ("conv", {"x": 8}, {"length": 3, "depthwise": True, "bias": False}),
     ("conv", {"x": 8}, {"length": 1}),
     ("rnn", {"x": 8}, {"size": 6}),
+    ("running_sum", {"x": 8}, {}),
     ("gru", {"x": 8}, {"size": 6}),
     ("lstm", {"x": 8}, {"size": 6}),
     ("linear_attention", {"x": 8}, {"heads": 2}),

@@ -221,6 +221,9 @@ def test_functions() -> None:
     expected = {
         "relu": (x - 1).clamp(min=0),
         "gelu": activation("gelu", x - 1),
+        "gelu_tanh": activation("gelu_tanh", x - 1),
+        "quick_gelu": activation("quick_gelu", x - 1),
+        "elu": torch.where(x > 1, x - 1, torch.exp(x - 1) - 1),
         "silu": activation("silu", x - 1),
         "tanh": 1 - 2 / (1 + torch.exp(2 * (x - 1))),
         "sigmoid": 1 / (1 + torch.exp(1 - x)),
@@ -233,6 +236,29 @@ def test_functions() -> None:
         near(word(name, X)(x - 1), value)
     near(word("log", X)(x).exp(), x)
     near(word("sqrt", X)(x) ** 2, x)
+    near(word("sin", X)(x) ** 2 + word("cos", X)(x) ** 2, torch.ones_like(x))
+    near(word("sin", X)(x + math.pi / 2), word("cos", X)(x))
+    near(word("clamp", X, low=0.5, high=1)(x), torch.where(x < 0.5, 0.5, torch.where(x > 1, 1, x)))
+
+
+def test_min_and_max() -> None:
+    a, b = stream(), stream()
+    near(word("min", {"a": 32, "b": 32})(a, b), torch.where(a < b, a, b))
+    near(word("max", {"a": 32, "b": 1})(a, b[..., :1]), (a + b[..., :1] + (a - b[..., :1]).abs()) / 2)
+
+
+def test_small_shapes() -> None:
+    x = stream()
+    near(word("channel_mean", X)(x), x.sum(-1, keepdim=True) / 32)
+    padded = word("pad", X, size=40)(x)
+    near(padded[..., :32], x)
+    assert padded.shape[-1] == 40 and padded[..., 32:].abs().max() == 0
+    assert word("ones", X, size=3)(x).tolist() == [[[1.0] * 3] * 5] * 2
+    sums = word("running_sum", X)(x)
+    for i in range(5):
+        near(sums[:, i], x[:, : i + 1].sum(1))
+    half = torch.full((1, 4096, 1), 0.1, dtype=torch.bfloat16)
+    assert word("running_sum", {"x": 1})(half)[0, -1].item() == pytest.approx(4096 * half[0, 0].item(), rel=1e-2)
 
 
 def test_droppath_drops_whole_samples() -> None:

@@ -121,3 +121,32 @@ def test_in_a_causal_stack() -> None:
         model('pick(x, 1, at="end")')
     with pytest.raises(FormulaError, match="it needs a position"):
         model("pick(x)")
+
+
+IDS = torch.tensor([[5, 2, 7, 2, 9], [2, 4, 2, 2, 2], [8, 2, 3, 2, 2]])
+
+
+@pytest.mark.parametrize(("at", "places"), [("", [3, 0, 1]), ("last", [3, 0, 1]), ("first", [1, 0, 1])])
+def test_pick_at_an_id(at: str, places: list[int]) -> None:
+    """Among the real positions: padding may hold the id, too."""
+    pick, _ = make("pick", {"x": 4, "ids": 1}, id=2, at=at)
+    x = stream()
+    chosen = pick(x, IDS, real=REAL)
+    for row, place in enumerate(places):
+        assert torch.equal(chosen[row, 0], x[row, place])
+    alone = [
+        pick(x[row : row + 1, :length], IDS[row : row + 1, :length]) for row, length in enumerate(LENGTHS.tolist())
+    ]
+    assert torch.equal(chosen, torch.cat(alone))
+    with pytest.raises(InputError, match="row 1 has no position with this id"):
+        make("pick", {"x": 4, "ids": 1}, id=4, at=at)[0](x, IDS, real=REAL)
+
+
+def test_a_class_read_at_the_end_token() -> None:
+    """As BART and T5 do: rows with padding as rows alone, in a causal stack and in one that sees all."""
+    for causal in ("true", "false"):
+        text = f"width: 8\nheads: 2\ndepth: 1\nvocab: 11\ncausal: {causal}\nlayer: x = x + attention(norm(x))\n"
+        model = build(check(read_text(text + "output: y = linear(pick(x, tokens, id=2), 3)"), vocabulary())).double()
+        whole = model(IDS, lengths=LENGTHS)
+        alone = [model(IDS[row : row + 1, :length]) for row, length in enumerate(LENGTHS.tolist())]
+        torch.testing.assert_close(whole, torch.cat(alone), atol=1e-9, rtol=1e-9)

@@ -108,7 +108,13 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("relative_bias", X, o) for o in ({}, {"buckets": 8, "reach": 20, "heads": 3})],
     ("prepend", {"a": 32, "b": 32}, {}),
     *[("patches", {"image": 1}, {"size": 4, **o}) for o in ({}, {"bias": False}, {"width": 12})],
-    *[(f, X, {}) for f in "relu gelu silu tanh sigmoid softplus softmax exp log sqrt abs".split()],
+    *[(f, X, {}) for f in "relu gelu gelu_tanh quick_gelu elu silu tanh sigmoid softplus softmax exp log sqrt".split()],
+    *[(f, X, {}) for f in "abs sin cos running_sum channel_mean".split()],
+    ("clamp", X, {"low": 0.2, "high": 0.8}),
+    *[(f, {"a": 32, "b": width}, {}) for f in ("min", "max") for width in (32, 1)],
+    ("pad", X, {"size": 40}),
+    *[("ones", X, o) for o in ({}, {"size": 7})],
+    *[("pick", {"x": 32, "ids": 1}, {"id": 1, **o}) for o in ({}, {"at": "first"})],
 ]
 IDS = [f"{name}-{'-'.join(widths)}-{n}" for n, (name, widths, _) in enumerate(CASES)]
 BATCH, LENGTH, ENTRIES = 2, 6, 3
@@ -125,6 +131,8 @@ def streams_of(
     if name == "pointer":
         memory = torch.randn(BATCH, length, widths["memory"], dtype=dtype)
         return [torch.randn(BATCH, length, widths["x"], dtype=dtype), memory, torch.randint(3, (BATCH, length))]
+    if "ids" in widths:
+        return [torch.randn(BATCH, length, widths["x"], dtype=dtype), torch.arange(length).repeat(BATCH, 1) % 2]
     if name == "patches":
         return [torch.rand(BATCH, 3, 8, 2 * length, dtype=dtype)]
     if "audio" in widths:

@@ -16,8 +16,9 @@ from transformula.words import vocabulary
 from transformula.words.word import CLASSES, Word, select_rows, word, word_class
 
 LANGUAGE = """embed unembed positions sinusoids patches learned prepend spell ngrams attention dot_attention rotary
-relative relative_bias conv shift rnn gru lstm linear_attention mean maxpool pick linear mlp lowrank experts
-part join repeat dot norm layernorm rmsnorm batchnorm scalenorm l2norm dyt relu gelu silu tanh sigmoid
+relative relative_bias conv shift rnn gru lstm linear_attention running_sum mean maxpool pick linear mlp lowrank experts
+part join repeat dot channel_mean pad ones norm layernorm rmsnorm batchnorm scalenorm l2norm dyt relu gelu
+gelu_tanh quick_gelu elu silu tanh sigmoid sin cos clamp min max
 softplus softmax exp log sqrt abs dropout droppath pointer transitions scalar vector gate gru_gate mix
 attend expand read write collapse frames logmel groupnorm""".split()
 

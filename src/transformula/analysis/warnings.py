@@ -303,7 +303,9 @@ def positions_twice(analysis: StackAnalysis) -> Iterator[Warning]:
 
 def no_positions(analysis: StackAnalysis) -> Iterator[Warning]:
     before = analysis.stack.before
-    encoded = analysis.positional_encodings or any(v.stack for v in before.values)
+    main = before.leaves["x"].sequence if "x" in before.leaves else ""
+    rows = [v for v in before.calls() if not v.args and v.called.word.parameters and main and v.sequence == main]
+    encoded = analysis.positional_encodings or any(v.stack for v in before.values) or rows  # learned rows differ
     if not encoded and analysis.receptive_field.reach != "token":
         what = "nothing tells positions apart" + (" but the causal mask" if analysis.stack.causal else "")
         inputs = [v.name for v in before.values if v.op == "input"]

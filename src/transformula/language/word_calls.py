@@ -232,7 +232,7 @@ class WordCall:
             return
         if record.reach == "all" and self.scope.section.where != "output":
             raise FormulaError("reach-all", self.node.head, word=self.name)
-        if record.ids and len({value.sequence for _, value in self.streams}) == 1:
+        if record.ids and record.sequence != "none" and len({value.sequence for _, value in self.streams}) == 1:
             detail = "it points into another sequence; of its own a causal stack must not see what comes later"
             raise self.wrong("check-failed", detail=detail)
 
@@ -305,7 +305,7 @@ class WordCall:
             if "rows" in resolved:
                 self.model.rows[sequence] = resolved["rows"]
             return sequence
-        if whose != "first" or not self.streams:
+        if not self.streams:
             return ""
         sequences, by_name = [value.sequence for _, value in self.streams], dict(self.streams)
         if self.record.kind in ("positions", "scores", "input", "output"):
@@ -315,7 +315,7 @@ class WordCall:
             sequences = pairs[0] or [""]
         for left, right, *_ in (pair for pair in pairs if len(set(pair)) > 1):
             raise FormulaError("sequences", self.place, left=left or "none", right=right or "none")
-        return sequences[0]
+        return sequences[0] if whose == "first" else ""
 
     def result(self, call: Call, width: int, sequence: str) -> Value:
         values = [value for _, value in self.streams]

@@ -1,11 +1,12 @@
-"""Functions of a number, without weights, on streams and coefficients of any width, `softmax` over the channels; words
-of chance: `dropout` and `droppath`, random in training and the identity in evaluation."""
+"""Functions of a number, without weights, on streams and coefficients of any width, `min` and `max` of two, `softmax`
+over the channels; words of chance: `dropout` and `droppath`, random in training and the identity in evaluation."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from . import cpu
+from .mlp import ACTIVATIONS
 from .word import Word, number, word
 
 
@@ -33,6 +34,41 @@ class Relu(Word):
 )
 class Gelu(Word):
     function = staticmethod(F.gelu)
+
+
+@word(
+    "gelu_tanh",
+    like="gelu",
+    constant="c * (1 + tanh(sqrt(2 / pi) * (c + 0.044715 * c ** 3))) / 2",
+    example="x = x + linear.down(gelu_tanh(linear.up(norm(x), 4 * width)), width)",
+    equation="y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))) / 2, GPT-2's approximation of gelu",
+)
+class GeluTanh(Word):
+    function = staticmethod(ACTIVATIONS["gelu_tanh"])
+
+
+@word(
+    "quick_gelu",
+    like="gelu",
+    constant="c / (1 + exp(-1.702 * c))",
+    example="x = x + linear.down(quick_gelu(linear.up(norm(x), 4 * width)), width)",
+    equation="y = x sigmoid(1.702 x), CLIP's approximation of gelu",
+)
+class QuickGelu(Word):
+    function = staticmethod(ACTIVATIONS["quick_gelu"])
+
+
+@word(
+    "elu",
+    like="gelu",
+    saved="y",
+    constant="c if c > 0 else exp(c) - 1",
+    example="x = x + linear.down(elu(linear.up(norm(x), 4 * width)), width)",
+    equation="y = x above 0, exp(x) - 1 below",
+    source="Clevert et al., 1511.07289",
+)
+class Elu(Word):
+    function = staticmethod(F.elu)
 
 
 @word(
@@ -122,6 +158,84 @@ class Sqrt(Word):
 @word("abs", like="softplus", constant="abs(c)", example="x = x + abs(mlp(norm(x)))", equation="y = |x|")
 class Abs(Word):
     function = staticmethod(torch.abs)
+
+
+@word(
+    "sin",
+    like="gelu",
+    constant="sin(c)",
+    nonzero="",
+    example="x = x + linear.down(sin(linear.up(norm(x), 4 * width)), width)",
+    equation="y = sin(x)",
+)
+class Sine(Word):
+    function = staticmethod(torch.sin)
+
+
+@word(
+    "cos",
+    like="sin",
+    constant="cos(c)",
+    example="x = x + linear.down(cos(linear.up(norm(x), 4 * width)), width)",
+    equation="y = cos(x)",
+)
+class Cosine(Word):
+    function = staticmethod(torch.cos)
+
+
+@word(
+    "clamp",
+    like="gelu",
+    numbers=("low", "high"),
+    options={"low": number("what is smaller becomes this"), "high": number("what is larger becomes this")},
+    checks={"low <= high": "low is {low}, above high, {high}"},
+    constant="min(max(c, low), high)",
+    nonzero="",
+    example="h = norm(x); x = x + linear.down(silu(linear.gate(h, 512)) * clamp(linear.up(h, 512), -7, 7), width)",
+    equation="y = low where x < low, high where x > high, else x",
+)
+class Clamp(Word):
+    """y = low where x < low, high where x > high, else x. One bound alone is `min(x, high)` or `max(x, low)`."""
+
+    @staticmethod
+    def function(x: Tensor, *, low: float, high: float) -> Tensor:
+        return x.clamp(low, high)
+
+
+@word(
+    "min",
+    streams=("a", "b"),
+    kind="function",
+    width="max(a, b)",
+    saved="a + b",
+    checks={"a == b or a == 1 or b == 1": "the widths {a} and {b} differ"},
+    initial_scale="unknown",
+    example="h = norm(x); x = x + min(linear.a(h, width), linear.b(h, width)) * min(mlp(h), 7)",
+    equation="y = the smaller of a and b",
+)
+class Minimum(Word):
+    """y = the smaller of a and b, channel by channel: of two streams of equal width, or one of width 1, or of a stream
+    and a number. Of numbers alone it is a number, and takes any count of them."""
+
+    @staticmethod
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        return torch.minimum(a, b)
+
+
+@word(
+    "max",
+    like="min",
+    example="h = norm(x); x = x + max(linear.a(h, width), linear.b(h, width)) * max(mlp(h), 0)",
+    equation="y = the larger of a and b",
+    source="two of them are a maxout: Goodfellow et al., 1302.4389",
+)
+class Maximum(Word):
+    """y = the larger of a and b, channel by channel: of two streams of equal width, or one of width 1, or of a stream
+    and a number. Of numbers alone it is a number, and takes any count of them."""
+
+    @staticmethod
+    def function(a: Tensor, b: Tensor) -> Tensor:
+        return torch.maximum(a, b)
 
 
 @word(

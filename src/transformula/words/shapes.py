@@ -1,8 +1,9 @@
-"""Taking apart and putting together, without weights: channels by `part join repeat dot`, positions by `mean maxpool
-pick`."""
+"""Taking apart and putting together, without weights: channels by `part join repeat pad dot channel_mean`, positions
+by `mean maxpool pick`; `ones` are made of nothing."""
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..errors import InputError
 from .cpu import tracing
@@ -105,6 +106,60 @@ class Dot(Word):
 
 
 @word(
+    "channel_mean",
+    streams=("x",),
+    kind="shape",
+    width="1",
+    example="h = norm(x); x = x + sigmoid(channel_mean(mlp.gate(h))) * mlp(h)",
+    equation="y = mean over channels of x",
+)
+class ChannelMean(Word):
+    """The mean of the channels at each position: (..., x) to (..., 1). The sum is width times it."""
+
+    @staticmethod
+    def function(x: Tensor) -> Tensor:
+        return x.mean(-1, keepdim=True)
+
+
+@word(
+    "pad",
+    streams=("x",),
+    numbers=("size",),
+    kind="shape",
+    width="size",
+    options={"size": whole("width of the result", minimum=1)},
+    checks={"size >= x": "the width {x} is more than {size}"},
+    example="x = x + pad(linear(norm(x), width // 2), width)",
+    equation="y = [x, 0, ..., 0]",
+)
+class Pad(Word):
+    """The channels of x, then zeros up to the width `size`: (..., x) to (..., size)."""
+
+    @staticmethod
+    def function(x: Tensor, *, size: int) -> Tensor:
+        return F.pad(x, (0, size - x.shape[-1]))
+
+
+@word(
+    "ones",
+    streams=("x",),
+    numbers=("size",),
+    kind="shape",
+    width="size",
+    options={"size": whole("width of the result", 1, minimum=1)},
+    initial_scale="1",
+    example="x = x + running_sum(mlp(norm(x))) / running_sum(ones(x))",
+    equation="y = 1",
+)
+class Ones(Word):
+    """1 in every channel, at the positions of x: (..., x) to (..., size). Other constants are numbers times it."""
+
+    @staticmethod
+    def function(x: Tensor, *, size: int) -> Tensor:
+        return x.new_ones(()).expand(*x.shape[:-1], size)
+
+
+@word(
     "mean",
     streams=("x",),
     kind="positions",
@@ -151,32 +206,42 @@ class MaxPool(Word):
 @word(
     "pick",
     like="mean",
+    streams=(("x",), ("x", "ids")),
+    ids=("ids",),
     numbers=("n",),
+    width="x",
     kind="shape",
     options={
-        "n": whole("which position, from 1; 0: as `at` says", 0, minimum=0),
-        "at": choice("the last real position", ["", "end"]),
+        "n": whole("which position, from 1; 0: as `at` or `id` says", 0, minimum=0),
+        "at": choice("the last real position; with id=, its last or first position", ["", "end", "last", "first"]),
+        "id": whole("the id whose position it is, among `ids`; -1: none", -1, minimum=-1, later=True),
     },
     checks={
-        "n > 0 or at == 'end'": 'it needs a position: pick(x, 1), or pick(x, at="end")',
-        "n == 0 or at == ''": "it takes a position or at=, not both",
+        "n > 0 or at == 'end' or id >= 0": 'it needs a position: pick(x, 1), pick(x, at="end"), pick(x, tokens, id=2)',
+        "n == 0 or at == '' and id < 0": "it takes a position or at=, not both; id= is a place of its own",
+        "ids > 0 and id >= 0 or ids == 0 and id < 0": "ids and id= go together: pick(x, tokens, id=2)",
+        "at == '' or (at == 'end') == (id < 0)": 'at="last" and at="first" need id=, at="end" takes none',
     },
     initial_scale="same",
     example='output: logits = linear(pick(x, at="end"), 10)',
-    equation="y = x_n",
+    equation="y = x_n; of ids: n the last position (or the first) at which the id stands",
 )
 class Pick(Word):
     """y = x_n, one position: (batch, length, x) to (batch, 1, x), seen by all; no parameters.
 
-    n counts from 1; `at="end"`: the last real position of each row. Raises InputError where a row has no position n
-    (which code that is compiled or exported cannot look at, where only padding stands there).
+    n counts from 1; `at="end"`: the last real position of each row. With ids (batch, length) of the same sequence, and
+    `id=2`: the last real position whose id is 2, as BART and T5 classify, or with `at="first"` the first, as CLIP reads
+    a text. Raises InputError where a row has no such position (which code that is compiled or exported cannot look at:
+    it takes padding at n, and of ids the row's first position).
     """
 
-    def __init__(self, x: int, n: int, at: str) -> None:
+    def __init__(self, x: int, n: int, at: str, ids: int | None = None, id: int = -1) -> None:
         super().__init__()
-        self.n, self.at = n, at
+        self.n, self.at, self.id = n, at, id
 
-    def forward(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, ids: Tensor | None = None, *, real: Tensor | None = None) -> Tensor:
+        if ids is not None:
+            return self.at_id(x, ids, real)
         if self.at == "end":
             if real is None:
                 return x[:, -1:]
@@ -186,3 +251,13 @@ class Pick(Word):
         if self.n > shortest:
             raise InputError(f"pick(x, {self.n}): there is no position {self.n} in a sequence of {shortest}")
         return x[:, self.n - 1 : self.n]
+
+    def at_id(self, x: Tensor, ids: Tensor, real: Tensor | None) -> Tensor:
+        """The last real position of the id, or the first."""
+        here = ids == self.id if real is None else (ids == self.id) & real
+        if not tracing() and not here.any(1).all():
+            row = int((~here.any(1)).nonzero()[0]) + 1
+            raise InputError(f"pick(x, ids, id={self.id}): row {row} has no position with this id")
+        order = torch.arange(x.shape[1], device=x.device)
+        chosen = here.byte().argmax(1) if self.at == "first" else (here * order).argmax(1)
+        return x.gather(1, chosen[:, None, None].expand(-1, -1, x.shape[2]))
