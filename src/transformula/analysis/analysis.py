@@ -120,7 +120,8 @@ class Adviser:
 
     def analyzed(self, text: ModelText) -> StackAnalysis | None:
         """A changed text, checked and analyzed; None if it is no formula any more, or the model is too large."""
-        if not self.budget.spend("advised", self.size, LEFT_OUT):
+        allowed = self.budget.allows("a changed text", self.size, LEFT_OUT)
+        if not allowed or not self.budget.spend("advised", self.size, LEFT_OUT):
             return None
         try:
             changed = check(text, self.vocabulary)

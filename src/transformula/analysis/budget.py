@@ -10,6 +10,7 @@ LIMITS: Mapping[str, int] = {
     "read": 1_000,  # values of layers that are read line by line; layers of one kind count once
     "followed": 30_000,  # values of all layers, through which a stream's size is followed
     "advised": 6_000,  # values of models whose texts were changed and are checked again
+    "a changed text": 3_000,  # values of one of them
     "drawn": 800,  # values of the layers that are drawn, those of one kind once
     "a picture": 200,  # values of one of them
     "compared": 1_500_000,  # pairs of nodes of its layers and those of the gallery

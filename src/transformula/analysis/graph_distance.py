@@ -219,20 +219,30 @@ def _edits(a: Sequence[float], b: Sequence[float], pairing: Sequence[Sequence[fl
     """
     best = [list(accumulate(b, initial=0.0))]
     for gone, row in zip(a, pairing, strict=True):
-        above, here = best[-1], [best[-1][0] + gone]
-        for j, (new, cost) in enumerate(zip(b, row, strict=True)):
-            least = min(above[j + 1] + gone, here[j] + new)
-            here.append(least if cost is None else min(least, above[j] + cost))
+        above = best[-1]
+        here = [least := above[0] + gone]
+        for before, over, new, cost in zip(above, above[1:], b, row, strict=False):  # without `min`, which is slower
+            least += new
+            if over + gone < least:
+                least = over + gone
+            if cost is not None and before + cost < least:
+                least = before + cost
+            here.append(least)
         best.append(here)
     return best
 
 
 def _paired(a: _Graph, b: _Graph) -> dict[int, int]:
     n, m = len(a.labels), len(b.labels)
-    pairing = [[_renaming(a, i, b, j) for j in range(m)] for i in range(n)]
-    for row, around in zip(pairing, a.around, strict=True):
-        for j, cost in enumerate(row):
-            row[j] = None if cost is None else cost + CONTEXT * min(10, len(around ^ b.around[j]))
+    of_a, of_b = ({label: n for n, label in enumerate(graph.labels)} for graph in (a, b))
+    costs: dict[str, list[float | None]] = {}
+    for label, i in of_a.items():
+        by_label = {other: _renaming(a, i, b, j) for other, j in of_b.items()}
+        costs[label] = [by_label[other] for other in b.labels]
+    pairing = [
+        [c if c is None else c + CONTEXT * min(10, len(around ^ other)) for c, other in zip(row, b.around, strict=True)]
+        for row, around in zip((costs[label] for label in a.labels), a.around, strict=True)
+    ]
     best = _edits(a.prices, b.prices, pairing)
     pairs: dict[int, int] = {}
     while n and m:

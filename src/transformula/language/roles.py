@@ -155,13 +155,43 @@ def assign_roles(values: Sequence[Value], depth: int, leaving: Sequence[Value]) 
             assign_roles(inside[id(unit.named)], depth + 1, [result] if result else [])
 
 
+def built_as(section: Section) -> tuple[Any, ...]:
+    """All of a section that roles depend on: its words and what they read, by their places in the section's order."""
+    places = {value: n for n, value in enumerate(section.values)}
+    frames: dict[int, int] = {}
+
+    def place(value: Value) -> Any:
+        return tuple(map(places.get, value.args)) if value.op == "list" else places.get(value)
+
+    def row(value: Value) -> tuple[Any, ...]:
+        call, around = value.call, [frames.setdefault(id(frame), len(frames)) for frame in value.frames]
+        named = (call.word.name, call.name, call.label) if call is not None else None
+        return value.op, id(value.place), named, *around, *map(place, value.args)
+
+    return (*map(row, section.values), *map(place, section.leaves.values()))
+
+
+def copy_roles(given: Sequence[Value], values: Sequence[Value]) -> None:
+    """Give the calls and definitions of a section the roles of one that is built alike."""
+    for known, value in zip(given, values, strict=True):
+        if known.call is not None and value.call is not None:
+            value.call.role = known.call.role
+        for frame, other in zip(known.frames, value.frames, strict=True):
+            other.role = frame.role
+
+
 def name_modules(architecture: Architecture) -> None:
     """Fill `role` and `path` of every call of the model, those inside templates included. Raises FormulaError."""
     homes: dict[tuple[str, int], str] = {}
     firsts: dict[str, tuple[Value, dict[str, Any]]] = {}
     shares = {stack.name: stack.share for stack in architecture.stacks}
+    known: dict[tuple[Any, ...], Section] = {}  # equal layers have equal roles
     for section in architecture.sections():
-        assign_roles(section.values, 0, [*section.leaves.values()])
+        first = known.setdefault(built_as(section), section)
+        if first is section:
+            assign_roles(section.values, 0, [*section.leaves.values()])
+        else:
+            copy_roles(first.values, section.values)
         share, number = shares.get(section.stack), section.number
         if share is not None and section.where == "layer":
             number = share[number - 1]
