@@ -46,20 +46,6 @@ def test_hash_knows_depth_and_sizes_but_not_the_output() -> None:
     assert "layers 1-4" in canonical(checked(PRE, depth=4))
 
 
-def test_an_option_that_came_later_changes_the_hash_of_no_older_text() -> None:
-    mlp = TOY["mlp"]
-    added = {"bound": Option("bound", "number", "hidden / 4", later=True), "flat": Option("flat", "flag", False)}
-    wider = Vocabulary({**TOY, "mlp": replace(mlp, options={**mlp.options, **added})}.values())
-
-    def hash_of(text: str) -> str:
-        return formula_hash(check(from_formula(text), wider, {}))
-
-    assert "bound" not in canonical(check(from_formula(PRE), wider, {}))
-    assert hash_of(PRE) == hash_of(PRE.replace("mlp(norm(x))", "mlp(norm(x), bound=256)"))
-    assert hash_of(PRE) != hash_of(PRE.replace("mlp(norm(x))", "mlp(norm(x), bound=7)"))
-    assert hash_of(PRE) != formula_hash(checked(PRE))  # an option that did not say so is written
-
-
 RELATIVES = [
     (PRE, "x = attention(norm(x), heads=2) + x\nx = mlp(norm(x), hidden=8) + x"),
     (PRE, "x = x + dropout(attention(norm(x)), 0.1)\nx = x + mlp.last(norm(x))"),
@@ -89,3 +75,19 @@ def test_relatives_share_a_wiring_key(left: str, right: str) -> None:
 @pytest.mark.parametrize("left, right", STRANGERS)
 def test_other_wirings_have_other_keys(left: str, right: str) -> None:
     assert of(left) != of(right)
+
+
+def test_an_option_that_came_later_changes_no_hash_until_it_is_used() -> None:
+    """One whose default is a literal, and one whose default is an expression of widths."""
+    new = {"cap": Option("cap", "number", 0, later=True), "rank": Option("rank", "whole", "2 * x", later=True)}
+    word = TOY["mlp"]
+    later = Vocabulary({**TOY, "mlp": replace(word, options={**word.options, **new})}.values())
+
+    def of(formula: str, words: Vocabulary = later) -> str:
+        return formula_hash(check(from_formula(formula).override({"width": 32}), words))
+
+    before = of("x = x + mlp(norm(x))", TOY)
+    same = ("mlp(norm(x))", "mlp(norm(x), cap=0)", "mlp(norm(x), rank=64)", "mlp(norm(x), rank=2 * width)")
+    assert {of(f"x = x + {call}") for call in same} == {before}
+    others = [of(f"x = x + {call}") for call in ("mlp(norm(x), cap=1)", "mlp(norm(x), rank=32)")]
+    assert len({before, *others}) == 3
