@@ -23,10 +23,9 @@ from transformula.analysis.analysis import analyze
 from transformula.errors import InputError
 from transformula.language.model_file import read_text
 from transformula.model import build
-from transformula.words import attention, vocabulary
+from transformula.words import attention, experts, vocabulary
 from transformula.words.attention import Attention
 from transformula.words.embed import Positions
-from transformula.words.experts import Experts
 from transformula.words.mlp import MLP
 from transformula.words.norms import LayerNorm
 from transformula.words.shapes import Dot
@@ -191,11 +190,11 @@ def dropout_that_never_stops(patch: pytest.MonkeyPatch) -> None:
 def full_experts(patch: pytest.MonkeyPatch) -> None:
     """No expert takes more than two rows: the others are passed over."""
 
-    def within(old: Any, self: Experts, flat: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        place = F.one_hot(chosen, self.n).flatten(0, 1).cumsum(0).gather(1, chosen.flatten()[:, None])
-        return old(self, flat, chosen, weights * (place.view_as(chosen) <= 2))
+    def within(old: Any, flat: Tensor, chosen: Tensor, weights: Tensor, mixture: Any) -> Tensor:
+        place = F.one_hot(chosen, len(mixture.down[0])).flatten(0, 1).cumsum(0).gather(1, chosen.flatten()[:, None])
+        return old(flat, chosen, weights * (place.view_as(chosen) <= 2), mixture)
 
-    around(patch, Experts, "_sorted", within)
+    around(patch, experts, "routed", within)
 
 
 # The defects.

@@ -17,7 +17,7 @@ from transformula.language.model_file import from_formula
 from transformula.model import build
 from transformula.runs.log import read_log
 from transformula.training import RunResult, TrainingSettings, train
-from transformula.training.loop import by_kind, named_losses, whole_loss
+from transformula.training.loop import by_kind, named_losses, whole_loss, worst_by_kind
 from transformula.training.progress import Progress
 from transformula.words import vocabulary
 
@@ -164,3 +164,36 @@ def test_the_load_of_experts_becomes_even(tmp_path: Path) -> None:
     assert found[1.0] < 0.5 < 0.9 < found[0.0]
     first, *_, last = (e["losses"]["layers.1.experts.balance"] for e in steps(tmp_path / "1.0"))
     assert last < 1.2 < 3 < first and "losses" not in steps(tmp_path / "0.0")[0]
+
+
+def with_selection_bias() -> nn.Module:
+    formula = (
+        "x = x + experts(norm(x), n=4, active=1, hidden=16, renormalise=False, selection_bias=True, bias_rate=0.05)"
+    )
+    numbers = {"vocab": VOCAB, "context": LENGTH, "depth": 1, "width": 16, "heads": 2}
+    return build(check(from_formula(formula, name="routed").override(numbers), vocabulary()), seed=0)
+
+
+def test_a_selection_bias_is_updated_resumed_and_saved(tmp_path: Path) -> None:
+    """Its run in two parts ends as the whole one, in bf16, with two micro-batches a step; the load is logged."""
+    settings: dict[str, Any] = {"accumulate": 2, "precision": "bf16", "lr_schedule": "constant", "log_every": 1}
+    settings |= {"evaluate_every": 3}
+    whole, cut = with_selection_bias(), with_selection_bias()
+    run(tmp_path / "whole", whole, steps=6, **settings)
+    run(tmp_path / "cut", cut, steps=3, **settings)
+    cut = with_selection_bias()
+    run(tmp_path / "cut", cut, resume=True, steps=6, **settings)
+    name = "layers.1.experts.selection_bias"
+    bias, other = (load_file(tmp_path / run / "last" / "weights.safetensors")[name] for run in ("whole", "cut"))
+    assert torch.equal(bias, other) and bias.abs().max() > 0 and bias.dtype == torch.float32
+    # every step moves it by the rate or leaves it: no gradient, no decay
+    torch.testing.assert_close(bias / 0.05, (bias / 0.05).round())
+    measured = steps(tmp_path / "cut")[-1]["measures"]
+    assert measured == steps(tmp_path / "whole")[-1]["measures"]
+    assert set(measured) == {"layers.1.experts.largest_load", "layers.1.experts.idle"}
+    assert 1 <= measured["layers.1.experts.largest_load"] <= 4 and 0 <= measured["layers.1.experts.idle"] < 1
+
+
+def test_the_worst_load_is_shown() -> None:
+    measures = {"layers.1.experts.idle": 0.1, "layers.2.experts.idle": 0.3, "layers.2.experts.largest_load": 2.0}
+    assert worst_by_kind(measures) == {"idle": 0.3, "largest_load": 2.0}

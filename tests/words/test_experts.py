@@ -17,6 +17,7 @@ from transformula import Model
 from transformula.language.check import check
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import from_formula
+from transformula.words import cpu, expert_products
 from transformula.words.experts import Experts
 from transformula.words.mlp import ACTIVATIONS
 
@@ -31,15 +32,47 @@ CASES: list[dict[str, Any]] = [
 ]
 
 
+ROUTERS: list[dict[str, Any]] = [
+    {"n": 6, "scoring": "sigmoid", "scale": 2.5, "shared": 1, "gated": True},
+    {"n": 6, "scoring": "sigmoid", "renormalise": False, "router_bias": True},
+    {"n": 6, "selection_bias": True, "active": 3},
+    {
+        "n": 12,
+        "scoring": "sigmoid",
+        "selection_bias": True,
+        "groups": 4,
+        "active_groups": 2,
+        "active": 3,
+        "bias": False,
+    },
+    {"n": 12, "groups": 3, "group_top": 1, "active_groups": 2, "renormalise": False, "scale": 16},
+    {"n": 5, "scoring": "sigmoid", "renormalise": False, "weigh_input": True, "gated": True, "shared": 1},
+    {"n": 5, "gated": True, "activation": "quick_gelu", "limit": 0.5, "shift": 1, "shared": 2, "router_bias": True},
+]
+
+
 def experts(**options: Any) -> Experts:
     module, _ = make("experts", {"x": WIDTH}, **{"n": 4, "hidden": 5, **options})
+    if module.selection_bias is not None:
+        module.selection_bias.copy_(torch.randn(module.n, generator=torch.Generator().manual_seed(3)) * 0.3)
     return random_weights(module.double())
+
+
+def chosen_by_loops(ranks: list[float], options: dict[str, Any]) -> list[int]:
+    """Of groups with the largest sums of their best the experts with the largest ranks."""
+    groups = options.get("groups", 1)
+    size = len(ranks) // groups
+    best = min(2, size) if "group_top" not in options else options["group_top"]
+    sums = [sum(sorted(ranks[g * size : (g + 1) * size])[-best:]) for g in range(groups)]
+    open_groups = sorted(range(groups), key=lambda g: -sums[g])[: options.get("active_groups", 1)]
+    return sorted((e for e in range(len(ranks)) if e // size in open_groups), key=lambda e: -ranks[e])
 
 
 def by_loops(m: Experts, x: Tensor, options: dict[str, Any]) -> Tensor:
     """Position by position, expert by expert."""
     p = dict(m.named_parameters())
-    n, active, hidden = m.n, m.active, m.hidden
+    active, hidden = m.active, m.hidden
+    limit, shift = options.get("limit") or float("inf"), options.get("shift", 0)
 
     def one(v: Tensor, prefix: str, e: int, stacked: bool) -> Tensor:
         def product(name: str, v: Tensor, rows: int) -> Tensor:
@@ -50,23 +83,29 @@ def by_loops(m: Experts, x: Tensor, options: dict[str, Any]) -> Tensor:
                 return w[:, e * hidden : (e + 1) * hidden] @ v + (0 if b is None or e else b)
             return w[e * rows : (e + 1) * rows] @ v + (0 if b is None else b[e * rows : (e + 1) * rows])
 
-        h = product("up", v, hidden)
-        activate = ACTIVATIONS[m.activation]
-        h = activate(product("gate", v, hidden)) * h if f"{prefix}gate.weight" in p else activate(h)
+        h, activate = product("up", v, hidden), ACTIVATIONS[m.activation]
+        if f"{prefix}gate.weight" in p:
+            gate = torch.minimum(product("gate", v, hidden), torch.tensor(limit))
+            h = activate(gate) * (torch.clip(h, -limit, limit) + shift)
+        else:
+            h = activate(h)
         return product("down", h, WIDTH)
 
     rows = []
     for v in x.flatten(0, 1):
-        r = p["router.weight"] @ v
-        chosen = sorted(range(n), key=lambda e: -r[e].item())[:active]
-        exps = torch.exp(r - r.max())
-        total = sum(exps[e] for e in chosen) if options.get("renormalise", True) else exps.sum()
-        y = sum(exps[e] / total * one(v, "", e, True) for e in chosen)
+        r = p["router.weight"] @ v + p.get("router.bias", 0)
+        shares = 1 / (1 + torch.exp(-r)) if options.get("scoring") == "sigmoid" else torch.exp(r) / torch.exp(r).sum()
+        ranks = shares if m.selection_bias is None else shares + m.selection_bias
+        chosen = chosen_by_loops(ranks.tolist(), options)[:active]
+        total = sum(shares[e] for e in chosen) if options.get("renormalise", True) else 1
+        w = {e: options.get("scale", 1) * shares[e] / total for e in chosen}
+        inside = options.get("weigh_input", False)
+        y = sum(one(w[e] * v, "", e, True) if inside else w[e] * one(v, "", e, True) for e in chosen)
         rows.append(y + sum(one(v, "shared.", s, False) for s in range(options.get("shared", 0))))
     return torch.stack(rows).view_as(x)
 
 
-@pytest.mark.parametrize("options", CASES)
+@pytest.mark.parametrize("options", CASES + ROUTERS)
 def test_the_equation(options: dict[str, Any]) -> None:
     module, x = experts(**options), torch.randn(2, 6, WIDTH, dtype=torch.float64)
     expected = by_loops(module, x, options)
@@ -75,22 +114,60 @@ def test_the_equation(options: dict[str, Any]) -> None:
         torch.testing.assert_close(module(x), expected, atol=1e-12, rtol=1e-12)
 
 
-@pytest.mark.parametrize("options", CASES)
-def test_gradients_by_both_ways(options: dict[str, Any]) -> None:
-    """Rows sorted by expert, and every expert over every row, are one function."""
-    module, x = experts(**options), torch.randn(2, 6, WIDTH, dtype=torch.float64, requires_grad=True)
+def gradients(module: Experts, x: Tensor) -> list[Tensor | None]:
+    """Of a weighted sum of the results, by x and every parameter."""
+    x, generator = x.clone().requires_grad_(), torch.Generator().manual_seed(5)
+    (module(x) * torch.randn(x.shape, generator=generator, dtype=x.dtype)).sum().backward()
+    return [x.grad, *(p.grad for p in module.parameters())]
+
+
+@pytest.mark.parametrize("block", [1, 4])
+@pytest.mark.parametrize("options", CASES + ROUTERS)
+def test_gradients_by_both_ways(options: dict[str, Any], block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows sorted by expert, also with places left empty, and every expert over every row, are one function."""
+    monkeypatch.setattr(expert_products, "block_of", lambda *_: block)
+    module, x = experts(**options), torch.randn(2, 6, WIDTH, dtype=torch.float64)
     other = copy.deepcopy(module)
-    other._sorted = other._everywhere  # type: ignore[method-assign]
-    weights = torch.randn(2, 6, WIDTH, dtype=torch.float64)
-    found = []
-    for one in (module, other):
-        x.grad = None
-        (one(x) * weights).sum().backward()
-        found.append([x.grad, *(p.grad for p in one.parameters())])
-    for a, b in zip(*found, strict=True):
+    by_rows = gradients(module, x)
+    monkeypatch.setattr(cpu, "tracing", lambda: True)
+    for a, b in zip(by_rows, gradients(other, x), strict=True):
         assert (a is None) == (b is None)
         if a is not None:
             torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-11)
+
+
+def test_frozen_experts_get_no_gradients_and_pass_them_on() -> None:
+    module, x = experts(gated=True), torch.randn(2, 6, WIDTH, dtype=torch.float64)
+    expected = gradients(copy.deepcopy(module), x)
+    module.up.requires_grad_(False)
+    module.down.weight.requires_grad_(False)
+    for name, whole, part in zip(["x", *dict(module.named_parameters())], expected, gradients(module, x), strict=True):
+        if name.startswith("up") or name == "down.weight":
+            assert part is None
+        else:
+            torch.testing.assert_close(part, whole)
+
+
+def test_bfloat16_is_float32_rounded() -> None:
+    """Rows of an expert are filled up there; loads differ, and one expert has none."""
+    module = experts(n=5, active=2, gated=True).float()
+    with torch.no_grad():
+        module.router.weight[0] = 0
+        module.router.weight[0, 0] = -1000
+    x = torch.randn(4, 100, WIDTH).bfloat16()
+    x[..., 0] = x[..., 0].abs() + 1
+    low = copy.deepcopy(module).bfloat16()
+    with torch.no_grad():
+        for mine, theirs in zip(module.parameters(), low.parameters(), strict=True):
+            mine.copy_(theirs)
+    # the same choices in both: the router's products are float32 in neither, so ties are broken apart
+    chosen = low.route(x.flatten(0, 1))[0]
+    agree = (module.route(x.float().flatten(0, 1))[0] == chosen).all(-1).view(4, 100)
+    assert agree.float().mean() > 0.9 and not (chosen == 0).any()
+    difference = (low(x).float() - module(x.float()))[agree].abs().max() / module(x.float()).abs().max()
+    assert difference < 0.03
+    low(x).sum().backward()
+    assert not low.up.weight.grad[0].any() and all(low.up.weight.grad[e].isfinite().all() for e in range(5))
 
 
 def test_rows_are_as_if_alone() -> None:
@@ -116,7 +193,7 @@ def test_one_position_reads_its_active_experts_only() -> None:
         assert torch.equal(module(x), expected)
         with FlopCounterMode(display=False) as counter:
             module(x)
-    assert counter.get_total_flops() == 2 * 6 * WIDTH + 2 * (2 * 2 * 5 * WIDTH) + 2 * 2 * WIDTH
+    assert counter.get_total_flops() == 2 * 6 * WIDTH + 2 * (2 * 2 * 5 * WIDTH)
 
 
 def test_no_position_is_dropped() -> None:
@@ -217,6 +294,52 @@ def test_compiled_training_reports_the_loss() -> None:
     torch.testing.assert_close(gradient, module.router.weight.grad)
 
 
+# The selection bias, and the load.
+
+
+def test_a_selection_bias_evens_the_load_and_no_gradient_reaches_it() -> None:
+    """b_e moves by its rate towards the mean load, which is counted over all passes since the last step."""
+    module = experts(n=4, active=1, renormalise=False, selection_bias=True, bias_rate=0.25).train()
+    x, before = torch.randn(3, 40, WIDTH, dtype=torch.float64), module.selection_bias.clone()
+    real = torch.arange(40) < torch.tensor([40, 7, 20])[:, None]
+    load = torch.zeros(4)
+    for part, here in zip(x.split(1), real.split(1), strict=True):
+        module(part, real=here)
+        load += torch.bincount(module.route(part[here])[0].flatten(), minlength=4)
+    assert torch.equal(module.selection_bias, before) and "balance" not in module.losses()
+    measured = {name: value.item() for name, value in module.measures().items()}
+    assert measured == pytest.approx(
+        {"largest_load": load.max().item() / (67 / 4), "idle": (load == 0).float().mean().item()}
+    )
+    module.after_step()
+    torch.testing.assert_close(module.selection_bias, before + 0.25 * torch.sign(67 / 4 - load).double())
+    assert module.measures() == {} and "selection_bias" not in dict(module.named_parameters())
+    assert "selection_bias" in module.state_dict()
+
+
+def test_the_load_is_counted_in_training_only() -> None:
+    module = experts(selection_bias=True)
+    module.eval()(torch.randn(2, 6, WIDTH, dtype=torch.float64))
+    before = module.selection_bias.clone()
+    module.after_step()
+    assert module.measures() == {} and torch.equal(module.selection_bias, before)
+
+
+def test_calls_that_share_experts_share_their_load() -> None:
+    """Of two calls of a label with other options both are counted, and the bias moves once."""
+    from transformula.model import build
+
+    text = "y = experts.e(x, n=4, hidden=8, selection_bias=True); x = x + experts.e(y, active=3)"
+    numbers = {"vocab": 11, "context": 8, "depth": 1, "width": 8, "heads": 2}
+    model = build(check(from_formula(text).override(numbers), VOCABULARY), seed=0).train()
+    model(torch.randint(11, (3, 6)))
+    module = model.get_submodule("layers.1.e")
+    assert module._load["choices"].sum() == 18 * (2 + 3)  # type: ignore[index]
+    model.after_step()
+    moved = module.selection_bias
+    assert isinstance(moved, Tensor) and 0 < moved.abs().max() <= 0.001 and model.named_measures() == {}
+
+
 # What is refused.
 
 
@@ -227,6 +350,15 @@ def test_compiled_training_reports_the_loss() -> None:
         ("experts(x, n=4, active=5)", "5 active experts of 4"),
         ("experts(x, n=4, active=1)", "renormalise=False"),
         ("experts(x, n=4, balance=-1)", "balance"),
+        ("experts(x, n=4, bias_rate=0.001)", "selection_bias=True"),
+        ("experts(x, n=4, groups=3)", "4 experts do not divide into 3 groups"),
+        ("experts(x, n=4, active_groups=2)", "active_groups means nothing without groups"),
+        ("experts(x, n=4, group_top=1)", "group_top means nothing without groups"),
+        ("experts(x, n=4, groups=2, active_groups=3)", "3 active groups of 2"),
+        ("experts(x, n=8, groups=4, active_groups=1, active=3)", "3 active experts of 1 groups of 8 / 4"),
+        ("experts(x, n=4, groups=4, active_groups=2, group_top=2)", "the best 2 experts of groups of 4 / 4"),
+        ("experts(x, n=4, limit=7)", "gated=True"),
+        ("experts(x, n=4, shift=1)", "gated=True"),
     ],
 )
 def test_refusals(call: str, message: str) -> None:

@@ -336,7 +336,7 @@ def scaled_by_width(analysis: StackAnalysis) -> Iterator[Warning]:
         return [
             v
             for v in calls
-            if v.called.options["heads"] > 1 and math.isclose(v.called.options["scale"], v.args[0].width ** -0.5)
+            if v.called.options.get("heads", 1) > 1 and math.isclose(v.called.options["scale"], v.args[0].width ** -0.5)
         ]
 
     for group, calls, layers in faulty(analysis, by_width):

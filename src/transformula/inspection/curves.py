@@ -19,7 +19,7 @@ from ..runs.log import Point, points_of, read_log
 
 AXES = {"steps": ("step", 1.0), "tokens": ("units", 1.0), "minutes": ("seconds", 60.0)}
 """What may stand on the horizontal axis -> its field in the log, and by what that is divided."""
-COUNTS = {"event", "step", "units", "seconds", "losses", "sample"}
+COUNTS = {"event", "step", "units", "seconds", "losses", "measures", "sample"}
 """Fields of an evaluation that are no scores."""
 FALLING = ("loss", "perplexity", "bits_per_byte")
 """Scores of which less is better, whatever the task."""

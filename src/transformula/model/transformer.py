@@ -249,11 +249,26 @@ class Transformer(FormulaModule):
 
     def named_losses(self) -> dict[str, Tensor]:
         """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""
+        return self._told("losses")
+
+    def named_measures(self) -> dict[str, Tensor]:
+        """What words measure in training since the last step, by their path and the measure's own name."""
+        return self._told("measures")
+
+    def _told(self, method: str) -> dict[str, Tensor]:
         by_name: dict[str, Tensor] = {}
         for path, module in self.named_modules():
-            losses: Any = getattr(module, "losses", None) if isinstance(module, (Word, Policy)) else None
-            by_name |= {f"{path}.{name}": loss for name, loss in (losses() if losses else {}).items()}
+            tell: Any = getattr(module, method, None) if isinstance(module, (Word, Policy)) else None
+            by_name |= {f"{path}.{name}": value for name, value in (tell() if tell else {}).items()}
         return by_name
+
+    def after_step(self) -> None:
+        """What words change after each step of an optimizer without a gradient (selection biases of experts). The
+        trainer calls it; a training loop of your own does so after `optimizer.step()`."""
+        for module in self.modules():
+            change: Any = getattr(module, "after_step", None) if isinstance(module, Word) else None
+            if change is not None:
+                change()
 
     def calibrate(self, *inputs: Tensor, **named_inputs: Any) -> str:
         """Do what the model's `calibrate` hook asks for, over one batch: the inputs as for a call.

@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,6 +60,13 @@ def named_losses(model: nn.Module) -> dict[str, Tensor]:
     return dict(losses()) if callable(losses) else {}
 
 
+def named_measures(model: nn.Module) -> dict[str, float]:
+    """What the model measured in this step, by name: {"layers.1.experts.largest_load": 1.8}. A model says it by a
+    method of this name; others have none."""
+    measures = getattr(model, "named_measures", None)
+    return {name: float(value) for name, value in measures().items()} if callable(measures) else {}
+
+
 def whole_loss(loss: Tensor, named: Mapping[str, Tensor]) -> Tensor:
     """The task's loss and all named ones."""
     return sum((value.to(loss.dtype) for value in named.values()), loss)
@@ -71,6 +79,12 @@ def by_kind(named: Mapping[str, float]) -> dict[str, float]:
         kind = name.rpartition(".")[2]
         sums[kind] = sums.get(kind, 0.0) + value
     return sums
+
+
+def worst_by_kind(measures: Mapping[str, float]) -> dict[str, float]:
+    """The largest of all modules: "layers.1.experts.idle" and "layers.2.experts.idle" are one "idle"."""
+    kinds = dict.fromkeys(name.rpartition(".")[2] for name in measures)
+    return {kind: max(value for name, value in measures.items() if name.endswith(f".{kind}")) for kind in kinds}
 
 
 class Trainer:
@@ -157,6 +171,10 @@ class Trainer:
             self._stop_not_finite(shared, whole)
         self.between_steps = False
         self.optimizer.step(lr)
+        measures = named_measures(self.weights.model)
+        change: Any = getattr(self.weights.model, "after_step", None)
+        if change is not None:
+            change()
         if self.after_step is not None:
             self.after_step(self.weights.master)
         self.weights.publish()
@@ -168,7 +186,7 @@ class Trainer:
         took = time.monotonic() - begin
         self._step_seconds = took if not self._step_seconds else 0.9 * self._step_seconds + 0.1 * took
         self._step_units = sum(units)
-        self._tell(loss, named, float(norm), lr)
+        self._tell(loss, named, measures, float(norm), lr)
 
     def calibrate(self, batch: Batch) -> None:
         """Do what the model's `calibrate` hook asks for, over the first batch, and say what was done."""
@@ -226,7 +244,7 @@ class Trainer:
         message += " Begin a new run; a lower learning rate (--lr), a longer --warmup or --precision float32 may help"
         raise NotFinite(message, step=step, place=place)
 
-    def _tell(self, loss: float, named: dict[str, float], norm: float, lr: float) -> None:
+    def _tell(self, loss: float, named: dict[str, float], measures: dict[str, float], norm: float, lr: float) -> None:
         p = self.position
         for name, value in named.items():
             p.named_sums[name] = p.named_sums.get(name, 0.0) + value
@@ -238,11 +256,12 @@ class Trainer:
         if left is None and done > 0:
             left = seconds * (1 - done) / done
         share = rate * self.flops / self.peak
-        self.shown.step(p.step, done, mean, rate, share, left, lr, by_kind(means))
+        self.shown.step(p.step, done, mean, rate, share, left, lr, {**by_kind(means), **worst_by_kind(measures)})
         if p.step % self.settings.log_every == 0:
             self.run.log.write(
                 "step", step=p.step, units=p.units, seconds=round(seconds, 3), loss=mean, gradient_norm=norm, lr=lr,
                 rate=round(rate, 1), share_of_peak=round(share, 4), **({"losses": means} if means else {}),
+                **({"measures": measures} if measures else {}),
             )  # fmt: skip
             p.loss_sum, p.loss_count, p.named_sums = 0.0, 0, {}
 

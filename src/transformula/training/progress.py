@@ -70,7 +70,7 @@ class Progress:
         named: Mapping[str, float],
     ) -> None:  # fmt: skip
         """After a step. done: share of the run; rate: units a second; share: of the measured peak; left: seconds;
-        named: what the model adds to the loss."""
+        named: what the model adds to the loss, and measures."""
         now = time.monotonic()
         if self.quiet or (self._live is None and self._cell is None and now - self._shown < EVERY):
             return

@@ -1,6 +1,5 @@
 """A mixture of MLPs of which each position uses a few: `experts`."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from . import cpu
+from .expert_products import Gating, Mixture, Product, grouped, grouped_here, routed
 from .mlp import ACTIVATIONS
 from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, matrix, number, spread, whole, word
 
@@ -28,10 +28,42 @@ from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, ma
         "renormalise": flag(
             "whether the active experts' weights sum to 1 (Mixtral) or are shares of all (Switch, DeepSeek)", True
         ),
-        "balance": number("weight of the load-balancing loss in training; 0: none", 0.01, minimum=0),
+        "scoring": choice("what makes shares of the router's scores", ["softmax", "sigmoid"], later=True),
+        "scale": number("factor on the weights of the chosen experts", 1, later=True),
+        "router_bias": flag("whether the router has a bias", shapes=True, later=True),
+        "selection_bias": flag(
+            "a bias for each expert that counts in choosing alone: no gradient changes it, the load does",
+            shapes=True,
+            later=True,
+        ),
+        "bias_rate": number(
+            "by how much a step of training changes the selection bias",
+            "0.001 if selection_bias else 0",
+            minimum=0,
+            later=True,
+        ),
+        "balance": number(
+            "weight of the load-balancing loss in training; 0: none", "0 if selection_bias else 0.01", minimum=0
+        ),
+        "groups": whole("groups of experts, of which each position uses a few", 1, minimum=1, later=True),
+        "active_groups": whole(
+            "number of groups that each position uses", "max(1, groups // 2)", minimum=1, later=True
+        ),
+        "group_top": whole(
+            "how many of a group's best shares add up to the group's", "min(2, n // groups)", minimum=1, later=True
+        ),
+        "weigh_input": flag("the weights are factors of the experts' input, not of their output", later=True),
+        "limit": number(
+            "the gate's products are at most this, the others at most this in size; 0: no limit",
+            0,
+            minimum=0,
+            later=True,
+        ),
+        "shift": number("added to what the gate multiplies", 0, later=True),
     },
     parameters={
         "router.weight": "n * x",
+        "router.bias": "n if router_bias else 0",
         "gate.weight": "n * hidden * x if gated else 0",
         "gate.bias": "n * hidden if gated and bias else 0",
         "up.weight": "n * hidden * x",
@@ -57,70 +89,94 @@ from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, ma
         "active <= n": "{active} active experts of {n}",
         "active > 1 or n == 1 or not renormalise": "with one active expert its weight, made to sum to 1, is always 1, "
         "and the router learns nothing from the task: give renormalise=False",
+        "bias_rate == 0 or selection_bias": "bias_rate changes a selection bias: give selection_bias=True",
+        "n % groups == 0": "{n} experts do not divide into {groups} groups",
+        "groups > 1 or active_groups == 1": "active_groups means nothing without groups",
+        "groups > 1 or group_top == min(2, n)": "group_top means nothing without groups",
+        "active_groups <= groups": "{active_groups} active groups of {groups}",
+        "active * groups <= active_groups * n": "{active} active experts of {active_groups} groups of {n} / {groups}",
+        "group_top * groups <= n": "the best {group_top} experts of groups of {n} / {groups}",
+        "gated or limit == 0": "limit bounds the gate's products: give gated=True",
+        "gated or shift == 0": "shift is added to what the gate multiplies: give gated=True",
     },
-    flops="2 * n * x + 2 * active * x + 2 * x * hidden * (active + shared) * (3 if gated else 2)",
+    flops="2 * n * x + 2 * x * hidden * (active + shared) * (3 if gated else 2)",
     saved="x + n + active * 2 * x + (active + shared) * hidden * (4 if gated else 2)",
     example="x = x + experts(norm(x), n=8, active=2, hidden=128)",
     equation="y = sum over the active experts e of w_e mlp_e(x) + sum over the shared ones s of mlp_s(x), w = softmax "
     "of (router x)_e over the active ones",
-    source="Shazeer et al., 1701.06538; Switch, 2101.03961; Mixtral, 2401.04088; shared: DeepSeekMoE, 2401.06066",
+    source="Shazeer et al., 1701.06538; Switch, 2101.03961; Mixtral, 2401.04088; shared: DeepSeekMoE, 2401.06066; "
+    "sigmoid and groups: DeepSeek-V3, 2412.19437; selection bias: Wang et al., 2408.15664; limit and shift: gpt-oss, "
+    "2508.10925",
 )
 class Experts(Word):
     """y = sum over the active experts e of w_e mlp_e(x) + sum over the shared experts s of mlp_s(x).
 
-    x and y are (batch, length, x); mlp_e is `mlp`'s equation with weights of its own. Each position chooses the
-    `active` experts with the largest r = router.weight x. Their weights:
+    x and y are (batch, length, x); mlp_e is `mlp`'s equation with weights of its own. Of r = router x each position
+    makes shares of all experts, and chooses the `active` experts with the largest:
 
-        renormalise        w = softmax of r over the chosen: they sum to 1, and equal the chosen ones' shares of the
-                           softmax over all, divided by their sum (Mixtral, Qwen3)
-        not renormalise    w = the chosen ones' shares of the softmax over all n, which sum to less than 1 (Switch,
-                           DeepSeekMoE, OLMoE); with one active expert only so does the router learn from the task
+        scoring="softmax"  s = softmax of r over all n
+        scoring="sigmoid"  s = sigmoid(r), each by itself (DeepSeek-V3, Llama 4)
+        renormalise        w = scale s / (sum of s over the chosen) (Mixtral, Qwen3, DeepSeek-V3)
+        not renormalise    w = scale s (Switch, DeepSeekMoE, OLMoE, Llama 4); with one active expert only so does the
+                           router learn from the task
+        selection_bias     the chosen are those with the largest s + b; w is made of s as before
+        groups             the experts stand in groups of n / groups; a position chooses among those of the
+                           `active_groups` groups with the largest sums of their `group_top` best s + b (DeepSeek-V3: 2,
+                           DeepSeek-V2: 1)
+        weigh_input        mlp_e(w_e x) in the place of w_e mlp_e(x) (Llama 4)
+        limit, shift       with g = gate x and u = up x the hidden layer is f(min(g, limit)) (u' + shift), where u' is u
+                           held between -limit and limit (gpt-oss: f = quick_gelu, limit 7, shift 1)
 
-    The softmax is in float32 at least. No position is dropped, however many choose one expert (departing from Switch,
-    whose experts have a capacity), and no noise is added to r (departing from Shazeer et al.).
+    Scores and shares are in float32 at least. No position is dropped, however many choose one expert (departing from
+    Switch, whose experts have a capacity), and no noise is added to r (departing from Shazeer et al.).
+
+    The selection bias b is a buffer (n,), saved with the parameters. No gradient and no optimizer changes it; after
+    each step of training `after_step` does, by the number of real positions that each expert had since the last step:
+
+        b_e <- b_e + bias_rate sign(mean load - load_e)
 
     Named loss, in training: `balance`, to be added to the task's,
 
         balance * n * sum over e of f_e p_e
 
-    where f_e is the share of all choices that fell on expert e, and p_e the mean over the real positions of the softmax
-    over all n. It is `balance` where the load is even, up to n times that where all choose the same. (Switch, equation
-    4, for any number of active experts; `transformers` divides by the positions and not by the choices, and so has
-    `active` times as much.) A module that is called several times in a pass tells that of its last call.
+    where f_e is the share of all choices that fell on expert e, and p_e the mean over the real positions of s_e divided
+    by the sum of all s. It is `balance` where the load is even, up to n times that where all choose the same. (Switch,
+    equation 4, for any number of active experts; `transformers` divides by the positions and not by the choices, and so
+    has `active` times as much.) A module that is called several times in a pass tells that of its last call.
 
-    Parameters: router.weight (n, x); up.weight and gate.weight (n, hidden, x), down.weight (n, x, hidden), their biases
-    in one row each, expert after expert; shared.up.weight (shared hidden, x), ...: the shared experts' sum is one mlp
-    of their widths together. Matrices from N(0, 1 / (3 fan_in)), a fan_in of one expert; biases 0.
+    Measured in training, over what was seen since the last step: `largest_load`, the largest load over the mean, and
+    `idle`, the share of experts that no position chose.
+
+    Parameters: router.weight (n, x), router.bias (n,); up.weight and gate.weight (n, hidden, x), down.weight (n, x,
+    hidden), their biases in one row each, expert after expert; shared.up.weight (shared hidden, x), ...: the shared
+    experts' sum is one mlp of their widths together. Matrices from N(0, 1 / (3 fan_in)), a fan_in of one expert; biases
+    0.
 
     Cost: rows are sorted by expert, and each expert multiplies its own: a position pays for `active + shared` experts,
     in decoding too. Traced code (torch.compile, torch.export) must have shapes that no data decide: there every
-    expert sees every position, n / active times the products.
+    expert sees every position, n / active times the products; on a GPU with bfloat16 one grouped product serves both.
     """
 
-    def __init__(
-        self,
-        x: int,
-        n: int,
-        active: int,
-        hidden: int,
-        shared: int,
-        gated: bool,
-        activation: str,
-        bias: bool,
-        renormalise: bool,
-        balance: float,
-    ) -> None:
+    def __init__(self, x: int, n: int, hidden: int, shared: int, gated: bool, bias: bool, **options: Any) -> None:
         super().__init__()
-        self.router = matrix(x, n, False)
+        self.router = matrix(x, n, options["router_bias"])
         self.gate = Matrices(n, x, hidden, bias) if gated else None
         self.up = Matrices(n, x, hidden, bias)
         self.down = Matrices(n, hidden, x, bias)
         self.shared = SharedExperts(x, shared * hidden, gated, bias) if shared else None
-        self.n, self.active, self.hidden, self.balance = n, active, hidden, balance
-        self.activation, self.renormalise = activation, renormalise
+        self.n, self.hidden = n, hidden
+        self.active: int = options["active"]
+        self.balance: float = options["balance"]
+        self.activation: str = options["activation"]
+        self.options = options
+        self.selection_bias: Tensor | None
+        self.register_buffer("selection_bias", torch.empty(n) if options["selection_bias"] else None)
         self._balance: Tensor | None = None
+        # of calls that share the module, too: what its name begins with a line and is a mapping is theirs in common
+        self._load: dict[str, Tensor] = {}
 
     def initial_values(self, generator_for: GeneratorFor) -> None:
+        fill(self.selection_bias, 0)
         for name, part in self.named_modules():
             if isinstance(part, (nn.Linear, Matrices)):
                 # the sum of several shared experts is larger than one
@@ -132,77 +188,118 @@ class Experts(Word):
         """{"balance": what the last pass in training adds to the loss}; empty before one, and with `balance=0`."""
         return {} if self._balance is None else {"balance": self._balance}
 
+    def measures(self) -> dict[str, Tensor]:
+        """How even the load was since the last step of training: `largest_load` over the mean, 1 at best, and `idle`,
+        the share of experts that had none; empty before a pass in training."""
+        if not self._load:
+            return {}
+        load = self._load["choices"]
+        mean = load.sum().clamp(min=1) / self.n
+        return {"largest_load": load.max() / mean, "idle": (load == 0).to(mean.dtype).mean()}
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """b_e <- b_e + bias_rate sign(mean load - load_e), and the load is counted anew."""
+        if self._load and self.selection_bias is not None:
+            load = self._load["choices"]
+            self.selection_bias += self.options["bias_rate"] * torch.sign(load.mean() - load).to(self.selection_bias)
+        self._load.clear()
+
     def __getstate__(self) -> dict[str, Any]:
         # what a pass has left belongs to its graph: it is neither copied nor pickled
-        return {**self.__dict__, "_balance": None}
+        return {**self.__dict__, "_balance": None, "_load": {}}
 
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         flat = x.reshape(-1, x.shape[-1])
         chosen, weights, shares = self.route(flat)
-        if self.training and self.balance:
-            self._balance = self._uneven(chosen, shares, None if real is None else real.reshape(-1))
-        y = (self._everywhere if cpu.tracing() or x.is_meta else self._sorted)(flat, chosen, weights)
+        if self.training:
+            self._count(chosen, shares, None if real is None else real.reshape(-1))
+        if grouped_here(flat, self.hidden):
+            y = grouped(flat, chosen, weights, self._mixture())
+        elif cpu.tracing() or x.is_meta:
+            y = self._everywhere(flat, chosen, weights)
+        else:
+            y = routed(flat, chosen, weights, self._mixture())
         if self.shared is not None:
-            y = y + self.shared(flat, ACTIVATIONS[self.activation])
+            y = y + self.shared(flat, self._gating)
         return y.reshape(x.shape)
 
     def route(self, flat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(chosen (rows, active), their weights, the softmax over all (rows, n)) of rows (rows, x)."""
+        """(chosen (rows, active), their weights, the shares of all (rows, n)) of rows (rows, x)."""
+        options = self.options
         logits = self.router(flat)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        best, chosen = logits.topk(self.active, -1)
-        shares = torch.softmax(logits, -1)
-        weights = torch.softmax(best, -1) if self.renormalise else shares.gather(-1, chosen)
-        return chosen, weights, shares
-
-    def _uneven(self, chosen: Tensor, shares: Tensor, real: Tensor | None) -> Tensor:
-        """balance n sum_e f_e p_e, over the real rows."""
-        hits = torch.zeros_like(shares).scatter_(-1, chosen, 1.0)
-        if real is None:
-            share, mean = hits.mean(0) / self.active, shares.mean(0)
+        sigmoid = options["scoring"] == "sigmoid"
+        shares = torch.sigmoid(logits) if sigmoid else torch.softmax(logits, -1)
+        chosen = self._choose(logits, shares).topk(self.active, -1).indices
+        if options["renormalise"]:
+            # s / (sum of s), also where all s are too small for a number
+            logs = F.logsigmoid(logits) if sigmoid else logits
+            weights = torch.softmax(logs.gather(-1, chosen), -1)
         else:
-            counted = real.to(shares.dtype)
-            rows = counted.sum().clamp(min=1)
-            share, mean = counted @ hits / (rows * self.active), counted @ shares / rows
-        return self.balance * self.n * (share * mean).sum()
+            weights = shares.gather(-1, chosen)
+        return chosen, weights if options["scale"] == 1 else weights * options["scale"], shares
 
-    def _sorted(self, flat: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """The active experts' weighted sum: rows in order of their expert, each expert over its own."""
-        choices = chosen.flatten()
-        order = choices.argsort(stable=True)
-        counts = torch.bincount(choices, minlength=self.n).tolist()
-        used = [e for e, count in enumerate(counts) if count]
-        rows = torch.split(flat.index_select(0, order // self.active), [counts[e] for e in used])
-        up, down = self.up.of(used), self.down.of(used)
-        gate = None if self.gate is None else self.gate.of(used)
-        activate = ACTIVATIONS[self.activation]
-        results = []
-        for place, x in enumerate(rows):
-            h = F.linear(x, *up[place])
-            h = activate(h) if gate is None else activate(F.linear(x, *gate[place])) * h
-            results.append(F.linear(h, *down[place]))
-        back = torch.empty_like(order)
-        back[order] = torch.arange(len(order), device=order.device)
-        if not results:
-            return torch.zeros_like(flat)
-        y = torch.cat(results).index_select(0, back).view(*chosen.shape, -1)
-        # a product of its own for each row: y (rows, active, x)
-        return torch.bmm(weights.to(y.dtype)[:, None], y)[:, 0]
+    def _choose(self, logits: Tensor, shares: Tensor) -> Tensor:
+        """What the chosen experts have most of: the scores, or where they count, shares and biases; -inf outside of
+        the best groups."""
+        groups = self.options["groups"]
+        if self.selection_bias is None and groups == 1:
+            return logits
+        ranks = shares if self.selection_bias is None else shares + self.selection_bias.to(shares.dtype)
+        if groups == 1:
+            return ranks
+        by_group = ranks.unflatten(-1, (groups, -1))  # type: ignore[no-untyped-call]
+        best = by_group.topk(self.options["group_top"], -1).values.sum(-1)
+        open_groups = torch.zeros_like(best, dtype=torch.bool)
+        open_groups = open_groups.scatter(-1, best.topk(self.options["active_groups"], -1).indices, True)
+        return by_group.masked_fill(~open_groups[..., None], float("-inf")).flatten(-2)  # type: ignore[no-any-return]
+
+    def _count(self, chosen: Tensor, shares: Tensor, real: Tensor | None) -> None:
+        """The load of the real rows, and the loss that evens it: balance n sum_e f_e p_e."""
+        hits = torch.zeros_like(shares).scatter_(-1, chosen, 1.0)
+        if self.options["scoring"] == "sigmoid":
+            shares = shares / shares.sum(-1, keepdim=True)
+        rows: Tensor | int = max(1, len(hits))
+        if real is not None:
+            hits, shares = (t * real[:, None] for t in (hits, shares))
+            rows = real.sum().clamp(min=1)
+        load, before = hits.sum(0), self._load.get("choices")
+        self._load["choices"] = load if before is None else before + load
+        if self.balance:
+            self._balance = self.balance * self.n * (load / (rows * self.active) * (shares.sum(0) / rows)).sum()
+
+    def _gating(self, up: Tensor, gate: Tensor | None = None) -> Tensor:
+        """The hidden layer: f(up), or f(gate) up, both within the limit and `up` shifted."""
+        activate, limit, shift = ACTIVATIONS[self.activation], self.options["limit"], self.options["shift"]
+        if gate is None:
+            return activate(up)
+        if limit:
+            gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+        return activate(gate) * (up + shift if shift else up)
+
+    def _mixture(self) -> Mixture:
+        parts = [part.product() for part in (self.up, self.gate) if part is not None]
+        return Mixture(self._gating, self.options["weigh_input"], self.down.product(), parts)
 
     def _everywhere(self, flat: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """The same sum with every expert over every row, most with weight 0: two products, whose shapes are fixed."""
-        spreads = torch.zeros(flat.shape[0], self.n, dtype=weights.dtype, device=flat.device)
-        spreads = spreads.scatter(-1, chosen, weights)
-        activate = ACTIVATIONS[self.activation]
-        h = F.linear(flat, self.up.weight.flatten(0, 1), self.up.bias)
-        gate = self.gate
-        h = activate(h) if gate is None else activate(F.linear(flat, gate.weight.flatten(0, 1), gate.bias)) * h
-        spreads = spreads.to(h.dtype)
-        h = h.view(flat.shape[0], self.n, self.hidden) * spreads[..., None]
+        """The same sum with every expert over every row, most with weight 0: products whose shapes are fixed."""
+        none = flat.new_zeros(flat.shape[0], self.n)
+        spreads = none.scatter(-1, chosen, weights.to(none.dtype))
+        # what multiplies the products of a row, and what its hidden layers
+        inner, outer = (spreads, none.scatter(-1, chosen, 1.0)) if self.options["weigh_input"] else (None, spreads)
+
+        def product(part: Matrices) -> Tensor:
+            y = F.linear(flat, part.weight.flatten(0, 1)).unflatten(-1, (self.n, -1))  # type: ignore[no-untyped-call]
+            y = y if inner is None else y * inner.to(y.dtype)[..., None]
+            return y if part.bias is None else y + part.bias.view(self.n, -1).to(y.dtype)  # type: ignore[no-any-return]
+
+        h = self._gating(*(product(part) for part in (self.up, self.gate) if part is not None))
+        outer = outer.to(h.dtype)
         # sum over e of down_e h_e
-        y: Tensor = h.flatten(1) @ self.down.weight.transpose(1, 2).flatten(0, 1).to(h.dtype)
+        y: Tensor = (h * outer[..., None]).flatten(1) @ self.down.weight.transpose(1, 2).flatten(0, 1).to(h.dtype)
         if self.down.bias is not None:
-            y = y + spreads @ self.down.bias.view(self.n, -1).to(h.dtype)
+            y = y + outer @ self.down.bias.view(self.n, -1).to(h.dtype)
         return y
 
 
@@ -219,16 +316,9 @@ class Matrices(nn.Module):
         # one row, as biases are to initial values and optimizers
         self.bias = empty(n * size) if bias else None
 
-    def of(self, used: list[int]) -> list[tuple[Tensor, Tensor | None]]:
-        """(matrix, bias) of each of these experts: views."""
-        n = self.weight.shape[0]
-        bias = None if self.bias is None else self.bias.view(n, -1)
-        if torch.is_grad_enabled():
-            # all at once: the backward pass of one index would make the whole table's gradient, for each expert
-            matrices = self.weight.unbind()
-            biases: Sequence[Tensor | None] = [None] * n if bias is None else bias.unbind()
-            return [(matrices[e], biases[e]) for e in used]
-        return [(self.weight[e], None if bias is None else bias[e]) for e in used]
+    def product(self) -> Product:
+        """(matrices, biases (n, size) or None)."""
+        return self.weight, None if self.bias is None else self.bias.view(len(self.weight), -1)
 
     def extra_repr(self) -> str:
         n, size, x = self.weight.shape
@@ -244,7 +334,6 @@ class SharedExperts(nn.Module):
         self.up = matrix(x, hidden, bias)
         self.down = matrix(hidden, x, bias)
 
-    def forward(self, x: Tensor, activate: Callable[[Tensor], Tensor]) -> Tensor:
-        h = self.up(x)
-        h = activate(h) if self.gate is None else activate(self.gate(x)) * h
+    def forward(self, x: Tensor, gating: Gating) -> Tensor:
+        h = gating(self.up(x)) if self.gate is None else gating(self.up(x), self.gate(x))
         return self.down(h)  # type: ignore[no-any-return]

@@ -57,7 +57,11 @@ Padding stands on the right of a sequence. A word whose record says `padding` ta
 positions), bool, which positions of its last stream are real, or None where all are. It is given where it matters: not
 to a word of reach "past" over its own sequence in a causal stack, whose real positions see no padding.
 
-A word may define `losses() -> {name: tensor}`: what its last pass in training adds to the loss.
+A word may define `losses() -> {name: tensor}`: what its last pass in training adds to the loss; `measures() -> {name:
+tensor}`: numbers of training that are logged and no loss, such as the load of experts, since the last step; and
+`after_step()`, which the trainer calls after each step of the optimizer, once `measures` was asked: what training
+changes without a gradient, in buffers (a working copy in another precision shares them). Calls that share a module
+share its attributes that are mappings and whose names begin with a line, too.
 
 Decoding. A word of reach "past" has `start` and `step(*streams, state=state, at=at)`, a positional one `step(*streams,
 at=at)`; where both are one computation `step` is `forward`. See `Word` and `At`.
