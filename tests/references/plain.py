@@ -84,10 +84,11 @@ def linear(p: Parameters, x: Tensor) -> Tensor:
 
 
 def layer_norm(p: Parameters, x: Tensor, eps: float = 1e-5) -> Tensor:
-    """w (x - mean) / sqrt(variance + eps) + b; the variance divides by the number of channels."""
+    """w (x - mean) / sqrt(variance + eps) + b, b where it is there; the variance divides by the number of channels."""
     mean = x.sum(-1, keepdim=True) / x.shape[-1]
     variance = ((x - mean) ** 2).sum(-1, keepdim=True) / x.shape[-1]
-    return p["weight"] * (x - mean) / (variance + eps) ** 0.5 + p["bias"]
+    y = p["weight"] * (x - mean) / (variance + eps) ** 0.5
+    return y + p["bias"] if "bias" in p else y
 
 
 def rms_norm(p: Parameters, x: Tensor, eps: float = 1e-6) -> Tensor:

@@ -27,7 +27,7 @@ def names_of(record: WordRecord, widths: dict[str, int], options: dict[str, Any]
     for option in record.options.values():
         if option.name in options:
             names[option.name] = options[option.name]
-        elif isinstance(option.default, str) and option.type in ("whole", "number"):
+        elif isinstance(option.default, str) and option.type in ("whole", "number", "flag"):
             try:
                 names[option.name] = evaluate_text(option.default, names)
             except KeyError:

@@ -28,8 +28,17 @@ ATTENTIONS: list[dict[str, Any]] = [
     {"qk_norm": "full", "v_norm": True, "kv_heads": 2},
     {"v_norm": True, "cap": 5, "window": 3, "rotary": 100, "rotary_pairs": True},
     {"sinks": True, "rotary": 100, "rotary_scale": 2},
+    {"output_bias": False, "key_bias": False, "width": 20},
+    {"bias": False, "query_bias": True, "qk_norm": "head", "rotary": 100, "rotary_first": True},
 ]
-NORMS: list[dict[str, Any]] = [{}, {"size": 8}, {"weight": False}, {"bias": False}, {"bias": True, "eps": 1e-3}]
+NORMS: list[dict[str, Any]] = [
+    {},
+    {"size": 8},
+    {"offset": 1},
+    {"weight": False},
+    {"bias": False},
+    {"bias": True, "eps": 1e-3},
+]
 STREAMS: list[dict[str, Any]] = [{}, {"dynamic": False}]
 
 CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [

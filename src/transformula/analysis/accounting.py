@@ -30,7 +30,7 @@ from ..language.options import sizes_of
 from ..notebook import page
 from .lines import text_of
 from .plain_data import by_keys
-from .receptive_field import back_of
+from .receptive_field import back_of, looks_ahead
 from .residual_path import line_of
 
 
@@ -294,9 +294,10 @@ class Counter:
         if call.word.reach != "past" or value.reads_across or (not causal and math.isinf(window)):
             return length
         if window >= length:
-            return (length + 1) / 2
-        # the first `window` queries see 1, 2, ..., window keys, the others `window`
-        return float(window * (window + 1) / 2 + (length - window) * window) / length
+            return length if looks_ahead(call) else (length + 1) / 2
+        # the first `window` queries see 1, 2, ..., window keys, the others `window`; ahead of them as many as behind
+        behind = float(window * (window + 1) / 2 + (length - window) * window) / length
+        return 2 * behind - 1 if looks_ahead(call) else behind
 
 
 @lru_cache(maxsize=256)

@@ -58,6 +58,11 @@ def back_of(call: Call) -> float:
     return max(0.0, back)
 
 
+def looks_ahead(call: Call) -> bool:
+    """Whether an option makes a call see as far ahead as back."""
+    return bool(call.word.ahead) and bool(evaluate_text(call.word.ahead, call.options))
+
+
 def looks_around(call: Call) -> bool:
     """Whether a call reads positions other than its own. One that makes a stream does where it says how far back."""
     return (
@@ -83,7 +88,7 @@ def receptive_field(stack: Stack) -> ReceptiveField:
             if len(sequences) == 1 and (value.sequence in sequences or not value.sequence):
                 here = back_of(call)
                 # a window or a shift sees only what stands before it in a stack that sees all, too
-                looks_back = stack.causal or (math.isfinite(here) and not call.word.centered)
+                looks_back = stack.causal or (math.isfinite(here) and not (call.word.centered or looks_ahead(call)))
                 past_only = call.word.reach == "past" and looks_back
                 reach = max(reach, "past" if past_only else "all", key=REACHES.index)
                 widest = max(widest, here)

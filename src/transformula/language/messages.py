@@ -221,6 +221,11 @@ ROWS: dict[str, tuple[str, str]] = {
         "table(h, n) and inputs of one number a position",
         'words: {"bad(s, i, j)": s = s + norm(i)}\nlayer: x = x + attention(x, score=bad)',
     ),
+    "looks-ahead": (
+        "{word} with {option} sees what comes after a position, but this stack is causal\n"
+        "leave {option} out, or write: causal: false",
+        "x = x + attention(x, window=4, two_sided=True)",
+    ),
     "rotary-formula": (
         "{name!r} cannot stand in a formula over rotary positions: {detail}\n"
         "it may use r, the rate of a pair of channels, c, its number from 0, "

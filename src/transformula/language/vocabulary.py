@@ -95,6 +95,8 @@ class WordRecord:
     # over); "": not said.
     channels: str = ""
     centered: bool = False  # in a stack that sees all positions it looks ahead as far as it looks back (a convolution)
+    # Expression: it looks ahead, too, as far as it looks back; a causal stack refuses it over its own sequence.
+    ahead: str = ""
     attends: str = ""  # attention: "streams" if it makes queries, keys and values of its streams, "qkv" if given them
     cross: str = ""  # attention: the word in its place over another sequence, `CROSS(x, memory)`; "": the word itself
     distances: tuple[str, ...] = ()  # attention: options and ports that mean nothing from one sequence to another
@@ -178,7 +180,8 @@ def number(help: str, default: float | str | None = None, **fields: Any) -> Stat
     return {"type": "number", "help": help, "default": default, **fields}
 
 
-def flag(help: str, default: bool = False, **fields: Any) -> Stated:
+def flag(help: str, default: bool | str = False, **fields: Any) -> Stated:
+    """True or False; the default may be the name of another flag."""
     return {"type": "flag", "help": help, "default": default, **fields}
 
 

@@ -73,6 +73,7 @@ class WordCall:
         earlier: Call | None = labeled(self.context, scope, node, self.share, self.name, record.family)
         self.resolve_options(earlier)
         resolved = {option: self.names[option] for option in record.options}
+        self.check_ahead()
         self.check_ids(resolved)
         self.bind_definitions(resolved)
         if record.kind == "chance" and resolved.get("p") == 0 and not node.label:
@@ -235,6 +236,11 @@ class WordCall:
         if record.ids and record.sequence != "none" and len({value.sequence for _, value in self.streams}) == 1:
             detail = "it points into another sequence; of its own a causal stack must not see what comes later"
             raise self.wrong("check-failed", detail=detail)
+
+    def check_ahead(self) -> None:
+        record, one = self.record, len({value.sequence for _, value in self.streams}) == 1
+        if record.ahead and one and self.scope.stack.causal and self.expression(record.ahead):
+            raise FormulaError("looks-ahead", self.node.head, word=self.name, option=record.ahead)
 
     def check_ids(self, resolved: Mapping[str, Any]) -> None:
         """Ids come from an input that holds ids, and there is a row for each of the vocabulary where its size is known

@@ -24,7 +24,8 @@ Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there i
     kind="positions",
     width="v * q // k",
     reach="past",
-    back="window - 1 if window > 0 else length",
+    back="length if window == 0 else window // 2 if two_sided else window - 1",
+    ahead="two_sided",
     attends="qkv",
     products=(("q", "k"),),
     distances=("window", "score", "mask", "scores"),
@@ -38,6 +39,7 @@ Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there i
         "dropout": number("dropout probability of the attention weights", 0, minimum=0, maximum=1),
         "score": definition("definition over s, h, i, j that changes the scores"),
         "mask": definition("definition over i, j that says what is seen"),
+        "two_sided": flag("a window to both sides: i sees |i - j| <= window // 2", later=True),
         "sinks": flag(
             "a learned score of each head that the softmax counts besides the keys'", shapes=True, later=True
         ),
@@ -168,9 +170,10 @@ class DotAttention(Word):
     streams=(("x",), ("x", "memory"), ("q", "k", "v")),
     ports=("scores",),
     kind="positions",
-    width="x if x > 0 else q",
+    width="width",
     reach="past",
-    back="window - 1 if window > 0 else length",
+    back="length if window == 0 else window // 2 if two_sided else window - 1",
+    ahead="two_sided",
     attends="streams",
     distances=("rotary", "rotary_part", "rotary_pairs", "rates", "rotary_scale", "window", "score", "mask", "scores"),
     rotary="rotary",
@@ -199,21 +202,28 @@ class DotAttention(Word):
         "dropout": number("dropout probability of the attention weights", 0, minimum=0, maximum=1),
         "score": definition("definition over s, h, i, j that changes the scores"),
         "mask": definition("definition over i, j that says what is seen"),
+        "two_sided": flag("a window to both sides: i sees |i - j| <= window // 2", later=True),
         "sinks": flag(
             "a learned score of each head that the softmax counts besides the keys'", shapes=True, later=True
         ),
+        "query_bias": flag("whether the queries have a bias", "bias", shapes=True, later=True),
+        "key_bias": flag("whether the keys have a bias", "bias", shapes=True, later=True),
+        "value_bias": flag("whether the values have a bias", "bias", shapes=True, later=True),
+        "output_bias": flag("whether the result has a bias", "bias", shapes=True, later=True),
+        "width": whole("width of the result", "x if x > 0 else q", minimum=1, shapes=True, later=True),
+        "rotary_first": flag("rotate before the norms of queries and keys, not after", later=True),
         "rates": definition("definition over r, c that gives the rotary rate of pair c, r without it", later=True),
         "rotary_scale": number("factor of what turns (the attention factor of YaRN)", 1, minimum=0, later=True),
     },
     parameters={
         "query.weight": "heads * size * (x if x > 0 else q)",
-        "query.bias": "heads * size if bias else 0",
+        "query.bias": "heads * size if query_bias else 0",
         "key.weight": "kv_heads * size * (k if k > 0 else memory if memory > 0 else x)",
-        "key.bias": "kv_heads * size if bias else 0",
+        "key.bias": "kv_heads * size if key_bias else 0",
         "value.weight": "kv_heads * size * (v if v > 0 else memory if memory > 0 else x)",
-        "value.bias": "kv_heads * size if bias else 0",
-        "output.weight": "(x if x > 0 else q) * heads * size",
-        "output.bias": "(x if x > 0 else q) if bias else 0",
+        "value.bias": "kv_heads * size if value_bias else 0",
+        "output.weight": "width * heads * size",
+        "output.bias": "width if output_bias else 0",
         "sinks": "heads if sinks else 0",
     },
     checks={
@@ -225,7 +235,7 @@ class DotAttention(Word):
         "key_norm": "0 if qk_norm == 'none' else size if qk_norm == 'head' else kv_heads * size",
         "value_norm": "0 if not v_norm else kv_heads * size if qk_norm == 'full' else size",
     },
-    flops="4 * heads * size * (x if x > 0 else q) + 2 * kv_heads * size * "
+    flops="2 * heads * size * (width + (x if x > 0 else q)) + 2 * kv_heads * size * "
     "((k if k > 0 else memory if memory > 0 else x) + (v if v > 0 else memory if memory > 0 else x)) "
     "+ 4 * heads * size * span",
     state="2 * kv_heads * size",
@@ -242,7 +252,8 @@ class Attention(DotAttention):
 
     x (batch, length, x); or x and memory (batch, keys, memory), another sequence that is the k and the v; or q, k, v
     each (batch, length, its width). y as x, or as q. Inside, q is (batch, heads, length, size), k and v (batch,
-    kv_heads, keys, size). In order: projections, norms of q, k, v (`inner`, made by the file's `norm`), rotary, scale,
+    kv_heads, keys, size). In order: projections, norms of q, k, v (`inner`, made by the file's `norm`), rotary (before
+    the norms with `rotary_first`), scale,
     cap, the port `scores` added, the score formula, masks (causal, window, mask formula, padding), softmax, dropout of
     the weights. A query that sees nothing gets the output's bias. Rotary positions of another sequence count from its
     own start.
@@ -276,30 +287,36 @@ class Attention(DotAttention):
         qk_norm: str = "none",
         v_norm: bool = False,
         bias: bool = True,
+        query_bias: bool | None = None,
+        key_bias: bool | None = None,
+        value_bias: bool | None = None,
+        output_bias: bool | None = None,
+        width: int | None = None,
+        rotary_first: bool = False,
         inner: dict[str, nn.Module] | None = None,
         **settings: Any,
     ) -> None:
-        width = x or q
-        if width is None:
+        wide = x or q
+        if wide is None:
             raise InputError("attention needs the width of x, or those of q, k and v")
-        size = size or width // heads
+        size = size or wide // heads
         inside, kv_inside = heads * size, (kv_heads or heads) * size
         super().__init__(inside, kv_inside, kv_inside, heads, **settings)
         turned = turning(size, rotary, rotary_part, rotary_pairs, rates, rotary_scale) if rotary else None
         self.turning = turned if turned is not None and turned.size else None
-        self.query = matrix(width, inside, bias)
-        self.key = matrix(memory or k or width, kv_inside, bias)
-        self.value = matrix(memory or v or width, kv_inside, bias)
-        self.output = matrix(inside, width, bias)
+        self.query = matrix(wide, inside, bias if query_bias is None else query_bias)
+        self.key = matrix(memory or k or wide, kv_inside, bias if key_bias is None else key_bias)
+        self.value = matrix(memory or v or wide, kv_inside, bias if value_bias is None else value_bias)
+        self.output = matrix(inside, width or wide, bias if output_bias is None else output_bias)
         for norm in ("query_norm", "key_norm", "value_norm"):
             setattr(self, norm, (inner or {}).get(norm))
-        self.normed, self.full = bool(inner), qk_norm == "full"
+        self.normed, self.full, self.rotary_first = bool(inner), qk_norm == "full", rotary_first
 
     def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
         """Queries, keys and values through their matrices, by heads, normed and turned."""
         own: dict[str, Any] = self._modules  # PyTorch's look-up by attribute is slower: it shows at length 1
         q, k, v = own["query"](q), own["key"](k), own["value"](v)
-        if self.normed:
+        if self.normed and not self.rotary_first:
             q = self.heads_of(q, self.heads, "query_norm")
             k = self.heads_of(k, self.kv_heads, "key_norm")
             q, k, v = of_one_batch(q, k, self.heads_of(v, self.kv_heads, "value_norm"))
@@ -309,7 +326,19 @@ class Attention(DotAttention):
             tables = rotation_tables(q, self.turning, at)
             of_keys = tables if q.shape[2] == k.shape[2] else rotation_tables(k, self.turning, at)
             q, k = rotate(q, tables, self.turning), rotate(k, of_keys, self.turning)
+        if self.normed and self.rotary_first:
+            q, k, v = (
+                self.heads_of(x.transpose(1, 2).flatten(2), x.shape[1], norm)
+                for x, norm in ((q, "query_norm"), (k, "key_norm"), (v, "value_norm"))
+            )
         return q, k, v
+
+    def ready(self, x: Tensor, heads: int, norm: str, at: At | None) -> Tensor:
+        """What a matrix gave, by heads, normed and turned."""
+        x = self.heads_of(x, heads, "" if self.rotary_first else norm)
+        if self.turning is not None:
+            x = rotate(x, rotation_tables(x, self.turning, at), self.turning)
+        return self.heads_of(x.transpose(1, 2).flatten(2), heads, norm) if self.rotary_first else x
 
     def heads_of(self, x: Tensor, heads: int, norm: str) -> Tensor:
         """(batch, length, heads * size) to (batch, heads, length, size), normed."""
@@ -327,13 +356,9 @@ class Attention(DotAttention):
     def across(self, streams: Streams, call: Call, state: CrossCache, at: At, taps: tuple[str, ...]) -> Any:
         """A chunk's queries over another sequence, of which `state` keeps the keys and values of the first step."""
         (q, k, v), (settings, extras) = streams, call
-        q = self.heads_of(self.query(q), self.heads, "query_norm")
-        if self.turning is not None:
-            q = rotate(q, rotation_tables(q, self.turning, at), self.turning)
+        q = self.ready(self.query(q), self.heads, "query_norm", at)
         if state.keys is None:
-            k = self.heads_of(self.key(once(k, at)), self.kv_heads, "key_norm")
-            if self.turning is not None:
-                k = rotate(k, rotation_tables(k, self.turning, None), self.turning)
+            k = self.ready(self.key(once(k, at)), self.kv_heads, "key_norm", None)
             v = self.heads_of(self.value(once(v, at)), self.kv_heads, "value_norm")
             state.keep(k, v, None if extras is None else extras.real, at)
         if (

@@ -24,11 +24,18 @@ class _Norm(Word):
 
     constants = {"weight": 1, "bias": 0}
 
-    def __init__(self, x: int, size: int, eps: float, weight: bool, bias: bool) -> None:
+    def __init__(self, x: int, size: int, eps: float, weight: bool, bias: bool, offset: float = 0) -> None:
         super().__init__()
-        self.size, self.eps, self.sliced = size, eps, size != x
+        self.size, self.eps, self.sliced, self.offset = size, eps, size != x, offset
+        if offset:
+            self.constants = {**self.constants, "weight": 1 - offset}
         self.weight = empty(size) if weight else None
         self.bias = empty(size) if bias else None
+
+    def scale(self) -> Tensor | None:
+        """What the normed stream is multiplied by."""
+        weight: Tensor | None = self.weight
+        return weight + self.offset if self.offset and weight is not None else weight
 
     def norm(self, x: Tensor) -> Tensor:
         raise NotImplementedError
@@ -46,9 +53,13 @@ class _Norm(Word):
         "weight": flag("whether there is a scale w", True, shapes=True),
         "bias": flag("whether there is a bias b", True, shapes=True),
         "size": whole("normalize slices of this many channels", "x", minimum=1, shapes=True),
+        "offset": number("the scale is w plus this number; w starts at 1 less it", 0, shapes=True, later=True),
     },
     parameters={"weight": "size if weight else 0", "bias": "size if bias else 0"},
-    checks={"x % size == 0": "the width {x} does not divide into slices of {size}"},
+    checks={
+        "x % size == 0": "the width {x} does not divide into slices of {size}",
+        "weight or offset == 0": "offset is added to the scale, and weight=False leaves none",
+    },
     saved="x + 2 * x / size",
     initial_scale="unit",
     example="x = x + mlp(layernorm(x, eps=1e-6))",
@@ -58,11 +69,12 @@ class _Norm(Word):
 class LayerNorm(_Norm):
     """y = w (x - mean) / sqrt(variance + eps) + b, over the channels of each position (or of each slice of `size`).
 
-    weight (size,), 1; bias (size,), 0. Statistics in float32 where x is bfloat16.
+    weight (size,), 1; bias (size,), 0. Statistics in float32 where x is bfloat16. `offset`: the scale is w + offset,
+    and the weight starts at 1 - offset; so weight decay pulls the scale to offset.
     """
 
     def norm(self, x: Tensor) -> Tensor:
-        weight, bias = _typed(self.weight, x.dtype), _typed(self.bias, x.dtype)
+        weight, bias = _typed(self.scale(), x.dtype), _typed(self.bias, x.dtype)
         return F.layer_norm(x, (self.size,), weight, bias, self.eps)
 
 
@@ -87,10 +99,11 @@ class RMSNorm(_Norm):
     """y = w x / sqrt(mean(x^2) + eps) + b, over the channels of each position (or of each slice of `size`).
 
     weight (size,), 1; bias (size,), 0, off by default (the paper has none). Statistics in float32 where x is bfloat16.
+    `offset=1` is Gemma's: the scale is 1 + w, w starts at 0, and weight decay pulls the scale to 1.
     """
 
     def norm(self, x: Tensor) -> Tensor:
-        return affine(rms_norm(x, self.weight, self.eps), None, self.bias)
+        return affine(rms_norm(x, self.scale(), self.eps), None, self.bias)
 
 
 @word(

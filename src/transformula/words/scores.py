@@ -23,7 +23,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from ..errors import InputError
 from . import cpu
-from .tables import cached_table, keep, room_for, triangle
+from .tables import band, cached_table, keep, room_for, triangle
 from .word import At
 
 
@@ -50,11 +50,15 @@ class ScoreFunction(Protocol):
 
 @dataclass(frozen=True)
 class AttentionSettings:
-    """What an attention is, whatever it is called with: its options, and whether i sees only j <= i (causal)."""
+    """What an attention is, whatever it is called with: its options, and whether i sees only j <= i (causal).
+
+    two_sided  the window is |i - j| <= window // 2, not i - window < j <= i
+    """
 
     scale: float
     causal: bool = True
     window: int = 0
+    two_sided: bool = False
     cap: float = 0
     dropout: float = 0
     softmax: bool = True
@@ -119,6 +123,7 @@ class Grid:
     """Where the queries and the keys of one attention stand.
 
     causal, window  i sees j <= i, and i - window < j <= i; of another sequence all unless there is a window
+    two_sided       the window is |i - j| <= window // 2
     at              in decoding: where the chunk of queries stands, and from where on keys are kept; else both from 0
     """
 
@@ -128,6 +133,7 @@ class Grid:
     window: int
     device: torch.device
     at: At | None = None
+    two_sided: bool = False
 
     @property
     def banded(self) -> bool:
@@ -138,18 +144,21 @@ class Grid:
     @property
     def sees_itself(self) -> bool:
         """Whether place alone leaves every query a key."""
-        return self.causal or not self.window
+        return self.causal or not self.window or (self.two_sided and self.queries == self.keys)
 
     def mask(self) -> Tensor | None:
         """bool, (1 or batch, 1, queries, keys): what place alone lets each query see; None: all."""
         if not self.banded:
             return None
         if self.at is None and self.queries == self.keys:
-            (square,) = cached_table(triangle, (self.window or self.keys,), self.keys, torch.bool, self.device)
+            make, reach = (band, self.window // 2) if self.two_sided else (triangle, self.window or self.keys)
+            (square,) = cached_table(make, (reach,), self.keys, torch.bool, self.device)
             return square[None, None]
         if self.at is not None and self.causal:
             return self.at.mask(self.queries, self.window)
         i, j = self.places()
+        if self.two_sided:
+            return (i - j).abs() <= self.window // 2
         seen = j <= i
         return seen & (j > i - self.window) if self.window else seen
 
@@ -165,10 +174,11 @@ class Grid:
         """Positions as formulas read them, in float32 or, where `dtype` is that, float64. A key that place hides is
         read as the nearest that is seen: so nothing overflows where nothing is looked at, and no gradient is lost."""
         i, j = (place.to(torch.promote_types(dtype, torch.float32)) for place in self.places())
+        ahead, behind = (self.window // 2, self.window // 2) if self.two_sided else (0, self.window - 1)
         if self.banded:
-            j = torch.minimum(j, i)
+            j = torch.minimum(j, i + ahead)
         if self.window:
-            j = torch.maximum(j, i - (self.window - 1))
+            j = torch.maximum(j, i - behind)
         return i, j
 
 
@@ -206,7 +216,7 @@ def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torc
     if not (formulas and known and extras.scores is None and extras.real is None) or cpu.tracing():
         return _made(settings, extras, grid, dtype, apart)
     keys_of = (None if formula is None else formula.key for formula in (score, mask))
-    key: tuple[Hashable, ...] = (*keys_of, grid.causal, grid.window, dtype, apart)
+    key: tuple[Hashable, ...] = (*keys_of, grid.causal, grid.window, grid.two_sided, dtype, apart)
     if at is not None:
         key = ("formulas", *key, grid.queries, grid.keys)
         if key not in at.kept:
@@ -220,7 +230,7 @@ def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torc
     if seen is None:
         # outside inference mode, so that training may use it later
         with torch.inference_mode(False), torch.no_grad():
-            larger = Grid(queries, keys, grid.causal, grid.window, grid.device)
+            larger = Grid(queries, keys, grid.causal, grid.window, grid.device, two_sided=grid.two_sided)
             seen = _made(settings, NO_EXTRAS, larger, dtype, apart)
             if seen.some is not None and bool(seen.some.all()):
                 seen = seen._replace(some=None)
@@ -271,7 +281,7 @@ def attend(
     if at is None:
         if causal and length != keys:
             raise InputError(f"causal attention needs as many keys as queries; there are {keys} and {length}")
-        needs_grid = window > 0 and length != keys
+        needs_grid = window > 0 and (length != keys or settings.two_sided)
     else:
         needs_grid = dropout > 0 if causal else window > 0
     if needs_grid or extras is not None or not settings.plain:
@@ -281,7 +291,8 @@ def attend(
                 return y, None
         if at is not None and at.first and not causal:
             at = replace(at, first=0)  # keys of another sequence stand at 0, 1, ..., whatever is kept of the queries'
-        grid, extras = Grid(length, keys, causal, window, q.device, at), extras or NO_EXTRAS
+        grid = Grid(length, keys, causal, window, q.device, at, settings.two_sided and window > 0)
+        extras = extras or NO_EXTRAS
         check(settings, extras, q.shape[1], grid)
         changed = settings.cap or not settings.softmax or (settings.score is not None and not settings.score.adds)
         way = _with_scores if extras.wanted or changed else _with_bias
@@ -368,7 +379,8 @@ def _with_bias(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, ext
         if mask is not None:
             bias = torch.zeros((), dtype=q.dtype).masked_fill(~mask, float("-inf"))
         # place alone skips keys where queries and keys stand at the same positions; else the bias hides what it hides
-        causal, window = (grid.causal, grid.window) if grid.at is None and sinks is None else (False, 0)
+        place = grid.at is None and sinks is None and not grid.two_sided
+        causal, window = (grid.causal, grid.window) if place else (False, 0)
         y = cpu.product_attention(q, k, v, scale=scale, causal=causal, window=window, dropout=dropout, bias=bias)
     else:
         added, shared = mask if bias is None else bias, q.shape[1] != k.shape[1]

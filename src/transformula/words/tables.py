@@ -68,6 +68,11 @@ def _made(
     return tuple(t.to(device, dtype) for t in make(positions, *given))
 
 
+def band(positions: Tensor, reach: int) -> tuple[Tensor]:
+    """((positions, positions), bool): i sees |i - j| <= reach."""
+    return ((positions[:, None] - positions).abs() <= reach,)
+
+
 def triangle(positions: Tensor, window: int) -> tuple[Tensor]:
     """((positions, positions), bool): i sees i - window < j <= i."""
     i, j = positions[:, None], positions

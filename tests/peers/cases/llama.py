@@ -82,7 +82,7 @@ def gemma() -> Pair:
     theirs = model("GemmaForCausalLM", **USUAL, num_key_value_heads=KV_HEADS, head_dim=SIZE)
     text = """
 words:
-  norm: x = rmsnorm(x, eps=1e-6)
+  norm: x = rmsnorm(x, eps=1e-6, offset=1)
 before: x = sqrt(width) * embed.words(tokens)
 layer: |
   x = x + attention(norm(x), kv_heads=kv_heads, size=size, rotary=10000, bias=False)
@@ -90,7 +90,7 @@ layer: |
 after: x = norm(x)
 output: logits = unembed.words(x)
 """
-    return decoder(theirs, text, named(norm=plus_one), hidden=HIDDEN, kv_heads=KV_HEADS, size=SIZE)
+    return decoder(theirs, text, named(), hidden=HIDDEN, kv_heads=KV_HEADS, size=SIZE)
 
 
 @hub_case("Gemma2ForCausalLM", "gemma2")
@@ -152,18 +152,14 @@ def gemma3() -> Pair:
 
 @hub_case("Qwen2ForCausalLM")
 def qwen2() -> Pair:
-    """Biases of queries, keys and values, none of the output: attention written out."""
+    """Biases of queries, keys and values, none of the output."""
     theirs = model("Qwen2ForCausalLM", **USUAL, num_key_value_heads=KV_HEADS, **rope(1000000))
     text = """
 words:
   norm: x = rmsnorm(x, eps=1e-6)
-  attention(x): |
-    q = rotary(linear.query(x, width), base=1000000)
-    k = rotary(linear.key(x, kv_heads * width // heads), base=1000000, heads=kv_heads)
-    y = linear.output(dot_attention(q, k, linear.value(x, kv_heads * width // heads)), width, bias=False)
 before: x = embed.words(tokens)
 layer: |
-  x = x + attention(norm(x))
+  x = x + attention(norm(x), kv_heads=kv_heads, rotary=1000000, output_bias=False)
   x = x + mlp(norm(x), hidden=hidden, gated=True, activation="silu", bias=False)
 after: x = norm(x)
 output: logits = unembed(x)
