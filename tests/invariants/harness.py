@@ -48,11 +48,14 @@ SMALL: Mapping[str, float] = {
     "query_width": 9,
     "part": 0.5,
     "span": 4,
+    "token": 5,
+    "sparse": 2,
+    "own": 5,
 }
 """Numbers for the tests, by name; an entry takes those that it has. A `depth` of 4 shows the layers of entries whose
 second half, or first quarter, differs from the rest."""
 
-DEEPER: Mapping[str, int] = {"gemma3": 6}
+DEEPER: Mapping[str, int] = {"gemma3": 6, "gemma3n": 10}
 """Entries with a layer that comes later."""
 
 

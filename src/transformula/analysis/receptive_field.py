@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ..language.definitions import ROTARY
 from ..language.graph import Call, Stack, Value
 from ..language.numbers import evaluate_text
 from ..language.score_formula import ScoreFormula
@@ -149,8 +150,8 @@ def _tells(value: Value, call: Call, main: str) -> tuple[str, str]:
     word, options = call.word, call.options
     base = evaluate_text(word.rotary, options) if word.rotary else 0
     if base:
-        rates = options.get("rates")
-        return "rotary", f"rotary, base {base:,}" + (f", rates {rates.name}" if isinstance(rates, ScoreFormula) else "")
+        formulas = [o for o in options.values() if isinstance(o, ScoreFormula) and o.option in ROTARY]
+        return "rotary", ", ".join([f"rotary, base {base:,}", *(f"{o.option} {o.name}" for o in formulas)])
     score = next((o for o in options.values() if isinstance(o, ScoreFormula) and o.option == "score"), None)
     if score is not None and score.ordered:
         return "scores", f"the score formula {score.name}"

@@ -12,8 +12,8 @@ from .syntax import CallNode, Index, Line, Literal, Name, Node, Tap, children, w
 
 # Parameters of a formula over scores: the score, the head, the query's and the key's position.
 SECOND_LEVEL = ("s", "h", "i", "j")
-# Parameters of a formula over rotary positions, by the option that takes it: the pair's rate and its number.
-ROTARY = {"rates": ("r", "c")}
+# Parameters of a formula over rotary positions, by the option that takes it: the position, the pair's rate, its number.
+ROTARY = {"rates": ("r", "c"), "angles": ("i", "r", "c")}
 SECOND_FUNCTIONS = ("min", "max", "abs", "exp", "log", "sqrt")
 
 

@@ -228,8 +228,8 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "rotary-formula": (
         "{name!r} cannot stand in a formula over rotary positions: {detail}\n"
-        "it may use r, the rate of a pair of channels, c, its number from 0, "
-        "numbers, tests and min max abs exp log sqrt",
+        "it may use r, the rate of a pair of channels, c, its number from 0, numbers, tests, "
+        "min max abs exp log sqrt, and for angles= the position i and inputs of one number a position",
         'words: {"bad(r, c)": r = r / norm(c)}\nlayer: x = x + attention(x, rotary=10000, rates=bad)',
     ),
     # files

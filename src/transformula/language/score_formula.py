@@ -49,7 +49,8 @@ class ScoreFormula:
     """A definition over scores as one call uses it."""
 
     name: str  # the definition's
-    # "score": the result is the new score; "mask": whether j is seen; "rates": the angle from one position to the next
+    # "score": the result is the new score; "mask": whether j is seen; "rates": the angle from one position to the next;
+    # "angles": that of a position
     option: str
     parameters: tuple[str, ...]
     heads: int  # h is 1 to heads

@@ -220,7 +220,7 @@ class WordCall:
                 formula = resolved[key] = self.model.formulas.setdefault(formula, formula)
             for name, side in formula.inputs:
                 own, sequence = self.context.sequence_of(name), queries if side == "i" else keys
-                if own != sequence:
+                if own != sequence or (key in ROTARY and own != keys):
                     where = f"the {'queries' if side == 'i' else 'keys'} here to {sequence!r}"
                     detail = f"it belongs to the sequence {own!r}, {where}"
                     raise FormulaError("second-level", self.place, name=f"{name}({side})", detail=detail)

@@ -13,6 +13,7 @@ from .scores import Attended, AttentionSettings, Extras, ScoreFunction, attend
 from .waves import rotate, rotation_tables, turning
 from .word import At, GeneratorFor, Word, choice, definition, empty, flag, matrix, number, whole, word
 
+NO_INPUTS: Mapping[str, Tensor] = {}
 Streams = tuple[Tensor, Tensor, Tensor]  # queries, keys and values
 Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there is besides queries, keys and values
 
@@ -74,6 +75,7 @@ class DotAttention(Word):
     """
 
     constants: Mapping[str, float] = {"sinks": 0}
+    places: tuple[str, ...] = ()  # the inputs from which rotary angles are made
 
     def __init__(
         self,
@@ -104,7 +106,9 @@ class DotAttention(Word):
         if tables is not None:
             tables.initial_values()
 
-    def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
+    def by_heads(
+        self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None, places: Mapping[str, Tensor] = NO_INPUTS
+    ) -> Streams:
         """The streams as queries (batch, heads, length, size), keys and values (batch, kv_heads, keys, ...)."""
         (batch, length, _), (others, keys, _), kv_heads = q.shape, k.shape, self.kv_heads
         q = q.view(batch, length, self.heads, self.size).transpose(1, 2)
@@ -144,10 +148,16 @@ class DotAttention(Word):
         state, at  in decoding: the chunk's queries look at all keys so far, its own included, which `state` keeps; or
                    at all of another sequence"""
         q, k, v = streams + streams[-1:] * (3 - len(streams))
+        places = NO_INPUTS
+        if self.places:
+            places = {name: ports[name] for name in self.places}
+            formulas = (self.settings.score, self.settings.mask, self._modules.get("score"))
+            read = {name for formula in formulas if formula is not None for name in formula.names}  # type: ignore[union-attr]
+            ports = {name: value for name, value in ports.items() if name not in places or name in read}
         call = self.call("scores" in taps, **ports)
         if at is not None and not self.settings.causal:
             return self.across((q, k, v), call, state, at, taps)
-        q, k, v = self.by_heads(q, k, v, at)
+        q, k, v = self.by_heads(q, k, v, at, places)
         result = attend(q, k, v, *call) if at is None else state.attend(q, k, v, *call, at)
         return self.result(result, taps, q, k, v)
 
@@ -175,7 +185,19 @@ class DotAttention(Word):
     back="length if window == 0 else window // 2 if two_sided else window - 1",
     ahead="two_sided",
     attends="streams",
-    distances=("rotary", "rotary_part", "rotary_pairs", "rates", "rotary_scale", "window", "score", "mask", "scores"),
+    distances=(
+        "rotary",
+        "rotary_part",
+        "rotary_pairs",
+        "rates",
+        "angles",
+        "rotary_scale",
+        "window",
+        "score",
+        "mask",
+        "scores",
+        "two_sided",
+    ),
     rotary="rotary",
     positional=True,
     padding=True,
@@ -213,6 +235,7 @@ class DotAttention(Word):
         "width": whole("width of the result", "x if x > 0 else q", minimum=1, shapes=True, later=True),
         "rotary_first": flag("rotate before the norms of queries and keys, not after", later=True),
         "rates": definition("definition over r, c that gives the rotary rate of pair c, r without it", later=True),
+        "angles": definition("definition over i, r, c that gives the angle of pair c, i r without it", later=True),
         "rotary_scale": number("factor of what turns (the attention factor of YaRN)", 1, minimum=0, later=True),
     },
     parameters={
@@ -283,6 +306,7 @@ class Attention(DotAttention):
         rotary_part: float = 1,
         rotary_pairs: bool = False,
         rates: ScoreFunction | None = None,
+        angles: ScoreFunction | None = None,
         rotary_scale: float = 1,
         qk_norm: str = "none",
         v_norm: bool = False,
@@ -302,7 +326,8 @@ class Attention(DotAttention):
         size = size or wide // heads
         inside, kv_inside = heads * size, (kv_heads or heads) * size
         super().__init__(inside, kv_inside, kv_inside, heads, **settings)
-        turned = turning(size, rotary, rotary_part, rotary_pairs, rates, rotary_scale) if rotary else None
+        turned = turning(size, rotary, rotary_part, rotary_pairs, rates, angles, rotary_scale) if rotary else None
+        self.places = angles.names if angles else ()
         self.turning = turned if turned is not None and turned.size else None
         self.query = matrix(wide, inside, bias if query_bias is None else query_bias)
         self.key = matrix(memory or k or wide, kv_inside, bias if key_bias is None else key_bias)
@@ -312,7 +337,9 @@ class Attention(DotAttention):
             setattr(self, norm, (inner or {}).get(norm))
         self.normed, self.full, self.rotary_first = bool(inner), qk_norm == "full", rotary_first
 
-    def by_heads(self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None) -> Streams:
+    def by_heads(
+        self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None, places: Mapping[str, Tensor] = NO_INPUTS
+    ) -> Streams:
         """Queries, keys and values through their matrices, by heads, normed and turned."""
         own: dict[str, Any] = self._modules  # PyTorch's look-up by attribute is slower: it shows at length 1
         q, k, v = own["query"](q), own["key"](k), own["value"](v)
@@ -323,7 +350,7 @@ class Attention(DotAttention):
         else:
             q, k, v = super().by_heads(q, k, v)
         if self.turning is not None:
-            tables = rotation_tables(q, self.turning, at)
+            tables = rotation_tables(q, self.turning, at, places)
             of_keys = tables if q.shape[2] == k.shape[2] else rotation_tables(k, self.turning, at)
             q, k = rotate(q, tables, self.turning), rotate(k, of_keys, self.turning)
         if self.normed and self.rotary_first:

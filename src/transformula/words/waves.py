@@ -1,7 +1,9 @@
 """Positions as waves: `sinusoids`, added to a stream, and `rotary`, which turns it."""
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -101,6 +103,7 @@ def waves(positions: Tensor, first: int, size: int, base: float, halves: bool) -
         "part": number("fraction of each head's channels that are rotated", 1, minimum=0, maximum=1),
         "pairs": flag("rotate pairs of neighboring channels, not of the two halves"),
         "rates": definition("definition over r, c that gives the rate of pair c, r without it", later=True),
+        "angles": definition("definition over i, r, c that gives the angle of pair c, i r without it", later=True),
         "scale": number("factor of what turns (the attention factor of YaRN)", 1, minimum=0, later=True),
     },
     checks={"x % heads == 0": "the width {x} does not divide into {heads} heads"},
@@ -116,7 +119,8 @@ class Rotary(Word):
     Pair c of a head of `size` channels (c from 0) turns by i r, with the rate r = base^(-2c / size), or what the
     definition `rates` makes of r and c. A pair is (c, c + size/2), as in LLaMA, or with `pairs=True` (2c, 2c + 1), as
     in the paper and GPT-J. `part`: only the first part * size channels of a head turn; size is then their number.
-    `scale`: what turns is multiplied by it. No parameters. Raises InputError if the part that turns is odd.
+    The definition `angles` gives other angles, of i, r and c and of inputs of one number a position. `scale`: what
+    turns is multiplied by it. No parameters. Raises InputError if the part that turns is odd.
     """
 
     def __init__(
@@ -127,63 +131,101 @@ class Rotary(Word):
         part: float,
         pairs: bool,
         rates: "ScoreFunction | None" = None,
+        angles: "ScoreFunction | None" = None,
         scale: float = 1,
     ) -> None:
         super().__init__()
-        self.heads, self.turning = heads, turning(x // heads, base, part, pairs, rates, scale)
+        self.heads, self.turning = heads, turning(x // heads, base, part, pairs, rates, angles, scale)
 
-    def forward(self, x: Tensor, *, at: At | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, at: At | None = None, **inputs: Tensor) -> Tensor:
         heads = split(x, self.heads, -1).transpose(1, 2)
-        tables = rotation_tables(heads, self.turning, at)
+        tables = rotation_tables(heads, self.turning, at, inputs)
         return rotate(heads, tables, self.turning).transpose(1, 2).flatten(2)
 
     step = forward
 
 
+@dataclass(frozen=True)
+class Angles:
+    """A formula of angles, known by its key."""
+
+    key: str
+    formula: "ScoreFunction" = field(compare=False)
+
+
 class Turning(NamedTuple):
     """How heads turn: their first `size` channels, at the rates base^(-2c / size) or at `rates`, one of each pair;
-    `pairs`: neighbors, not halves; `scale`: a factor of what turns."""
+    `pairs`: neighbors, not halves; `scale`: a factor of what turns; `angles`: other angles than position times rate."""
 
     size: int
     base: float
     pairs: bool
     rates: tuple[float, ...] = ()
     scale: float = 1
+    angles: Angles | None = None
 
 
-def turning(size: int, base: float, part: float, pairs: bool, formula: "ScoreFunction | None", scale: float) -> Turning:
+def turning(
+    size: int,
+    base: float,
+    part: float,
+    pairs: bool,
+    formula: "ScoreFunction | None",
+    angles: "ScoreFunction | None",
+    scale: float,
+) -> Turning:
     """Of heads of `size` channels. Raises InputError for an odd number that turns, and for rates without end."""
     turned = round(part * size)
     if turned % 2:
         raise InputError(f"rotary turns pairs of channels; {turned} of a head's {size} channels is odd")
+    of_positions = Angles(angles.key, angles) if angles else None
     if not formula:
-        return Turning(turned, base, pairs, (), scale)
+        return Turning(turned, base, pairs, (), scale, of_positions)
     c = torch.arange(turned // 2, dtype=torch.float64, device="cpu")
     made = formula.of({"r": base ** (-2 * c / turned), "c": c}, c, {})
     rates = tuple(made.expand(turned // 2).tolist())
     if not all(map(math.isfinite, rates)):
         raise InputError(f"the rates of rotary positions are numbers; here they are {', '.join(map(str, rates))}")
-    return Turning(turned, base, pairs, rates, scale)
+    return Turning(turned, base, pairs, rates, scale, of_positions)
 
 
 def rotations(
-    positions: Tensor, size: int, base: float, pairs: bool, given: tuple[float, ...], scale: float
+    positions: Tensor,
+    size: int,
+    base: float,
+    pairs: bool,
+    given: tuple[float, ...],
+    scale: float,
+    formula: Angles | None,
+    inputs: Mapping[str, Tensor] = {},  # noqa: B006
 ) -> tuple[Tensor, Tensor]:
-    """Cosines and signed sines, each (positions, size): y = x cos + swapped(x) sin."""
-    rates = base ** (-torch.arange(0, size, 2, dtype=torch.float64, device=positions.device) / size)
+    """Cosines and signed sines, each (..., positions, size): y = x cos + swapped(x) sin. positions (..., positions),
+    and so is each input that the formula of angles reads."""
+    kind: Any = {"dtype": positions.dtype, "device": positions.device}
+    rates = base ** (-torch.arange(0, size, 2, **kind) / size)
     if given:
-        rates = torch.tensor(given, dtype=torch.float64, device=positions.device)
-    angles = positions[:, None] * rates
+        rates = torch.tensor(given, **kind)
+    angles = positions[..., None] * rates
+    if formula is not None:
+        leaves = {"i": positions[..., None], "r": rates, "c": torch.arange(size // 2, **kind)}
+        at = {(name, "i"): values.to(rates)[..., None] for name, values in inputs.items()}
+        made = formula.formula.of(leaves, rates, at)
+        angles = made.expand_as(made + angles)
     cos, sin = angles.cos() * scale, angles.sin() * scale
     if pairs:
-        return torch.stack((cos, cos), 2).flatten(1), torch.stack((-sin, sin), 2).flatten(1)
-    return torch.cat((cos, cos), 1), torch.cat((-sin, sin), 1)
+        return torch.stack((cos, cos), -1).flatten(-2), torch.stack((-sin, sin), -1).flatten(-2)
+    return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 
-def rotation_tables(like: Tensor, turning: Turning, at: At | None) -> Tables:
+def rotation_tables(like: Tensor, turning: Turning, at: At | None, inputs: Mapping[str, Tensor] = {}) -> Tables:  # noqa: B006
     """The tables for the positions of `like` (batch, heads, length, size): each (length, turned), or
-    (batch, 1, length, turned)."""
+    (batch, 1, length, turned). `inputs`: those that the formula of angles reads, each (batch, length)."""
     length, dtype, device = like.shape[2], like.dtype, like.device
+    if inputs:
+        places = torch.arange(length, device=device)[None] if at is None else at.positions(length)
+        precise = torch.float32 if device.type == "mps" else torch.float64
+        made = rotations(places.to(precise), *turning, inputs)
+        return tuple(table.to(dtype)[:, None] for table in made)
     if at is None:
         return cached_table(rotations, turning, length, dtype, device)
     key = ("rotary", *turning, length, dtype, device)

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.peers.carry import Theirs, Weights, split, together
-from tests.peers.case import HEADS, WIDTH, Pair
+from tests.peers.case import HEADS, VOCAB, WIDTH, Pair
 from tests.peers.cases.bert import encoder
-from tests.peers.cases.llama import MATRICES, named
-from tests.peers.hub import HIDDEN, KV_HEADS, USUAL, WINDOW, decoder, hub_case, model, rope
+from tests.peers.cases.llama import GATED, MATRICES, named
+from tests.peers.hub import HIDDEN, KV_HEADS, SIZE, USUAL, WINDOW, decoder, hub_case, model, rope
 
 FIVE = {**USUAL, "num_hidden_layers": 5}
 """Every fourth layer differs."""
@@ -152,3 +152,64 @@ def hunyuan() -> Pair:
                 yield f"layers.{n}.attention.{name}_norm", layer(f"self_attn.{name}_layernorm")
 
     return decoder(theirs, text, weights, hidden=HIDDEN, kv_heads=KV_HEADS)
+
+
+@hub_case("Gemma3nForCausalLM", "gemma3n")
+def gemma3n() -> Pair:
+    """Ten layers: the fifth and the tenth see all; the last five read keys and values of the fourth and the fifth."""
+    token, rank, depth = 6, 4, 10
+    theirs = model(
+        "Gemma3nForCausalLM",
+        "Gemma3nTextConfig",
+        **{**USUAL, "num_hidden_layers": depth},
+        num_key_value_heads=KV_HEADS,
+        head_dim=SIZE,
+        sliding_window=WINDOW,
+        vocab_size_per_layer_input=VOCAB,
+        hidden_size_per_layer_input=token,
+        laurel_rank=rank,
+        num_kv_shared_layers=5,
+        activation_sparsity_pattern=[0.95] * 2 + [0.0] * 8,
+    )
+    layer_names = {
+        "altup.router_norm": "altup.router_norm",
+        "altup.router": "altup.modality_router",
+        "predict": "altup.prediction_coefs",
+        "correct": "altup.correction_coefs",
+        "input": "input_layernorm",
+        "query": "self_attn.q_proj",
+        "query_norm": "self_attn.q_norm",
+        "key": "self_attn.k_proj",
+        "key_norm": "self_attn.k_norm",
+        "value": "self_attn.v_proj",
+        "output": "self_attn.o_proj",
+        "attention_norm": "post_attention_layernorm",
+        "laurel.left": "laurel.linear_left",
+        "laurel.right": "laurel.linear_right",
+        "laurel.right_output_norm": "laurel.post_laurel_norm",
+        "mlp_input_norm": "pre_feedforward_layernorm",
+        "mlp_output_norm": "post_feedforward_layernorm",
+        "token_gate": "per_layer_input_gate",
+        "token_output": "per_layer_projection",
+        "token_norm": "post_per_layer_input_norm",
+    }
+
+    def weights(theirs: Theirs) -> Weights:
+        yield "words", theirs("model.embed_tokens")
+        yield "per_layer", theirs("model.embed_tokens_per_layer")
+        yield "per_layer_matrix", theirs("model.per_layer_model_projection")
+        yield "per_layer_norm", theirs("model.per_layer_projection_norm")
+        for at, name in enumerate("bcd"):
+            yield f"enter_{name}.matrix", theirs(f"model.altup_projections.{at}")
+            yield f"leave_{name}.matrix", theirs(f"model.altup_unembed_projections.{at}")
+        for n, layer in theirs.layers("model.layers"):
+            for ours, name in layer_names.items():
+                if layer.has(name):
+                    yield f"layers.{n}.{ours}", layer(name)
+            for ours, name in GATED.items():
+                yield f"layers.{n}.mlp.{ours}", layer(f"mlp.{name}")
+            yield f"layers.{n}.scale.weight", layer("altup")["correct_output_scale"]
+        yield "final", theirs("model.norm")
+
+    numbers = {"size": SIZE, "window": WINDOW, "rank": rank, "token": token, "depth": depth, "own": 5, "sparse": 2}
+    return decoder(theirs, "gemma3n", weights, hidden=HIDDEN, kv_heads=KV_HEADS, **numbers)
