@@ -48,7 +48,7 @@ SMALL: Mapping[str, float] = {
     "query_width": 9,
     "part": 0.5,
     "span": 4,
-    "token": 5,
+    "token": 8,
     "sparse": 2,
     "own": 5,
 }

@@ -8,7 +8,7 @@ slice, or of channels of which nothing is known. What words and sums do to it is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from .source import Place
 # Kinds of words that make each channel of that channel in their streams.
 BY_CHANNEL = ("norm", "chance", "depth")
 # Options that shape the angles, beside the base; attention's begin with its `rotary_`.
-ANGLES = ("part", "pairs", "rates")
+ANGLES = ("part", "pairs", "rates", "angles")
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,6 @@ def turned_by(call: Call, width: int, size: int) -> Runs:
     """What a call makes of channels that it turns in slices of `size`; () if it turns none."""
     word, options = call.word, call.options
     values = {name: options.get(f"{word.rotary}_{name}", options.get(name)) for name in ANGLES}
-    if values["rates"] is not None:  # the same for any number of heads
-        values["rates"] = replace(values["rates"], heads=1)
     turned = round(float(values.pop("part") or 0) * size)
     settings = (("base", options[word.rotary]), *values.items())
     return turned_runs(turned, settings, size, width) if options[word.rotary] else ()

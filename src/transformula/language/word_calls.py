@@ -216,7 +216,8 @@ class WordCall:
                 if key in ROTARY and not turned:
                     detail = f"{key}= says how rotary positions turn, and there are none; give their base: rotary=10000"
                     raise self.wrong("check-failed", detail=detail)
-                formula = ScoreBinding(formula, key, heads, scope.numbers, inputs, used, causal).formula()
+                count = 1 if key in ROTARY else heads  # heads turn alike
+                formula = ScoreBinding(formula, key, count, scope.numbers, inputs, used, causal).formula()
                 formula = resolved[key] = self.model.formulas.setdefault(formula, formula)
             for name, side in formula.inputs:
                 own, sequence = self.context.sequence_of(name), queries if side == "i" else keys

@@ -35,15 +35,15 @@ Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there i
         "heads": whole("number of query heads", "heads", minimum=1),
         "scale": number("scaling factor of the scores", "(q / heads) ** -0.5", minimum=0),
         "softmax": flag("whether the scores pass a softmax; otherwise they are the weights", True),
+        "sinks": flag(
+            "a learned score of each head that the softmax counts besides the keys'", shapes=True, later=True
+        ),
         "window": whole("i sees i-window < j <= i; 0: all", 0, minimum=0),
         "cap": number("scores become cap * tanh(scores / cap); 0: none", 0, minimum=0),
         "dropout": number("dropout probability of the attention weights", 0, minimum=0, maximum=1),
         "score": definition("definition over s, h, i, j that changes the scores"),
         "mask": definition("definition over i, j that says what is seen"),
         "two_sided": flag("a window to both sides: i sees |i - j| <= window // 2", later=True),
-        "sinks": flag(
-            "a learned score of each head that the softmax counts besides the keys'", shapes=True, later=True
-        ),
     },
     parameters={"sinks": "heads if sinks else 0"},
     checks={

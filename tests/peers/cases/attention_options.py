@@ -5,8 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from tests.peers.carry import Theirs, Weights, split, together
-from tests.peers.case import HEADS, VOCAB, WIDTH, Pair
+from tests.peers.case import HEADS, LENGTH, VOCAB, WIDTH, Pair, ids
 from tests.peers.cases.bert import encoder
 from tests.peers.cases.llama import GATED, MATRICES, named
 from tests.peers.hub import HIDDEN, KV_HEADS, SIZE, USUAL, WINDOW, decoder, hub_case, model, rope
@@ -213,3 +216,41 @@ def gemma3n() -> Pair:
 
     numbers = {"size": SIZE, "window": WINDOW, "rank": rank, "token": token, "depth": depth, "own": 5, "sparse": 2}
     return decoder(theirs, "gemma3n", weights, hidden=HIDDEN, kv_heads=KV_HEADS, **numbers)
+
+
+@hub_case("Qwen2VLTextModel")
+def qwen2_vl() -> Pair:
+    """M-RoPE: pairs 0 turn by a position in time, 1 and 2 by one of a row, 3 by one of a column."""
+    import transformers
+
+    settings = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 2, 1]}
+    config = transformers.Qwen2VLTextConfig(
+        **USUAL, num_key_value_heads=KV_HEADS, rms_norm_eps=1e-6, rope_parameters=settings, attn_implementation="eager"
+    )
+    theirs = transformers.models.qwen2_vl.modeling_qwen2_vl.Qwen2VLTextModel(config)
+    text = """
+inputs: {time: tokens, row: tokens, column: tokens}
+words:
+  norm: x = rmsnorm(x, eps=1e-6)
+  sections(i, r, c): a = r * (time(i) if c < 1 else row(i) if c < 3 else column(i))
+before: x = embed.words(tokens)
+layer: |
+  x = x + attention(norm(x), kv_heads=kv_heads, rotary=10000, angles=sections, output_bias=False)
+  x = x + mlp(norm(x), hidden=hidden, gated=True, activation="silu", bias=False)
+after: x = norm(x)
+output: logits = x
+"""
+
+    def weights(theirs: Theirs) -> Weights:
+        yield from named()(Theirs({f"model.{key}": value for key, value in theirs.tensors.items()}))
+        theirs.taken.update(theirs.tensors)
+
+    def inputs() -> dict[str, Tensor]:
+        places = torch.randint(9, (3, 2, LENGTH), generator=torch.Generator().manual_seed(3))
+        return {"tokens": ids(), **dict(zip(("time", "row", "column"), places, strict=True))}
+
+    def run(tokens: Tensor, *places: Tensor) -> Tensor:
+        return theirs(tokens, position_ids=torch.stack(places), use_cache=False).last_hidden_state
+
+    numbers = {"hidden": HIDDEN, "kv_heads": KV_HEADS}
+    return Pair(theirs, text, weights, numbers, run, inputs=inputs, where=lambda given: ..., decodes=False)
