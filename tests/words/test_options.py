@@ -116,3 +116,19 @@ def test_options_at_their_defaults_leave_the_hash() -> None:
     assert formula_hash(checked(f"x = x + attention(norm(x, offset=0), {same})")) == formula_hash(
         checked("x = x + attention(norm(x))")
     )
+
+
+@pytest.mark.parametrize(("kind", "width"), [("head", 8), ("full", 16)])
+def test_a_vector_in_the_norm_of_queries_is_as_wide_as_they_are(kind: str, width: int) -> None:
+    words = "words:\n  norm: x = (1 + vector(0)) * rmsnorm(x, weight=False)\n"
+    built = build(checked(f'x = x + attention(norm(x), qk_norm="{kind}", kv_heads=2)', words))
+    norms = (built.layers["1"].attention.query_norm, built.layers["1"].attention.key_norm)
+    assert [p.shape for norm in norms for p in norm.parameters()] == [(width,), (width,)]
+    offset = "words:\n  norm: x = rmsnorm(x, offset=1)\n"
+    other = build(checked(f'x = x + attention(norm(x), qk_norm="{kind}", kv_heads=2)', offset))
+    ids = torch.randint(9, (1, 5))
+    for model in (built, other):
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 and "bias" not in name:
+                torch.nn.init.constant_(parameter, 0.3)
+    torch.testing.assert_close(built(ids), other(ids))

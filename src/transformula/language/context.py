@@ -98,6 +98,7 @@ class Scope:
     calls: dict[str, list[Any]] = field(default_factory=dict)  # word, or "." and a label -> its calls so far
     frames: tuple[Frame, ...] = ()
     definition: Definition | None = None
+    within: int = 0  # in the file's `norm` inside another word: the width of what it norms, else 0
 
     @property
     def title(self) -> str:

@@ -157,6 +157,7 @@ class Expressions:
     ) -> Any:
         """The value of a definition's call. `name`: its own, or that of one that only renames it."""
         body = Scope(scope.section, scope.stack, scope.numbers, definition.index, {}, names, definition=definition)
+        body.within = scope.within
         for key, default in definition.defaults.items():
             if key not in names:
                 names[key] = self.default(default, body)

@@ -176,6 +176,8 @@ class WordCall:
         entries = [value for stream, value in self.streams if stream in record.lists]
         names |= {name.lstrip("*"): 0 for form in record.forms for name in form}
         names |= {stream: value.width for stream, value in reversed(self.streams)}
+        if self.scope.within and record.value == "coefficient":
+            names["width"] = self.scope.within  # so that a `vector` is as wide as what is normed
         names |= {"entries": len(entries), "entry": entries[0].width if entries else 0}
         for name, option in record.options.items():
             if name in self.options:
@@ -200,7 +202,7 @@ class WordCall:
         written = tuple((k, type(v), v if isinstance(v, (bool, int, float, str)) else id(v)) for k, v in values)
         layer = scope.numbers.get("layer") if record.by_layer else None
         stack = None if scope.section.where == "output" else scope.stack.name
-        return record.name, stack, tuple((s, v.width) for s, v in self.streams), written, layer
+        return record.name, stack, scope.within, tuple((s, v.width) for s, v in self.streams), written, layer
 
     def bind_definitions(self, resolved: dict[str, Any]) -> None:
         """Put bound formulas in the place of definitions over scores; the inputs that they read become ports."""
@@ -284,7 +286,7 @@ class WordCall:
         section = Section(here.where, here.number, here.formula, here.stack)
         argument = Value("argument", width=width, sequence="inner", name="x")
         visible = scope.visible if self.context.definition("norm") is None else len(self.context.definitions)
-        inner = Scope(section, scope.stack, scope.numbers, visible, {}, names={"x": argument})
+        inner = Scope(section, scope.stack, scope.numbers, visible, {}, names={"x": argument}, within=width)
         norm = CallNode(node.place, "norm", "", (Name(node.place, "x"),), (), node.head)
         result = self.model.call(norm, inner)
         if not isinstance(result, Value):
