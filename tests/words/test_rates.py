@@ -81,6 +81,8 @@ def test_equal_rates_are_one_model_and_others_another() -> None:
         ("f(i, j): m = i < j", "rotary=10, rates=f", "its parameters are not among r, c"),
         ("f(r): rate = tokens(r)", "rotary=10, rates=f", "rates are one for all positions"),
         ("f(r): rate = table(r, r)", "rotary=10, rates=f", "rotary positions are not learned"),
+        ("f(r): rate = r * min(1, 16 / length)", "rotary=10, rates=f", "write the rates of one length"),
+        ("f(r, length): rate = r / length", "rotary=10, rates=f", "LongRoPE"),
         ("f(r): rate = r + q", "rotary=10, rates=f", "nothing has that name here"),
         ("f(r): rate = norm(r)", "rotary=10, rates=f", "it is not one of its functions"),
         ("f(r): rate = r", "rotary=10, score=f", "its parameters are not among s, h, i, j"),

@@ -78,8 +78,15 @@ class ScoreBinding:
     def check_definition(self) -> None:
         name, parameters, detail = self.definition.name, self.definition.parameters, ""
         if self.option in ROTARY:
-            if self.definition.defaults or not {*parameters} <= {*ROTARY[self.option]}:
+            read = {node.name for line in self.definition.lines for node in walk(line.value) if isinstance(node, Name)}
+            if "length" in {*parameters, *read} - {*self.numbers}:
+                detail = (
+                    "what depends on the length (dynamic NTK, LongRoPE) would turn anew, with every position, the keys"
+                )
+                detail += " that decoding keeps; write the rates of one length"
+            elif self.definition.defaults or not {*parameters} <= {*ROTARY[self.option]}:
                 detail = f"its parameters are not among {', '.join(ROTARY[self.option])}"
+            if detail:
                 raise FormulaError("rotary-formula", self.definition.place, name=name, detail=detail)
             check_second(self.definition, self.numbers, self.inputs, self.used, "rotary-formula")
             return

@@ -276,10 +276,12 @@ class Attention(DotAttention):
     x (batch, length, x); or x and memory (batch, keys, memory), another sequence that is the k and the v; or q, k, v
     each (batch, length, its width). y as x, or as q. Inside, q is (batch, heads, length, size), k and v (batch,
     kv_heads, keys, size). In order: projections, norms of q, k, v (`inner`, made by the file's `norm`), rotary (before
-    the norms with `rotary_first`), scale,
-    cap, the port `scores` added, the score formula, masks (causal, window, mask formula, padding), softmax, dropout of
-    the weights. A query that sees nothing gets the output's bias. Rotary positions of another sequence count from its
-    own start.
+    the norms with `rotary_first`), scale, cap, the port `scores` added, the score formula, masks (causal, window, mask
+    formula, padding), softmax, dropout of the weights. A query that sees nothing gets the output's bias. Rotary
+    positions of another sequence count from its own start.
+
+    Rotary: pair c of a head (from 0) turns at position i by i r, r = rotary^(-2c / size), or by what `rates` makes of r
+    and c for i r, or by what `angles` makes of i, r, c and inputs of one number a position.
 
     query.weight (heads * size, x), key.weight and value.weight (kv_heads * size, x or memory), output.weight (x,
     heads * size), from N(0, 1 / (3 fan_in)); biases 0. Tables of the score formula: score.table (rows, columns), 0.
