@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.invariants.harness import LENGTH, SMALL, close, left_by, outputs, parts
+from tests.invariants.harness import LENGTH, SMALL, close, joined, left_by, outputs, parts
 from tests.references.plain import Parameters
 from transformula.analysis.initial_scale import stream_scale_of, trace_layers
 
@@ -68,14 +68,14 @@ def last_token(model: nn.Module, given: Given) -> None:
     # how many rows an expert's product has depends on all positions, and on that how it is rounded
     exactly = not any(v.call.word.active for s in model.architecture.sections() for v in s.calls())
     with torch.no_grad():
-        before, after = model(**given), model(**other)
+        before, after = joined(model(**given)), joined(model(**other))
         if exactly:
             assert torch.equal(before[:, :-1], after[:, :-1]), "the last token is seen before it"
         else:
             close(before[:, :-1], after[:, :-1], 1e-12)
         assert (before[:, -1] - after[:, -1]).abs().amax(-1).min() > 1e-6, "the last token is read"
         for length in range(1, one.shape[1]):
-            first = model(**fixed(model, given), **piece(model, given, 0, length))
+            first = joined(model(**fixed(model, given), **piece(model, given, 0, length)))
             assert torch.allclose(first, before[:, :length], rtol=1e-9, atol=1e-11), f"the first {length} tokens alone"
 
 
@@ -94,7 +94,9 @@ def past_is_read(model: nn.Module, given: Given) -> None:
     one, given = given["tokens"], {k: v * 0 if k == "document" else v for k, v in given.items()}
     other = {**given, "tokens": torch.cat([(one[:, :1] + 7) % VOCAB, one[:, 1:]], 1)}
     with torch.no_grad():
-        assert ((model(**given) - model(**other)).abs().amax(-1) > 1e-9).all(), "the first token is not read by all"
+        assert ((joined(model(**given)) - joined(model(**other))).abs().amax(-1) > 1e-9).all(), (
+            "the first token is not read by all"
+        )
 
 
 # (c) The equation.
@@ -134,11 +136,11 @@ def steps(model: nn.Module, given: Given) -> None:
     """Single steps and chunks are one pass over the whole."""
     batch, length = given["tokens"].shape
     with torch.no_grad():
-        whole = model(**given)
+        whole = joined(model(**given))
         for sizes in (itertools.repeat(1), iter((3, 1, 2, 1)), iter((5, 2))):
             decoding = model.start(batch, length, **fixed(model, given))
             pieces = [piece(model, given, begin, end) for begin, end in parts(length, sizes)]
-            close(torch.cat([model.step(decoding=decoding, **p) for p in pieces], 1), whole)
+            close(torch.cat([joined(model.step(decoding=decoding, **p)) for p in pieces], 1), whole)
 
 
 def prompts(model: nn.Module, given: Given) -> None:
@@ -147,11 +149,11 @@ def prompts(model: nn.Module, given: Given) -> None:
     growing = piece(model, given, 0, LENGTH)
     lengths = torch.tensor([2, 5, 3])
     with torch.no_grad():
-        whole = model(**given)
+        whole = joined(model(**given))
         decoding = model.start(3, LENGTH, **fixed(model, given))
         real = torch.arange(5) < lengths[:, None]
         padded = {key: torch.where(real, ids[:, :5], ids[:, :5].flip(1)) for key, ids in growing.items()}
-        first = model.step(decoding=decoding, new=lengths, **padded)
+        first = joined(model.step(decoding=decoding, new=lengths, **padded))
         for row, length in enumerate(lengths.tolist()):
             close(first[row, :length], whole[row, :length])
         now = lengths.clone()
@@ -160,13 +162,13 @@ def prompts(model: nn.Module, given: Given) -> None:
             return {k: torch.stack([ids[r, now[r] : now[r] + 1] for r in rows]) for k, ids in growing.items()}
 
         for _ in range(2):
-            made = model.step(decoding=decoding, **following([0, 1, 2]))
+            made = joined(model.step(decoding=decoding, **following([0, 1, 2])))
             for row, at in enumerate(now.tolist()):
                 close(made[row], whole[row, at : at + 1])
             now = now + 1
         kept = torch.tensor([2, 0, 2])
         decoding.select(kept)
-        made = model.step(decoding=decoding, **following(kept.tolist()))
+        made = joined(model.step(decoding=decoding, **following(kept.tolist())))
         for place, row in enumerate(kept.tolist()):
             close(made[place], whole[row, now[row] : now[row] + 1])
 

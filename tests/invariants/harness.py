@@ -178,6 +178,11 @@ def outputs(made: Any) -> list[Tensor]:
     return list(made.values()) if isinstance(made, Mapping) else [made]
 
 
+def joined(made: Any) -> Tensor:
+    """What a model returns, several outputs side by side."""
+    return torch.cat(outputs(made), -1)
+
+
 def single(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Inputs in float32."""
     return {key: value.float() if value.is_floating_point() else value for key, value in given.items()}

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tests.invariants import checks
 from tests.invariants.families import decoders, given, made, refused, small, text_of
-from tests.invariants.harness import close, reduced
+from tests.invariants.harness import close, joined, reduced
 from transformula import gallery
 from transformula.analysis.canonical import formula_hash
 from transformula.errors import TransformulaError
@@ -51,28 +51,28 @@ def nothing_ahead(model: nn.Module, inputs: dict[str, Tensor]) -> None:
 
 def memory_is_read(model: nn.Module, inputs: dict[str, Tensor]) -> None:
     """Every position of the memory changes the first position that is written, and so all."""
-    before = model(**inputs)
+    before = joined(model(**inputs))
     for at in range(inputs["source"].shape[1]):
         other = inputs["source"].clone()
         other[:, at] = (other[:, at] + 7) % 19
-        after = model(**{**inputs, "source": other})
+        after = joined(model(**{**inputs, "source": other}))
         assert ((before - after).abs().amax(-1) > 1e-9).all(), f"position {at} of the memory is not read by all"
 
 
 def steps(model: nn.Module, inputs: dict[str, Tensor]) -> None:
     """Chunks of several sizes are one pass."""
     with torch.no_grad():
-        whole = model(**inputs)
+        whole = joined(model(**inputs))
         decoding = model.start(3, 7, **checks.fixed(model, inputs))
         pieces = [checks.piece(model, inputs, begin, end) for begin, end in ((0, 3), (3, 4), (4, 6), (6, 7))]
-        close(torch.cat([model.step(decoding=decoding, **piece) for piece in pieces], 1), whole)
+        close(torch.cat([joined(model.step(decoding=decoding, **piece)) for piece in pieces], 1), whole)
 
 
 def beside_padded_memories(model: nn.Module, inputs: dict[str, Tensor]) -> None:
     """Rows change places, as in a search, each with its own padded memory."""
     lengths = {"source": torch.tensor(checks.LENGTHS["source"])}
     with torch.no_grad():
-        whole = model(**inputs, lengths=lengths)
+        whole = joined(model(**inputs, lengths=lengths))
         decoding = model.start(3, 7, lengths=lengths, **checks.fixed(model, inputs))
         rows = torch.arange(3)
         for at in range(4):
@@ -80,7 +80,7 @@ def beside_padded_memories(model: nn.Module, inputs: dict[str, Tensor]) -> None:
                 rows = torch.tensor([1, 1, 0])
                 decoding.select(rows)
             piece = {key: value[rows] for key, value in checks.piece(model, inputs, at, at + 1).items()}
-            close(model.step(decoding=decoding, **piece), whole[rows, at : at + 1])
+            close(joined(model.step(decoding=decoding, **piece)), whole[rows, at : at + 1])
 
 
 @pytest.mark.parametrize("name", decoders())

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.invariants.checks import close, piece
-from tests.invariants.harness import CAUSAL, built, inputs, small
+from tests.invariants.harness import CAUSAL, built, inputs, joined, small
 from transformula.errors import InputError
 from transformula.language.graph import Architecture
 from transformula.model.hook import check_hooks
@@ -31,10 +31,10 @@ def test_segments(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "carry: " in why and ("learned" in why or "would not" in why or "policy" in why or "bounds" in why)
         return
     with torch.no_grad():
-        whole, carried, made = model(**given), None, []
+        whole, carried, made = joined(model(**given)), None, []
         for begin, end in ((0, 3), (3, 4), (4, 7)):
             logits, carried = model.segment(carried=carried, **piece(model, given, begin, end))
-            made.append(logits)
+            made.append(joined(logits))
         close(torch.cat(made, 1), whole)
 
 

@@ -20,6 +20,7 @@ from tests.invariants.harness import (
     fixed_inputs,
     fresh,
     inputs,
+    joined,
     loss_of,
     same,
     single,
@@ -99,7 +100,7 @@ def test_what_stands_in_the_place_of_a_linear_layer_is_called(name: str) -> None
         assert not [path for path, layer in layers.items() if not layer.calls]
         if name in CAUSAL:
             decoding = model.start(2, 3, **fixed_inputs(name, given))
-            close(model.step(decoding=decoding, **chunk_of(name, given, 0, 3)), expected[:, :3])
+            close(joined(model.step(decoding=decoding, **chunk_of(name, given, 0, 3))), joined(expected)[:, :3])
 
 
 @pytest.mark.parametrize("name", gallery.names())
@@ -111,7 +112,7 @@ def test_copies(name: str) -> None:
             assert same(other(**given), expected)
             if name in CAUSAL:
                 decoding = other.start(2, 3, **fixed_inputs(name, given))
-                close(other.step(decoding=decoding, **chunk_of(name, given, 0, 3)), expected[:, :3])
+                close(joined(other.step(decoding=decoding, **chunk_of(name, given, 0, 3))), joined(expected)[:, :3])
         copied = copy.deepcopy(model)
         for parameter in copied.parameters():
             parameter.zero_()

@@ -1,4 +1,4 @@
-"""Encoders of transformers, padded on the right: BERT, RoBERTa, ALBERT; RoBERTa's mean as a sentence's vector."""
+"""Encoders of transformers, padded on the right: BERT, RoBERTa, ALBERT, ELECTRA; RoBERTa's mean as a vector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.peers.carry import Theirs, Weights, together
-from tests.peers.case import CONTEXT, LENGTH, WIDTH, Pair, case, ids, real
+from tests.peers.case import CONTEXT, HEADS, LENGTH, WIDTH, Pair, case, ids, real
 from tests.peers.hub import USUAL, hub_case, model
 
 MATRICES = ("query", "key", "value", "output")
@@ -132,3 +132,59 @@ def sroberta() -> Pair:
         return (hidden * mask[..., None]).sum(1, keepdim=True) / REAL[:, None, None]
 
     return Pair(theirs, "sroberta", weights, run=run, inputs=inputs(False), where=lambda given: ..., decodes=False)
+
+
+RANK = 20
+
+
+class Electra(nn.Module):
+    """A generator and a discriminator over the same tables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = {**USUAL, "embedding_size": RANK, "type_vocab_size": 1}
+        small = {"hidden_size": WIDTH // 4, "num_attention_heads": HEADS // 4, "intermediate_size": WIDTH}
+        self.discriminator = model(
+            "ElectraForPreTraining", "ElectraConfig", **{**sizes, "intermediate_size": 4 * WIDTH}
+        )
+        self.generator = model("ElectraForMaskedLM", "ElectraConfig", **{**sizes, **small})
+        self.generator.electra.embeddings = self.discriminator.electra.embeddings
+        self.generator.generator_lm_head.weight = self.generator.electra.embeddings.word_embeddings.weight
+
+    def forward(self, source: Tensor, tokens: Tensor) -> Tensor:
+        mask = real(REAL, LENGTH).long()
+        replaced = self.discriminator(tokens, attention_mask=mask).logits
+        return torch.cat((self.generator(source, attention_mask=mask).logits, replaced[..., None]), -1)
+
+
+@hub_case("ElectraForMaskedLM and ElectraForPreTraining", "electra")
+def electra() -> Pair:
+    """Its one type is added to every row of the positions."""
+
+    def weights(theirs: Theirs) -> Weights:
+        tables = theirs("discriminator.electra.embeddings")
+        yield "words", tables("word_embeddings")
+        kind = tables("token_type_embeddings")["weight"]
+        yield "places.weight", tables("position_embeddings")["weight"] + kind
+        yield "embedded", tables("LayerNorm")
+        for stack in ("generator", "discriminator"):
+            yield f"{stack}.before.linear", theirs(f"{stack}.electra.embeddings_project")
+            for name, value in bert_layers(theirs(f"{stack}.electra")):
+                yield f"{stack}.{name}", value
+        yield "fill", theirs("generator.generator_predictions.dense")
+        yield "output.words_input_norm", theirs("generator.generator_predictions.LayerNorm")
+        yield "output.vector.weight", theirs("generator.generator_lm_head")["bias"]
+        yield "output.linear", theirs("discriminator.discriminator_predictions.dense")
+        yield "detect", theirs("discriminator.discriminator_predictions.dense_prediction")
+
+    def inputs() -> dict[str, Any]:
+        return {"source": ids(seed=5), "tokens": ids(), "lengths": {"source": REAL, "tokens": REAL}}
+
+    def outputs(result: Any) -> Tensor:
+        return torch.cat((result["logits"], result["replaced"]), -1)
+
+    theirs = Electra()
+    return Pair(
+        theirs, "electra", weights, {"rank": RANK}, inputs=inputs, result=outputs, decodes=False,
+        run=lambda source, tokens, lengths: theirs(source, tokens),
+    )  # fmt: skip
