@@ -92,3 +92,15 @@ def test_a_window_goes_on_past_the_context(name: str) -> None:
 def test_learned_positions_state_a_limit_and_rotary_none() -> None:
     assert model(FORMULAS["learned positions"]).context_limit == 16
     assert model(FORMULAS["rotary"]).context_limit is None
+
+
+def test_an_output_that_is_wider_than_the_vocabulary_writes_tokens_only() -> None:
+    text = from_formula(FORMULAS["rotary"]).override({"output": "logits = unembed(x, rows=64, bias=True)", **SIZES})
+    made = build(check(text, words.vocabulary()), seed=3)
+    with torch.no_grad():
+        made.get_parameter("output.unembed.bias")[23:] = 50.0
+    greedy = SamplingSettings(temperature=0, max_tokens=5)
+    for written in (*generate(made, PROMPTS, greedy), *generate(made, PROMPTS, SamplingSettings(max_tokens=5))):
+        assert max(written) < 23
+    (found,) = search(made, [[1, 2]], SearchSettings(max_length=4))
+    assert all(max(one.tokens) < 23 for one in found)

@@ -235,7 +235,7 @@ def run(models: Sequence[Decoder], batch: list[Sentence], settings: SearchSettin
                 decoding.select(kept)
             written = None if written is None else written[kept.to(device)]
         written = None if written is None else torch.cat((written, chosen), 1)
-        now = [logits_of(m.step(chosen, d))[:, -1] for m, d in zip(models, decodings, strict=True)]
+        now = [logits_of(m, m.step(chosen, d))[:, -1] for m, d in zip(models, decodings, strict=True)]
 
 
 def continuations(
@@ -282,7 +282,7 @@ def read(models: Sequence[Decoder], batch: list[Sentence], with_end: bool) -> tu
         device = device_of(model)
         decodings.append(model.start(len(batch), capacity, **given_at_start(batch, device)))
         chunk, lengths = padded(texts, device)
-        logits.append(logits_of(model.step(chunk, decodings[-1], new=lengths)))
+        logits.append(logits_of(model, model.step(chunk, decodings[-1], new=lengths)))
     if len({x.shape[-1] for x in logits}) > 1:
         sizes = ", ".join(str(x.shape[-1]) for x in logits)
         raise InputError(f"the models of an ensemble need one vocabulary; these have {sizes} tokens")

@@ -137,7 +137,7 @@ def run(
         if window is not None and any(len(row.tokens) - row.begin > window for row in live):
             decoding, logits = read(model, live, most, window)
         else:
-            logits = logits_of(model.step(chosen.unsqueeze(1), decoding))[:, -1]
+            logits = logits_of(model, model.step(chosen.unsqueeze(1), decoding))[:, -1]
 
 
 def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> tuple[Any, Tensor]:
@@ -155,18 +155,20 @@ def read(model: Decoder, rows: list[TextRow], most: int, window: int | None) -> 
     # The last token written is never read, hence the 1.
     decoding = model.start(len(rows), longest + ahead - 1 if window is None else max(window, longest))
     tokens, lengths = padded(texts, device_of(model))
-    logits = logits_of(model.step(tokens, decoding, new=lengths))
+    logits = logits_of(model, model.step(tokens, decoding, new=lengths))
     last = torch.tensor([len(text) - 1 for text in texts], device=logits.device)
     return decoding, logits[torch.arange(len(rows), device=logits.device), last]
 
 
-def logits_of(outputs: Tensor | Mapping[str, Tensor]) -> Tensor:
-    """What a text is written by: the one output of a model, or of several that named `logits`. Raises InputError."""
-    if isinstance(outputs, Tensor):
-        return outputs
-    if "logits" not in outputs:
-        raise InputError(f"a text is written by an output named logits; those of this model: {', '.join(outputs)}")
-    return outputs["logits"]
+def logits_of(model: Any, outputs: Tensor | Mapping[str, Tensor]) -> Tensor:
+    """What a text is written by: the one output of a model, or of several that named `logits`; of an output that is
+    wider than the vocabulary only the tokens that there are. Raises InputError."""
+    if not isinstance(outputs, Tensor):
+        if "logits" not in outputs:
+            raise InputError(f"a text is written by an output named logits; those of this model: {', '.join(outputs)}")
+        outputs = outputs["logits"]
+    vocab = getattr(model, "vocab", None) or outputs.shape[-1]
+    return outputs if outputs.shape[-1] <= vocab else outputs[..., :vocab]
 
 
 def device_of(model: Any) -> torch.device:
