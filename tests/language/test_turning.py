@@ -32,6 +32,10 @@ REFUSED = {
         "words: {'slow(r, c)': r = r / 8}\n" + layer("rotary(linear.q(x, 64), rates=slow)", K),
         ("rates the definition 'slow'", "same options"),
     ),
+    "angles": (
+        "words: {'late(i, r, c)': a = (i + 5) * r}\n" + layer("rotary(linear.q(x, 64), angles=late)", K),
+        ("angles the definition 'late'", "same options"),
+    ),
     "through norms and numbers": (layer(f"2 * norm({Q}, size=8)", "-rmsnorm(rotary(linear.k(x, 16)))"), ("heads=2",)),
     "through a definition": (
         f"words:\n  turned(x): y = rotary(x) / 3\n{layer('turned(linear.q(x, 64))', 'turned(linear.k(x, 16))')}",
@@ -76,6 +80,8 @@ ACCEPTED = {
     "fewer heads, said so": layer(Q, K),
     "equal rates": "words: {'slow(r, c)': r = r / 8}\n"
     + layer("rotary(linear.q(x, 64), rates=slow)", "rotary(linear.k(x, 16), heads=2, rates=slow, scale=2)"),
+    "equal angles": "words: {'late(i, r, c)': a = (i + 5) * r}\n"
+    + layer("rotary(linear.q(x, 64), angles=late)", "rotary(linear.k(x, 16), heads=2, angles=late)"),
     "one head": layer(Q, "rotary(linear.k(x, 8), heads=1)", "linear.v(x, 8)"),
     "keys that are not turned": layer(Q, "linear.k(x, 16)"),
     "of another size, as much turned": layer(

@@ -167,8 +167,10 @@ def logits_of(model: Any, outputs: Tensor | Mapping[str, Tensor]) -> Tensor:
         if "logits" not in outputs:
             raise InputError(f"a text is written by an output named logits; those of this model: {', '.join(outputs)}")
         outputs = outputs["logits"]
-    vocab = getattr(model, "vocab", None) or outputs.shape[-1]
-    return outputs if outputs.shape[-1] <= vocab else outputs[..., :vocab]
+    architecture, vocab = getattr(model, "architecture", None), outputs.shape[-1]
+    if architecture is not None and "vocab" in architecture.text.numbers:  # the text says how many there are
+        vocab = min(vocab, int(architecture.numbers["vocab"]))
+    return outputs if outputs.shape[-1] == vocab else outputs[..., :vocab]
 
 
 def device_of(model: Any) -> torch.device:

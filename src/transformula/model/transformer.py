@@ -115,12 +115,6 @@ class Transformer(FormulaModule):
         return list(self._blueprint.flow.inputs)
 
     @property
-    def vocab(self) -> int | None:
-        """How many tokens the text says that there are; None where it does not say."""
-        numbers = self.architecture.numbers
-        return int(numbers["vocab"]) if "vocab" in self.architecture.text.numbers else None
-
-    @property
     def context_limit(self) -> int | None:
         """The longest text that the model's learned positions reach; None where nothing limits it."""
         return self.positions_of(DECODED if DECODED in self.inputs else self.inputs[0]) if self.inputs else None

@@ -120,7 +120,8 @@ class Rotary(Word):
     definition `rates` makes of r and c. A pair is (c, c + size/2), as in LLaMA, or with `pairs=True` (2c, 2c + 1), as
     in the paper and GPT-J. `part`: only the first part * size channels of a head turn; size is then their number.
     The definition `angles` gives other angles, of i, r and c and of inputs of one number a position. `scale`: what
-    turns is multiplied by it. No parameters. Raises InputError if the part that turns is odd.
+    turns is multiplied by it. Queries and keys that meet in a product are turned alike, or the text is refused: keys of
+    fewer heads say how many, `rotary(k, heads=2)`. No parameters. Raises InputError if the part that turns is odd.
     """
 
     def __init__(
