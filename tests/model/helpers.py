@@ -14,6 +14,8 @@ from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.model_file import ModelText, from_formula, read_documents, read_text
 from transformula.model import Transformer, build
+from transformula.model.decoding import Decoding
+from transformula.model.segment_memory import tensors_of
 from transformula.words import vocabulary
 
 SMALL: dict[str, Any] = {"depth": 3, "width": 32, "heads": 4, "vocab": 11, "context": 24}
@@ -87,3 +89,8 @@ def randomised(model: Transformer, seed: int = 0) -> Transformer:
 
 def tokens(batch: int = 2, length: int = 9, seed: int = 0) -> Tensor:
     return torch.randint(11, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def numbers_kept(decoding: Decoding) -> int:
+    """How many numbers the tensors of a decoding's states hold, each tensor once."""
+    return sum({id(tensor): tensor.numel() for _, tensor in tensors_of(decoding.states)}.values())

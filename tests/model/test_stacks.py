@@ -136,6 +136,7 @@ def test_wrong_lengths_are_named(lengths: object, message: str) -> None:
 def test_what_is_kept_in_decoding_is_what_the_summary_says() -> None:
     """Of the past and of the source, per position; a cache has room for no more than its capacity."""
     from transformula.analysis.accounting import summary
+    from transformula.model.segment_memory import tensors_of
 
     model = made(BOTH, depth=3)
     totals = summary(model.architecture, number_bytes=8).totals
@@ -144,5 +145,5 @@ def test_what_is_kept_in_decoding_is_what_the_summary_says() -> None:
     kept = [s for states in decoding.states for s in states]
     by_kind = {"Cache": 0, "CrossCache": 0}
     for state in kept:
-        by_kind[type(state).__name__] += sum(t.numel() * t.element_size() for t in (state.keys, state.values))
+        by_kind[type(state).__name__] += sum(t.numel() * t.element_size() for _, t in tensors_of(state))
     assert by_kind == {"Cache": 2 * 6 * totals.cache_bytes, "CrossCache": 2 * 8 * totals.memory_bytes}

@@ -118,7 +118,7 @@ def test_room_doubles_up_to_the_capacity() -> None:
     rooms = []
     for i in range(150):
         module.step(torch.randn(1, 1, 32), state=state, at=at([i]))
-        rooms.append(state.keys.shape[2])
+        rooms.append(state.keys.tensor.shape[2])
     assert sorted(set(rooms)) == [16, 32, 64, 128, 150]
 
 

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.words.helpers import VOCABULARY, at, generator_for, make
 from transformula.errors import InputError
 from transformula.language.numbers import evaluate_text
+from transformula.model.segment_memory import tensors_of
 from transformula.words.attention import DotAttention
 from transformula.words.scores import AttentionSettings
 from transformula.words.word import word_class
@@ -238,8 +239,7 @@ def test_state_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     if name == "relative":
         streams[1] = streams[1][:, : names["span"] or None]
     module.step(*streams, state=state, at=at([0, 0]))
-    tensors = state.values() if isinstance(state, dict) else vars(state).values()
-    kept = sum(t.numel() for t in tensors if isinstance(t, torch.Tensor))
+    kept = sum(t.numel() for _, t in tensors_of(state))
     assert kept == BATCH * 64 * evaluate_text(record.state, with_lengths(name, names, 64))
 
 

@@ -298,9 +298,10 @@ def test_inputs_are_kept_a_number_a_position() -> None:
     state = module.start(2, LENGTH, torch.float64, "cpu")
     module.step(q, k, v, state=state, at=at([0, 0]), **inputs)
     assert sorted(state.inputs) == ["document", "rank"]
-    assert all(kept.shape == (2, 1, LENGTH, 1) and kept.dtype == torch.int64 for kept in state.inputs.values())
+    tensors = [kept.tensor for kept in state.inputs.values()]
+    assert all(tensor.shape == (2, 1, LENGTH, 1) and tensor.dtype == torch.int64 for tensor in tensors)
     select_rows(state, torch.tensor([1]))
-    assert state.inputs["rank"].shape[0] == 1
+    assert state.inputs["rank"].tensor.shape[0] == 1
 
 
 MEMORY: list[dict[str, Any]] = [

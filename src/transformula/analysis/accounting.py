@@ -28,6 +28,7 @@ from ..language.graph import Architecture, Section, Value
 from ..language.numbers import evaluate_text
 from ..language.options import sizes_of
 from ..notebook import page
+from .kept import kept_values
 from .lines import text_of
 from .plain_data import by_keys
 from .receptive_field import back_of, looks_ahead
@@ -219,6 +220,7 @@ class Counter:
         self.active = {path: sum(sizes.values()) for path, sizes in module_sizes(architecture, active=True).items()}
         self.uncounted = dict(self.modules)
         self.kept: set[Value] = set()
+        self.decoding = kept_values(architecture)
 
     def rows(self, section: Section, causal: bool) -> list[CostRow]:
         costs = {n: Costs() for n, (_, _, value) in enumerate(section.lines) if value}
@@ -250,12 +252,15 @@ class Counter:
         costs.flops_forward = evaluate_text(call.word.flops, names)
         costs.flops_backward = 2 * costs.flops_forward
         costs.activation_bytes = self.saved_numbers(value, names) * self.batch * self.length * self.number_bytes
-        # a formula's inputs are kept as they come; of another sequence nothing grows with the past
-        inputs = sum(port not in call.word.ports for port in call.ports)
-        if value.reads_across:
-            costs.memory_bytes = evaluate_text(call.word.state, names) * self.number_bytes
+        kept = self.decoding[call].values() if call in self.decoding else ()
+        if kept:  # what several calls read is counted where it is read first
+            numbers = sum(one.numbers(self.length) for one in {*kept} if one.owner is call)
+        else:
+            numbers = evaluate_text(call.word.state, names)
+        if value.reads_across:  # of another sequence nothing grows with the past
+            costs.memory_bytes = numbers * self.number_bytes
         elif causal:
-            costs.cache_bytes = (evaluate_text(call.word.state, names) + inputs) * self.number_bytes
+            costs.cache_bytes = numbers * self.number_bytes
         self.count(call.path, costs)
         costs.embeddings = costs.parameters if call.path in self.inputs else 0
         for template in call.inner.values():

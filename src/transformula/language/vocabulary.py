@@ -80,6 +80,9 @@ class WordRecord:
     # number of keys a query sees, `length` the sequence's (`positions`, too, for words with an option called length).
     flops: str = "0"
     state: str = "0"  # expression: numbers kept for each past position in step-by-step decoding
+    # Taps, or else streams, that `state` is the sum of: what decoding keeps once, whichever calls read it -> an
+    # expression: of how many heads it is.
+    kept: Mapping[str, str] = field(default_factory=dict)
     # Expression: numbers kept for the backward pass, for each position. A term that is a stream's name, or y for the
     # result, is that tensor itself: where another call keeps it too it is counted once.
     saved: str = "0"

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch import nn
 
+from ..analysis.kept import kept_values
 from ..errors import InputError
 from ..language.check import check
 from ..language.graph import Architecture, Call, Section, Template, Value
@@ -147,6 +148,7 @@ class Blueprint:
     spots      by path: the modules
     flow       who reads what; decoding: who reads what in decoding
     classes    by key: ("model",), ("layer", number), (path of a word, role inside it)
+    kept       what decoding keeps for each call of attention
     functions  for each section its code
     sites      for each section the calls that keep a state in decoding
     borrowed   for each layer the paths of what holds modules that it calls and does not have
@@ -157,6 +159,7 @@ class Blueprint:
         self.architecture, self.spots = architecture, spots(architecture)
         self.flow, self.decoding = Dataflow(architecture), Dataflow(architecture, decoding=True)
         self.classes: dict[tuple[Any, ...], type[FormulaModule]] = {}
+        self.kept = kept_values(architecture)
         self.functions: list[FunctionType] = []
         self.sites: list[list[Call]] = []
         self.borrowed: dict[Path, list[str]] = {}

@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..analysis.kept import KeptBy, KeptValue
 from ..errors import InputError
-from ..words.cache import CrossCache
+from ..language.graph import Call
+from ..words.cache import Cache, CrossCache, Kept
 from ..words.shared_sequences import SharedSequences
-from ..words.word import At
+from ..words.word import At, select_rows
 
 ROWS = 16  # of a part of `by_length`; fewer make small products, more have more padding
 WORTH = 0.8  # parts are made if they have at most this share of the positions
@@ -74,13 +76,20 @@ class Decoding:
         if of_row != self._sequences:  # else each row's other sequence is what it was, whichever row came in its place
             self.fixed = [f[rows] if isinstance(f, Tensor) and f.shape[0] == self.batch else f for f in self.fixed]
         self.batch = len(chosen)
-        kept = self._share(of_row)
+        sequences = self._share(of_row)
+        for one in self.kept():
+            select_rows(one, rows)
         for states, modules in zip(self.states, self.modules, strict=True):
             for place, module in enumerate(modules):
-                if not isinstance(states[place], CrossCache):
+                if isinstance(states[place], CrossCache):
+                    states[place] = states[place] if sequences is None else module.reorder(states[place], sequences)
+                elif not isinstance(states[place], Cache):
                     states[place] = module.reorder(states[place], rows)
-                elif kept is not None:
-                    states[place] = module.reorder(states[place], kept)
+
+    def kept(self) -> list[Kept]:
+        """What is kept of keys and values, each once."""
+        caches = [state for states in self.states for state in states if isinstance(state, Cache)]
+        return list(dict.fromkeys(one for cache in caches for one in cache.kept()))
 
     def _share(self, of_row: list[int]) -> Tensor | None:
         """Note which sequence each row stands over, by their numbers so far; those that are kept, in their new order,
@@ -93,6 +102,17 @@ class Decoding:
             self._sequences = now
             self.shared = None if len(kept) == len(now) else SharedSequences(now, self.lengths.device)
         return None if kept == list(range(before)) else torch.tensor(kept, device=self.lengths.device)
+
+
+def hold_once(states: list[list[Any]], sites: list[list[Call]], plan: KeptBy, capacity: int) -> None:
+    """Let the caches of calls that read one value hold it together, for as long as one of them reads it."""
+    holders: dict[KeptValue, Kept] = {}
+    for section, calls in zip(states, sites, strict=True):
+        for cache, call in zip(section, calls, strict=False):
+            for name, value in plan.get(call, {}).items() if isinstance(cache, Cache) else ():
+                if value not in holders:
+                    holders[value] = Kept(capacity, value.window if capacity else 0, value.readers > 1)
+                cache.hold(name, holders[value])
 
 
 def by_length(make: Callable[[Tensor, Tensor], list[Tensor]], ids: Tensor, lengths: Tensor) -> list[Tensor] | None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from ..errors import CheckpointError, InputError
 from ..language.graph import Architecture
 from ..language.score_formula import ScoreFormula
+from ..words.cache import Kept
 from .dataflow import made_of, positions_learned
 from .files import at_place
 
@@ -83,6 +84,8 @@ def tensors_of(state: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
     """Every tensor in a state (an object, a mapping or a list that holds such), by its path.
 
     Raises InputError for a tuple, into which none can be put back."""
+    if isinstance(state, Kept):
+        state = state.tensor
     if isinstance(state, Tensor):
         yield path, state
     elif isinstance(state, tuple):
@@ -92,10 +95,24 @@ def tensors_of(state: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
             yield from tensors_of(inner, f"{path}.{name}" if path else name)
 
 
+def left_in(states: Any) -> dict[str, Tensor]:
+    """Copies of the tensors in states, without gradients; one that several calls read is there once."""
+    once: dict[int, str] = {}
+    tensors = dict(tensors_of(states))
+    for path, tensor in tensors.items():
+        once.setdefault(id(tensor), path)
+    # clones, or the whole segment would be kept alive by a part of it; laid out as a file gives them back
+    contiguous = torch.contiguous_format
+    return {path: tensors[path].detach().clone(memory_format=contiguous) for path in once.values()}
+
+
 def put(state: Any, path: list[str], tensor: Tensor) -> None:
     """Put a tensor where `tensors_of` found it, in a state that has just begun."""
     name, *rest = path
-    if rest:
+    kept = _parts(state).get(name)
+    if isinstance(kept, Kept):
+        kept.tensor = tensor
+    elif rest:
         put(_parts(state)[name], rest, tensor)
     elif isinstance(state, dict):
         state[name] = tensor

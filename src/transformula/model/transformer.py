@@ -15,9 +15,9 @@ from ..language.graph import Architecture
 from ..language.model_file import ModelText
 from ..words.word import At, Word
 from .dataflow import DECODED, made_of, positions_learned
-from .decoding import Decoding, by_length
+from .decoding import Decoding, by_length, hold_once
 from .hook import Policy, asked
-from .segment_memory import Carried, put, tensors_of
+from .segment_memory import Carried, left_in, put
 
 if TYPE_CHECKING:
     from .builder import Blueprint
@@ -189,6 +189,7 @@ class Transformer(FormulaModule):
                     raise InputError(f"{what}: no decoding step by step")
             modules.append([self.get_submodule(call.path) for call in calls] if index in grows else [])
         states = [[m.start(batch, capacity, like.dtype, like.device) for m in row] for row in modules]
+        hold_once(states, blueprint.sites, blueprint.kept, capacity)
         return Decoding(batch, capacity, states, modules, like.device)
 
     def step(self, tokens: Tensor, decoding: Decoding, new: Tensor | None = None, **inputs: Tensor) -> Any:
@@ -242,10 +243,7 @@ class Transformer(FormulaModule):
             [module.carried(state, self.carry) for module, state in zip(modules, states, strict=True)]
             for modules, states in zip(decoding.modules, decoding.states, strict=True)
         ]
-        # clones, or the whole segment would be kept alive by a part of it; laid out as a file gives them back
-        contiguous = torch.contiguous_format
-        left = {path: tensor.detach().clone(memory_format=contiguous) for path, tensor in tensors_of(kept)}
-        return result, Carried(batch, end, max(carried.first, end - self.carry), left)
+        return result, Carried(batch, end, max(carried.first, end - self.carry), left_in(kept))
 
     def named_losses(self) -> dict[str, Tensor]:
         """What words add to the loss, as of their last pass in training: by their path and the loss's own name."""

@@ -54,6 +54,7 @@ Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there i
     },
     flops="2 * (q + v * q // k) * span",
     state="k + v",
+    kept={"k": "k * heads // q", "v": "k * heads // q"},
     saved="q + k + v + y + heads",
     taps={"scores": ""},
     example="h = norm(x); x = x + dot_attention(linear.q(h, width), linear.k(h, width), linear.v(h, width))",
@@ -262,6 +263,7 @@ class DotAttention(Word):
     "((k if k > 0 else memory if memory > 0 else x) + (v if v > 0 else memory if memory > 0 else x)) "
     "+ 4 * heads * size * span",
     state="2 * kv_heads * size",
+    kept={"k": "kv_heads", "v": "kv_heads"},
     saved="x + memory + q + k + v + 2 * heads * size + 2 * kv_heads * size + heads",
     taps={"q": "heads * size", "k": "kv_heads * size", "v": "kv_heads * size", "scores": ""},
     key_taps=("k", "v"),

@@ -1,6 +1,9 @@
 """What decoding keeps of keys and values: `Cache` of the positions so far, `CrossCache` of another sequence."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -39,50 +42,158 @@ def put(old: Tensor | None, new: Tensor, at: At, capacity: int) -> Tensor:
     return old
 
 
+class Kept:
+    """One value of the positions so far, `tensor` (batch, heads, room, size): keys, values, what a formula over scores
+    reads. What lies past a row's length is seen by no query.
+
+    window  0: all positions; else so many of the last ones, position p in the place p % window
+    shared  several calls of a step read it: the first of them keeps the chunk
+    """
+
+    def __init__(self, capacity: int, window: int = 0, shared: bool = False) -> None:
+        self.capacity, self.window, self.shared = capacity, window, shared
+        self.plain = capacity > 0 and not shared
+        self.tensor: Tensor | None = None
+
+    def append(self, new: Tensor, at: At) -> Tensor:
+        """Keep a chunk (batch, heads, length, size); what its queries see: (batch, heads, keys, size), in order, or, of
+        a window that has more behind it, as `Turning` says."""
+        tensor, start, length = self.tensor, at.start, new.shape[2]
+        if tensor is not None and start is not None and self.plain and at.new is None:
+            end = start + length
+            if end <= tensor.shape[2]:  # `put` without its cases: it shows at length 1
+                tensor.narrow(2, start, length).copy_(new)
+                return tensor.narrow(2, 0, end)
+        if not self.shared:
+            return self._append(new, at)
+        if self not in at.kept:
+            at.kept[self] = self._append(new, at)
+        return at.kept[self]  # type: ignore[no-any-return]
+
+    def _append(self, new: Tensor, at: At) -> Tensor:
+        if self.window and at.longest + new.shape[2] > self.window:
+            return self._turn(new, turning(self.window, new.shape[2], at))
+        self.tensor = put(self.tensor, new, at, min(self.capacity, self.window or self.capacity))
+        return self.tensor.narrow(2, 0, at.keys(new.shape[2]))
+
+    def _turn(self, new: Tensor, turning: Turning) -> Tensor:
+        """Put a chunk in the places of the oldest positions, nothing of its padding."""
+        (batch, heads, length, size), old = new.shape, self.tensor
+        if old is None or old.shape[2] < self.window:
+            grown = new.new_zeros(batch, heads, self.window, size)
+            if old is not None:
+                grown[:, :, : old.shape[2]] = old
+            old = self.tensor = grown
+        if turning.place is not None:
+            old.narrow(2, turning.place, 1).copy_(new)
+            return old
+        places, real = turning.replaced
+        if length == 1:
+            rows = torch.arange(batch, device=new.device)[:, None]
+            new = new.transpose(1, 2)
+            if turning.at.new is not None:
+                new = torch.where(real[:, :, None, None], new, old[rows, :, places])
+            old[rows, :, places] = new
+            return old
+        every = new if turning.at.places is None else torch.cat((old, new), 2)
+        index = places[:, None, :, None].expand(batch, heads, -1, size)
+        self.tensor = torch.where(real[:, None, :, None], new.gather(2, index), old)
+        return every
+
+
+class Turning:
+    """How a chunk takes the places of the oldest positions that a window keeps. What its queries see are, of one
+    position, all places after it was put there; else all places before that, and then the chunk."""
+
+    def __init__(self, window: int, length: int, at: At) -> None:
+        self.window, self.length, self.now = window, length, at
+        alone = length == 1 and at.start is not None and at.new is None
+        self.place = at.start % window if alone and at.start is not None else None  # of one position of rows that agree
+
+    def held(self, end: Tensor) -> Tensor:
+        """Which position each place holds where `end` (1 or batch, 1) are decoded, (1 or batch, window): the last one
+        whose place that is; below 0 for none."""
+        return end - 1 - (end - 1 - torch.arange(self.window, device=end.device)) % self.window
+
+    @cached_property
+    def at(self) -> At:
+        """Where the chunk stands, with the positions of what its queries see."""
+        begin = self.now.positions(1)
+        if self.length == 1:
+            return replace(self.now, places=self.held(begin + 1))
+        if self.now.start == 0:
+            return self.now
+        return replace(self.now, places=torch.cat((self.held(begin), self.now.positions(self.length)), 1))
+
+    @cached_property
+    def replaced(self) -> tuple[Tensor, Tensor]:
+        """Of one position, (1 or batch, 1): its place, whether it is real. Else, (1 or batch, window), for each place:
+        which of the chunk's positions comes there, whether one does."""
+        begin, new = self.now.positions(1), self.now.new
+        if self.length == 1:
+            return begin % self.window, begin >= 0 if new is None else new[:, None] > 0
+        index = self.held(begin + (self.length if new is None else new[:, None])) - begin
+        return index.clamp(0, self.length - 1), index >= 0
+
+
+def turning(window: int, length: int, at: At) -> Turning:
+    """Made for the first layer of a step that needs it."""
+    key = ("turning", window, length)
+    if key not in at.kept:
+        at.kept[key] = Turning(window, length, at)
+    return at.kept[key]  # type: ignore[no-any-return]
+
+
 class Cache:
-    """Keys and values of the positions so far, and what formulas over scores read there: each (batch, kv_heads, room,
-    size). No query sees what lies past its row's length."""
+    """Keys and values of the positions so far, and what formulas over scores read there. What several calls read is
+    one `Kept` of several caches."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        self.keys: Tensor | None = None
-        self.values: Tensor | None = None
-        self.inputs: dict[str, Tensor] = {}
+        self.keys, self.values = Kept(capacity), Kept(capacity)
+        self.inputs: dict[str, Kept] = {}
 
-    def append(self, k: Tensor, v: Tensor, at: At) -> tuple[Tensor, Tensor]:
-        """Keep the chunk's keys and values; all so far, (batch, kv_heads, keys, size)."""
-        keys, values, start, length = self.keys, self.values, at.start, k.shape[2]
-        if keys is not None and values is not None and start is not None and at.new is None and not at.first:
-            end = start + length
-            if end <= keys.shape[2] and self.capacity:  # `put` without its cases: it shows at length 1
-                keys.narrow(2, start, length).copy_(k)
-                values.narrow(2, start, length).copy_(v)
-                return keys.narrow(2, 0, end), values.narrow(2, 0, end)
-        self.keys, self.values = put(keys, k, at, self.capacity), put(values, v, at, self.capacity)
-        end = at.keys(length)
-        return self.keys.narrow(2, 0, end), self.values.narrow(2, 0, end)
+    def hold(self, name: str, kept: Kept) -> None:
+        """Keep "k", "v" or an input of a formula in this place."""
+        if name in ("k", "v"):
+            setattr(self, {"k": "keys", "v": "values"}[name], kept)
+        else:
+            self.inputs[name] = kept
+
+    def kept(self) -> list[Kept]:
+        return [self.keys, self.values, *self.inputs.values()]
 
     def last(self, keep: int) -> Self:
-        self.keys, self.values = (x if x is None else x[:, :, -keep:] for x in (self.keys, self.values))
-        self.inputs = {name: values[:, :, -keep:] for name, values in self.inputs.items()}
+        for kept in self.kept():
+            kept.tensor = None if kept.tensor is None else kept.tensor[:, :, -keep:]
         return self
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras | None, at: At
     ) -> Attended:
         """`attend` of a chunk's queries over all keys so far; k and v are the chunk's own, which are kept."""
-        k, v = self.append(k, v, at)
-        if q.shape[2] == 1 and extras is None and at.start is not None and self.capacity:
-            alone = settings.plain and not settings.window and not settings.dropout
-            if alone and q.shape[1] == k.shape[1] and q.dtype == k.dtype == v.dtype:
+        length, window = q.shape[2], self.keys.window
+        past_window = window > 0 and at.longest + length > window
+        k, v = self.keys.append(k, at), self.values.append(v, at)
+        if length == 1 and extras is None and at.start is not None and self.capacity:
+            every = settings.window == window if past_window else not settings.window  # of the keys that there are
+            if (
+                every
+                and settings.plain
+                and not settings.dropout
+                and q.shape[1] == k.shape[1]
+                and q.dtype == k.dtype == v.dtype
+            ):
                 # what `attend` comes to, without its cases: it shows at length 1
                 return F.scaled_dot_product_attention(q, k, v, scale=settings.scale), None
         if extras is not None and extras.inputs:
             past = {}
             for name, values in extras.inputs.items():  # each (batch, length)
-                self.inputs[name] = put(self.inputs.get(name), values[:, None, :, None], at, self.capacity)
-                past[name] = self.inputs[name][:, 0, : at.keys(values.shape[1]), 0]
+                kept = self.inputs.setdefault(name, Kept(self.capacity))
+                past[name] = kept.append(values[:, None, :, None], at)[:, 0, :, 0]
             extras = replace(extras, past=past)
+        if past_window:
+            at = turning(window, length, at).at
         if self.capacity:
             return attend(q, k, v, settings, extras, at)
         if at.start == 0:  # gradients flow: the first segment is a whole causal pass, a later one has a mask

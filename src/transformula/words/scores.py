@@ -163,12 +163,12 @@ class Grid:
         return seen & (j > i - self.window) if self.window else seen
 
     def places(self) -> tuple[Tensor, Tensor]:
-        """Positions, whole: of the queries (1 or batch, 1, queries, 1), of the keys (1, 1, 1, keys)."""
+        """Positions, whole: of the queries (1 or batch, 1, queries, 1), of the keys (1 or batch, 1, 1, keys)."""
         if self.at is None:
-            i, first = torch.arange(self.queries, device=self.device)[None], 0
+            i, j = (torch.arange(count, device=self.device)[None] for count in (self.queries, self.keys))
         else:
-            i, first = self.at.positions(self.queries), self.at.first
-        return i[:, None, :, None], torch.arange(first, first + self.keys, device=self.device)[None, None, None]
+            i, j = self.at.positions(self.queries), self.at.key_positions(self.keys)
+        return i[:, None, :, None], j[:, None, None, :]
 
     def positions(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Positions as formulas read them, in float32 or, where `dtype` is that, float64. A key that place hides is
@@ -178,7 +178,7 @@ class Grid:
         if self.banded:
             j = torch.minimum(j, i + ahead)
         if self.window:
-            j = torch.maximum(j, i - behind)
+            j = torch.maximum(j, (i - behind).clamp(min=0))
         return i, j
 
 
@@ -348,11 +348,11 @@ def _decoding(
     q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, at: At, sinks: Tensor | None = None
 ) -> Tensor:
     (batch, heads, length, size), kv_heads = q.shape, k.shape[1]
-    window, first, scale = settings.window, 0, settings.scale
-    if window and at.start is not None and at.start >= window:
+    window, first, scale = settings.window, at.first, settings.scale
+    if window and at.start is not None and at.start >= window and at.places is None:
         first = at.start - window + 1
         k, v = k[:, :, first:], v[:, :, first:]
-    if length == 1 and at.start is not None:
+    if length == 1 and at.start is not None and (at.places is None or window == k.shape[2]):
         # one position sees all keys: the heads that share keys are like so many positions
         grouped = q if heads == kv_heads else q.reshape(batch, kv_heads, heads // kv_heads, size)
         if sinks is not None:

@@ -138,6 +138,8 @@ class At:
     lengths   (batch,), whole: how many positions of each row are decoded already
     start     that number if all rows agree, else None
     first     the position of the first key that is kept: 0, but where states are carried across segments
+    places    positions of the keys, (1 or batch, keys), where they are not first, first + 1, ...: of a window that has
+              more behind it; below 0 nothing is kept
     new       (batch,): how many positions of this chunk are real in each row (the rest, on the right, are padding), or
               None if all are
     shared    which rows stand over the same other sequence; None: each over its own
@@ -151,6 +153,7 @@ class At:
     start: int | None = None
     new: Tensor | None = None
     first: int = 0
+    places: Tensor | None = None
     shared: SharedSequences | None = None
     kept: dict[Any, Any] = dataclasses.field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -167,6 +170,12 @@ class At:
         """How many keys there are for a chunk of `length`, its own included."""
         return self.longest + length - self.first
 
+    def key_positions(self, count: int, first: int | None = None) -> Tensor:
+        """Positions of `count` keys, (1 or batch, count): from `first` on, by default the first that is kept."""
+        if self.places is not None:
+            return self.places
+        return torch.arange(count, device=self.lengths.device)[None] + (self.first if first is None else first)
+
     def mask(self, length: int, window: int = 0, first: int | None = None) -> Tensor:
         """(1 or batch, 1, length, keys): which of the keys first, first + 1, ..., longest + length - 1 each query sees;
         `first` is by default that of the first key that is kept. Made once for all layers of a step."""
@@ -174,8 +183,9 @@ class At:
         key = ("mask", length, window, first)
         if key not in self.kept:
             i = self.positions(length)[:, None, :, None]
-            j = torch.arange(first, self.longest + length, device=self.lengths.device)
-            self.kept[key] = (j <= i) & (j > i - window) if window else j <= i
+            j = self.key_positions(self.keys(length) + self.first - first, first)[:, None, None, :]
+            seen = (j <= i) & (j > i - window) if window else j <= i
+            self.kept[key] = seen if self.places is None else seen & (j >= 0)
         return self.kept[key]  # type: ignore[no-any-return]
 
 
