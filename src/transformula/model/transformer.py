@@ -18,6 +18,7 @@ from .dataflow import DECODED, made_of, positions_learned
 from .decoding import Decoding, by_length, hold_once
 from .hook import Policy, asked
 from .segment_memory import Carried, left_in, put
+from .step_trial import to_be_tried, try_once
 
 if TYPE_CHECKING:
     from .builder import Blueprint
@@ -187,6 +188,8 @@ class Transformer(FormulaModule):
                 if value.called.word.reach == "all":
                     what = f"{section.title}: {value.called.name} sees all positions"
                     raise InputError(f"{what}: no decoding step by step")
+                if capacity and to_be_tried(value):
+                    try_once(value, evaluating(self.get_submodule(value.called.path)))
             modules.append([self.get_submodule(call.path) for call in calls] if index in grows else [])
         states = [[m.start(batch, capacity, like.dtype, like.device) for m in row] for row in modules]
         hold_once(states, blueprint.sites, blueprint.kept, capacity)
