@@ -57,7 +57,7 @@ class Kept:
 
     def append(self, new: Tensor, at: At) -> Tensor:
         """Keep a chunk (batch, heads, length, size); what its queries see: (batch, heads, keys, size), in order, or, of
-        a window that has more behind it, as `Turning` says."""
+        a window that has more behind it, as `Replacing` says."""
         tensor, start, length = self.tensor, at.start, new.shape[2]
         if tensor is not None and start is not None and self.plain and at.new is None:
             end = start + length
@@ -72,11 +72,11 @@ class Kept:
 
     def _append(self, new: Tensor, at: At) -> Tensor:
         if self.window and at.longest + new.shape[2] > self.window:
-            return self._turn(new, turning(self.window, new.shape[2], at))
+            return self._replace(new, replacing(self.window, new.shape[2], at))
         self.tensor = put(self.tensor, new, at, min(self.capacity, self.window or self.capacity))
         return self.tensor.narrow(2, 0, at.keys(new.shape[2]))
 
-    def _turn(self, new: Tensor, turning: Turning) -> Tensor:
+    def _replace(self, new: Tensor, replacing: Replacing) -> Tensor:
         """Put a chunk in the places of the oldest positions, nothing of its padding."""
         (batch, heads, length, size), old = new.shape, self.tensor
         if old is None or old.shape[2] < self.window:
@@ -84,24 +84,24 @@ class Kept:
             if old is not None:
                 grown[:, :, : old.shape[2]] = old
             old = self.tensor = grown
-        if turning.place is not None:
-            old.narrow(2, turning.place, 1).copy_(new)
+        if replacing.place is not None:
+            old.narrow(2, replacing.place, 1).copy_(new)
             return old
-        places, real = turning.replaced
+        places, real = replacing.replaced
         if length == 1:
             rows = torch.arange(batch, device=new.device)[:, None]
             new = new.transpose(1, 2)
-            if turning.at.new is not None:
+            if replacing.at.new is not None:
                 new = torch.where(real[:, :, None, None], new, old[rows, :, places])
             old[rows, :, places] = new
             return old
-        every = new if turning.at.places is None else torch.cat((old, new), 2)
+        every = new if replacing.at.places is None else torch.cat((old, new), 2)
         index = places[:, None, :, None].expand(batch, heads, -1, size)
         self.tensor = torch.where(real[:, None, :, None], new.gather(2, index), old)
         return every
 
 
-class Turning:
+class Replacing:
     """How a chunk takes the places of the oldest positions that a window keeps. What its queries see are, of one
     position, all places after it was put there; else all places before that, and then the chunk."""
 
@@ -136,11 +136,11 @@ class Turning:
         return index.clamp(0, self.length - 1), index >= 0
 
 
-def turning(window: int, length: int, at: At) -> Turning:
+def replacing(window: int, length: int, at: At) -> Replacing:
     """Made for the first layer of a step that needs it."""
-    key = ("turning", window, length)
+    key = ("replacing", window, length)
     if key not in at.kept:
-        at.kept[key] = Turning(window, length, at)
+        at.kept[key] = Replacing(window, length, at)
     return at.kept[key]  # type: ignore[no-any-return]
 
 
@@ -193,7 +193,7 @@ class Cache:
                 past[name] = kept.append(values[:, None, :, None], at)[:, 0, :, 0]
             extras = replace(extras, past=past)
         if past_window:
-            at = turning(window, length, at).at
+            at = replacing(window, length, at).at
         if self.capacity:
             return attend(q, k, v, settings, extras, at)
         if at.start == 0:  # gradients flow: the first segment is a whole causal pass, a later one has a mask
