@@ -12,6 +12,7 @@ from torch import Tensor
 from tests.model.helpers import make, numbers_kept, tokens
 from transformula.analysis.accounting import summary
 from transformula.model import Transformer
+from transformula.words.latent import LatentLayout
 
 LENGTH, DEPTH, SIZE = 24, 4, 8  # of a sequence; layers; channels of each of four heads
 KEYS = "k = linear.key(norm(x), 16)\nv = linear.value(norm(x), 16)\n"
@@ -36,6 +37,12 @@ GEMMA3N = {
     "far_again": TAKEN.replace("WINDOW", ""),
 }
 DOCUMENT = "words:\n  same(i, j): m = document(i) == document(j)\n"
+
+LATENT = """c = rmsnorm(linear.down(norm(x), 6, bias=False))
+r = rotary(linear.key_rotary(norm(x), 4, bias=False), heads=1, pairs=True)
+q = join(linear.query(x, width, bias=False), rotary(linear.query_rotary(x, heads * 4), pairs=True), parts=heads)
+k = join(linear.key_up(c, width, bias=False), repeat(r, heads), parts=heads)
+x = x + linear.output(dot_attention(q, k, linear.value_up(c, width, bias=False)), width)"""
 
 MODELS: dict[str, tuple[str, int]] = {
     "GQA": (of_layers("every", every=OWN), DEPTH * 2 * 2 * SIZE * LENGTH),
@@ -90,6 +97,19 @@ MODELS: dict[str, tuple[str, int]] = {
             "[near, far]", near=OWN.replace("100", "9, mask=same, window=4"), far=OWN.replace("100", "9, mask=same")
         ),
         2 * 2 * 2 * SIZE * (4 + LENGTH) + 4 + LENGTH,
+    ),
+    "MLA": (of_layers("every", every=LATENT), DEPTH * (6 + 4) * LENGTH),
+    "MLA with biases": (of_layers("every", every=LATENT.replace("width, bias=False)", "width)")), DEPTH * 10 * LENGTH),
+    "MLA, few heads, windows, documents": (
+        DOCUMENT
+        + of_layers(
+            "[near, far]",
+            near=LATENT.replace("c, width", "c, 16")
+            .replace("(r, heads), parts=heads", "(r, 2), parts=2")
+            .replace("=False)), width)", "=False), mask=same, window=5), width)"),
+            far=LATENT.replace("=False)), width)", "=False), cap=2, mask=same), width)"),
+        ),
+        2 * 10 * (5 + LENGTH) + 5 + LENGTH,
     ),
 }
 
@@ -168,7 +188,7 @@ def test_a_prompt_longer_than_the_window_beside_a_short_one() -> None:
     assert numbers_kept(decoding) == 2 * DEPTH * 2 * 2 * SIZE * 5
 
 
-@pytest.mark.parametrize("name", ["CLA", "Gemma 3n", "YOCO", "sliding windows"])
+@pytest.mark.parametrize("name", ["CLA", "Gemma 3n", "YOCO", "sliding windows", "MLA"])
 def test_segments_carry_each_value_once(name: str) -> None:
     model = make(MODELS[name][0] + "\ncarry: 50")
     ids, carried, made = tokens(2, LENGTH), None, []
@@ -176,7 +196,7 @@ def test_segments_carry_each_value_once(name: str) -> None:
         logits, carried = model.segment(ids[:, begin : begin + 6], carried)
         made.append(logits)
     same(torch.cat(made, 1), model(ids))
-    values = {"CLA": 4, "Gemma 3n": 4, "YOCO": 6, "sliding windows": 8}[name]
+    values = {"CLA": 4, "Gemma 3n": 4, "YOCO": 6, "sliding windows": 8, "MLA": 4}[name]
     assert carried is not None and len(carried.tensors) == values
 
 
@@ -196,3 +216,20 @@ def test_what_a_policy_may_change_is_kept_apart() -> None:
     with torch.no_grad():
         same(torch.cat([model.step(ids[:, i : i + 1], decoding) for i in range(LENGTH)], 1), model(ids))
     assert numbers_kept(decoding) == (DEPTH * 16 + 16) * LENGTH
+
+
+@pytest.mark.parametrize("absorbs", [True, False])
+@torch.no_grad()
+def test_both_ways_over_a_latent_are_one_pass(absorbs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LatentLayout, "absorbs", lambda *given: absorbs)
+    test_decoding_is_one_pass("MLA, few heads, windows, documents")
+
+
+@torch.no_grad()
+def test_what_stands_in_a_matrix_place_is_called() -> None:
+    """An adapter, say."""
+    model, ids = make(MODELS["MLA"][0]), tokens(1, LENGTH)
+    layer: Any = model.get_submodule("layers.2")
+    layer.value_up = torch.nn.Sequential(layer.value_up, torch.nn.Tanh())
+    decoding = model.start(1, LENGTH)
+    same(torch.cat([model.step(ids[:, i : i + 1], decoding) for i in range(LENGTH)], 1), model(ids))

@@ -19,7 +19,10 @@ from typing import Any
 from ..language.graph import Architecture, Call, Section, Value
 from ..language.numbers import evaluate_text
 from ..language.options import sizes_of
+from .latent import latent_of
 from .receptive_field import back_of
+
+LATENT = "latent"  # in the place of keys and values, what these are linear in
 
 
 @dataclass(eq=False)
@@ -43,7 +46,7 @@ class KeptValue:
 
 
 KeptBy = Mapping[Call, Mapping[str, KeptValue]]
-"""For each call of attention, by what it is there ("k", "v", the input of a formula): the value that is kept."""
+"""For each call of attention the values that are kept, by what they are there: "k", "v", LATENT, a formula's input."""
 
 
 def kept_values(architecture: Architecture) -> KeptBy:
@@ -54,9 +57,16 @@ def kept_values(architecture: Architecture) -> KeptBy:
     kept: dict[Call, dict[str, KeptValue]] = {}
     for value in calls:
         call, own = value.called, kept.setdefault(value.called, {})
-        for name, heads in call.word.kept.items():
+        latent = latent_of(value)
+        parts: dict[str, tuple[Any, int]] = {}
+        if latent is not None:
+            key = (*(numbers[source] for source in latent.sources), "joined")
+            parts[LATENT] = key, sum(source.width for source in latent.sources)
+        for name, heads in call.word.kept.items() if latent is None else ():
             key = (numbers.of_part(value, name), evaluate_text(heads, call.numbers), value.reads_across)
-            one = own[name] = values.setdefault(key, KeptValue(call, width_of(call, name), window_of(value)))
+            parts[name] = key, width_of(call, name)
+        for name, (key, width) in parts.items():
+            one = own[name] = values.setdefault(key, KeptValue(call, width, window_of(value)))
             one.window, one.readers = wider(one.window, window_of(value)), one.readers + 1
     agree(kept)
     for value in calls:

@@ -104,6 +104,9 @@ class WordRecord:
     cross: str = ""  # attention: the word in its place over another sequence, `CROSS(x, memory)`; "": the word itself
     distances: tuple[str, ...] = ()  # attention: options and ports that mean nothing from one sequence to another
     linear: bool = False  # the word is one linear map and no more (a gate may hold one, too)
+    # Of a word that only arranges channels: "parts" (those of its streams, part by part, of so many `parts`), "copies"
+    # (those of its stream `n` times over, unless `each`).
+    lays_out: str = ""
     # Of a word that makes a sequence, which of its positions are real: "joined" (those of its streams), "strided"
     # (those made of real positions of its stream, see `strided`), "patches" (all squares of `size` pixels), "rows" (all
     # of `rows`); "": all, of a number that does not matter.

@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 import torch
 from torch import nn
 
-from ..analysis.kept import kept_values
+from ..analysis.kept import LATENT, kept_values
+from ..analysis.latent import latent_of
 from ..errors import InputError
 from ..language.check import check
 from ..language.graph import Architecture, Call, Section, Template, Value
@@ -229,7 +230,9 @@ class Blueprint:
         title = f"{architecture.name}: {sources[0].name}" if sources and architecture.name else section.where
         entering, causal = given_to(architecture, section, step), stack_of(architecture, section).causal
         growing = made_of(architecture) if step else None
-        return SectionCode(section, PseudoFile(title, sources), entering, locate, causal, growing)
+        found = [(value, latent_of(value)) for value in section.calls() if LATENT in self.kept.get(value.called, {})]
+        latents = {value: latent for value, latent in found if latent is not None and step}
+        return SectionCode(section, PseudoFile(title, sources), entering, locate, causal, growing, latents)
 
     def place_all(self, model: Transformer, layers: dict[Path, Layer]) -> None:
         layers, spots = dict(layers), dict(self.spots)

@@ -24,13 +24,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import torch
 
+from ..analysis.latent import Latent
 from ..language.graph import Call, Section, Value
+from ..words import latent
+from ..words.latent import LatentLayout, LatentPart
 from ..words.word import word_class
 from .dataflow import Key, sequence_read
 from .files import PseudoFile
@@ -166,6 +169,7 @@ class SectionCode(FunctionCode):
               the module's faces the call is: 0 the module itself, n its nth further set of options)
     causal    whether the section's stack sees the past only
     growing   for decoding, `function(self, ..., states, at)`: the sequences that it writes
+    latents   for decoding, calls of attention that keep what their keys and values are linear in
     sites     of decoding, the calls that keep a state
     """
 
@@ -177,24 +181,41 @@ class SectionCode(FunctionCode):
         locate: Callable[[Call], tuple[Iterable[str | int], type, int]],
         causal: bool = True,
         growing: Collection[str] | None = None,
+        latents: Mapping[Value, Latent] = MappingProxyType({}),
     ) -> None:
         super().__init__(file)
+        self.latents = latents
         self.locate, self.causal, self.growing = locate, causal, growing
         self.pieces: dict[Value, Piece] = {}  # what waits to be read, in order
         self.sites: list[Call] = []
         self.taps: defaultdict[Value, list[Value]] = defaultdict(list)
-        self.values = [value for value in section.values if through(value) is value]
         self.results = [through(v) for v in {**section.leaves, **section.asked}.values() if v.op != "number"]
         self.uses.update(self.results)
-        for value in self.values:
-            if value.op == "tap":
-                self.taps[value.args[0]].append(value)
-            else:
-                self.uses.update(map(through, value.args))
+        self.values = self.needed([value for value in section.values if through(value) is value])
         for key, values in entering.items():
             self.enter([*values, key])
         if growing is not None:
             self.parameters += ["states", "at"]
+
+    def needed(self, values: Sequence[Value]) -> list[Value]:
+        """The values that are computed, with who taps them and how often each is read: keys and values are not where
+        what they are linear in is kept."""
+        needed: list[Value] = []
+        for value in reversed(values):
+            if value.op == "tap":
+                self.taps[value.args[0]].insert(0, value)
+            elif self.latents and value.op == "call" and not self.uses[value] and value not in self.taps:
+                continue
+            else:
+                self.uses.update(map(through, self.read_by(value)))
+            needed.append(value)
+        return needed[::-1]
+
+    def read_by(self, value: Value) -> tuple[Value, ...]:
+        """What a value is computed of."""
+        if value not in self.latents:
+            return value.args
+        return (value.args[0], *self.latents[value].sources, *value.args[3:])
 
     def generate(self, name: str) -> FunctionType:
         for value in self.values:
@@ -210,7 +231,7 @@ class SectionCode(FunctionCode):
 
     def emit(self, value: Value) -> None:
         span, taps = self.file.span(value.place), self.taps[value]
-        operands = self.operands([through(argument) for argument in value.args])
+        operands = self.operands([through(argument) for argument in self.read_by(value)])
         match value.op:
             case "call":
                 tree = self.call(value, operands, span)
@@ -249,13 +270,14 @@ class SectionCode(FunctionCode):
 
     def call(self, value: Value, operands: Sequence[Piece], span: Mapping[str, int]) -> ast.expr:
         call, cls = value.called, word_class(value.called.word)
+        count = len(call.streams) if value not in self.latents else 1 + len(self.latents[value].sources)
         trees = [operand.tree for operand in operands]
         # a number where a stream is expected becomes a tensor without dimensions
         arguments = [
             self.object(constant_tensor(tree.value)) if isinstance(tree, ast.Constant) else tree
-            for tree in trees[: len(call.streams)]
+            for tree in trees[:count]
         ]
-        keywords = dict(zip(call.ports, trees[len(call.streams) :], strict=True))
+        keywords = dict(zip(call.ports, trees[count:], strict=True))
         if hasattr(cls, "function"):
             keywords |= {name: ast.Constant(option) for name, option in call.options.items()}
             if call.word.kind == "chance":
@@ -277,7 +299,14 @@ class SectionCode(FunctionCode):
             real = self.registers.get(("real", sequence_read(value, self.causal)))
             if real is not None:
                 keywords["real"] = load(real)
-            if class_there is not cls:
+            if value in self.latents:
+                called = self.object(latent.step)
+                arguments.insert(0, module)
+                layout, matrices = latent_layout(self.latents[value])
+                keywords["layout"] = self.object(layout)
+                ways = [module_at(self.locate(matrix.called)[0]) for matrix in matrices]
+                keywords["matrices"] = ast.Tuple(ways, ast.Load())
+            elif class_there is not cls:
                 # another face of one module: two words of a family under one label
                 called = self.object(getattr(cls, "step" if step else "forward"))
                 arguments.insert(0, module)
@@ -286,6 +315,24 @@ class SectionCode(FunctionCode):
         if self.taps[value]:
             keywords["taps"] = ast.Tuple([ast.Constant(tap.name) for tap in self.taps[value]], ast.Load())
         return ast.Call(called, arguments, [ast.keyword(name, tree) for name, tree in keywords.items()])
+
+
+@cache
+def latent_layout(made_of: Latent) -> tuple[LatentLayout, list[Value]]:
+    """Where the parts of keys and values stand among the channels that are kept, and the calls of their matrices."""
+    widths = [source.width for source in made_of.sources]
+    matrices = [part.matrix for part in (*made_of.keys, made_of.value) if part.matrix is not None]
+    parts = [
+        LatentPart(
+            sum(widths[: part.source]),
+            widths[part.source],
+            part.size,
+            None if part.matrix is None else matrices.index(part.matrix),
+        )
+        for part in (*made_of.keys, made_of.value)
+    ]
+    key_width = max(part.first + part.width for part in parts[:-1])
+    return LatentLayout(tuple(parts[:-1]), parts[-1], made_of.heads, key_width), matrices
 
 
 @cache

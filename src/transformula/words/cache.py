@@ -150,11 +150,13 @@ class Cache:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.window = 0
         self.keys, self.values = Kept(capacity), Kept(capacity)
         self.inputs: dict[str, Kept] = {}
 
     def hold(self, name: str, kept: Kept) -> None:
-        """Keep "k", "v" or an input of a formula in this place."""
+        """Keep "k", "v", what these are linear in, or an input of a formula in this place; all of one window."""
+        self.window = kept.window
         if name in ("k", "v"):
             setattr(self, {"k": "keys", "v": "values"}[name], kept)
         else:
@@ -172,9 +174,15 @@ class Cache:
         self, q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras | None, at: At
     ) -> Attended:
         """`attend` of a chunk's queries over all keys so far; k and v are the chunk's own, which are kept."""
-        length, window = q.shape[2], self.keys.window
-        past_window = window > 0 and at.longest + length > window
         k, v = self.keys.append(k, at), self.values.append(v, at)
+        return self.over(q, k, v, settings, extras, at)
+
+    def over(
+        self, q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras | None, at: At
+    ) -> Attended:
+        """`attend` of a chunk's queries over what is kept, with the chunk."""
+        length, window = q.shape[2], self.window
+        past_window = window > 0 and at.longest + length > window
         if length == 1 and extras is None and at.start is not None and self.capacity:
             every = settings.window == window if past_window else not settings.window  # of the keys that there are
             if (
