@@ -16,7 +16,7 @@ from ..language.numbers import evaluate_text
 
 
 @dataclass(frozen=True)
-class Part:
+class LatentPiece:
     """Some channels of each head: `matrix` times a source, or, without one, a source that all heads share."""
 
     source: int
@@ -30,8 +30,8 @@ class Latent:
     the values, which are one part; how many heads they are of."""
 
     sources: tuple[Value, ...]
-    keys: tuple[Part, ...]
-    value: Part
+    keys: tuple[LatentPiece, ...]
+    value: LatentPiece
     heads: int
 
 
@@ -48,12 +48,12 @@ def latent_of(value: Value) -> Latent | None:
     if last is None or last[1] is None or None in pieces or not any(piece and piece[1] for piece in pieces):
         return None
     sources: list[Value] = []
-    parts: list[Part] = []
+    parts: list[LatentPiece] = []
     for piece in [*pieces, last]:
         source, matrix, size = piece  # type: ignore[misc]
         if source not in sources:
             sources.append(source)
-        parts.append(Part(sources.index(source), size, matrix))
+        parts.append(LatentPiece(sources.index(source), size, matrix))
     narrow = sum(source.width for source in sources) < min(k.width, v.width)
     return Latent(tuple(sources), tuple(parts[:-1]), parts[-1], heads) if narrow else None
 
