@@ -3,7 +3,7 @@
     k_h = [A_h c, r]    v_h = B_h c
 
 absorbed   q_h' = [A_h^T q_h, r's part of q_h]: scores q_h' [c, r] for all positions, then y_h = B_h (weights c)
-made anew  k and v of all that is kept, where that takes fewer products (a long chunk, the first one above all), or
+expanded   k and v of all that is kept, where that takes fewer products (a long chunk, the first one above all), or
            where A and B are more than matrices: biases, a layer that an adapter or a quantizer has put there
 """
 
@@ -59,8 +59,8 @@ class LatentLayout:
         made = (*self.keys, self.value)
         once = sum(part.width * part.size for part in made if part.matrix is not None)
         absorbed = length * keys * (self.key_width + self.value.width) + length * once
-        anew = length * keys * sum(part.size for part in made) + keys * once
-        return absorbed < anew and all(map(is_matrix, matrices))
+        expanded = length * keys * sum(part.size for part in made) + keys * once
+        return absorbed < expanded and all(map(is_matrix, matrices))
 
     def queries(self, q: Tensor, matrices: tuple[Any, ...]) -> Tensor:
         """q_h' of q (batch, heads, length, size): (batch, heads, length, key_width)."""
