@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any
 
+from transformula import gallery
 from transformula.analysis.accounting import summary
 from transformula.inspection.explanation import explained
 from transformula.language.check import check
@@ -28,6 +29,9 @@ EXPLAINED = 1000.0
 """Milliseconds until a text that is no mistake is explained."""
 
 CHAIN = "words:\n  f0(x): y = mlp(mlp(x))\n" + "".join(f"  f{i}(x): y = f{i - 1}(f{i - 1}(x))\n" for i in range(1, 120))
+
+LARGEST = "gemma3n"
+"""The gallery's model whose layers say most, at its published size: no stranger's, but it must not keep one waiting."""
 
 HOSTILE = {
     "attribute access": "x = x.__class__.__mro__",
@@ -98,11 +102,14 @@ HOSTILE = {
     )
     + "d:\n  before: x = embed(tokens)\n  layer: x = x"
     + "".join(f" + attention(x, s{i})" for i in range(40)),
+    "the whole Gemma 3n": LARGEST,
 }
 
 
 def read_any(text: str) -> ModelText:
-    """A model file, or a bare formula."""
+    """A model file, the gallery's largest, or a bare formula."""
+    if text == LARGEST:
+        return gallery.load(text)
     first = text.split("\n")[0].split("#")[0].split('"')[0]
     return read_text(text) if ":" in first or text.startswith(("depth", "words", " k0")) else from_formula(text)
 
