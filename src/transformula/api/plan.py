@@ -336,7 +336,8 @@ def stack_of(folder: Path, name: str) -> ModelText | None:
     text = architecture.text
     for own, checked in zip(text.stacks, architecture.stacks, strict=True):
         if own.name == name and not text.single:
-            numbers = {key: Source(f"number {key}", f"{checked.numbers[key]:g}") for key in own.numbers}
+            known = {key: checked.numbers[key] for key in own.numbers if key in checked.numbers}
+            numbers = dict(own.numbers) | {key: Source(f"number {key}", f"{value:g}") for key, value in known.items()}
             alone = replace(own, name="", numbers={})
             return without_output(replace(text, stacks=(alone,), numbers={**text.numbers, **numbers}))
     return None

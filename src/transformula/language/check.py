@@ -5,7 +5,7 @@ kind, width and sequence instead of tensors. The files of this folder, in the or
 
     text       source (a text and places in it), syntax (its tree), parser, rewriting (trees changed, and back to text)
     file       model_file, model_writing
-    numbers    numbers; messages (every error, with its example)
+    numbers    numbers, constants; messages (every error, with its example)
     words      vocabulary (records of words), definitions (words made of words), score_formula, score_binding
     graph      graph (the result), context (what the files below share: names in use, keys that were read)
     check      names; options -> word_calls -> expressions -> this file
@@ -26,6 +26,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from .constants import kind_of, numbers_of, resolve
 from .context import Context, Scope, Setting
 from .definitions import Definition, check_second, read_definition, tells_positions
 from .expressions import Expressions
@@ -33,8 +34,8 @@ from .graph import Architecture, Section, Stack
 from .messages import FormulaError
 from .model_file import MOST_CARRIED, ModelText, StackText
 from .names import MOST_ENTRIES
-from .numbers import as_number, is_whole, resolve
-from .parser import parse, parse_expression
+from .numbers import as_number, is_whole
+from .parser import parse, parse_constant, parse_expression
 from .reading import check_causal, check_outside, check_unread, outside_words, trim
 from .roles import name_modules
 from .source import Place, Source
@@ -73,8 +74,8 @@ def checked(text: ModelText, vocabulary: Vocabulary, output: str) -> Architectur
     context = Context(text, vocabulary)
     own = {*text.numbers, *(key for stack in text.stacks for key in stack.numbers)}
     defaults = {key: Source(f"number {key}", str(value)) for key, value in DEFAULT_NUMBERS.items() if key not in own}
-    numbers = {key: parse_expression(source) for key, source in {**text.numbers, **defaults}.items()}
-    context.numbers = resolve(numbers, {}, context.reads.numbers)
+    constants = {key: parse_constant(source) for key, source in {**text.numbers, **defaults}.items()}
+    context.constants = resolve(constants, {}, context.reads.numbers)
     for header, body in text.words.items():
         context.definitions.append(definition_of(header, body, context))
     stacks = Stacks(context)
@@ -109,13 +110,13 @@ def definition_of(header: str, body: Source, context: Context) -> Definition:
     chance = record is not None and record.kind == "chance"
     for other, taken in (
         ("a definition", context.definition(name) is not None),
-        ("a number of the file", name in context.numbers and not chance),
+        (f"a {kind_of(context.constants.get(name))} of the file", name in context.constants and not chance),
         ("an input of the task", name in context.inputs and not chance),
     ):
         if taken:
             raise FormulaError("two-things", definition.place, name=name, other=other)
     if definition.second:
-        numbers = {*context.numbers, *(number for stack in context.text.stacks for number in stack.numbers)}
+        numbers = {*context.constants, *(number for stack in context.text.stacks for number in stack.numbers)}
         check_second(definition, numbers, context.inputs, context.reads.numbers)
     return definition
 
@@ -123,7 +124,7 @@ def definition_of(header: str, body: Source, context: Context) -> Definition:
 def note_policy(context: Context) -> None:
     """Note what the model's `policy` reads: the names in its brackets that every layer of a stack sets."""
     policy = written(context.text.hooks.get("policy"))
-    names = [name for name in WORD.findall(policy.partition("(")[2]) if name not in context.numbers]
+    names = [name for name in WORD.findall(policy.partition("(")[2]) if name not in context.constants]
     for stack in context.stacks:
         for section, settings in context.flow.history[stack.name][1:]:
             for name in dict.fromkeys(names):
@@ -140,7 +141,7 @@ def carried_positions(context: Context, stacks: Stacks) -> int:
     if isinstance(carry, Mapping):
         raise FormulaError("key-value", None, name="carry", detail="is a mapping", remedy="write carry: 150")
     node = parse_expression(carry if isinstance(carry, Source) else Source("carry", str(carry)))
-    value = as_number(node, stacks.expressions.names.evaluate(node, context.numbers))
+    value = as_number(node, stacks.expressions.names.evaluate(node, context.constants))
     if not is_whole(value) or not 1 <= value <= MOST_CARRIED:
         detail = f"is {value:g}, but must be a whole number from 1 to {MOST_CARRIED:,}"
         remedy = "say how many positions of the segments before are seen, or take the key out"
@@ -157,8 +158,9 @@ class Stacks:
 
     def check(self, text: StackText) -> Stack:
         context, flow, name = self.context, self.flow, text.name
-        own = {key: parse_expression(source) for key, source in text.numbers.items()}
-        numbers = {**context.numbers, **resolve(own, context.numbers, context.reads.numbers)}
+        own = {key: parse_constant(source) for key, source in text.numbers.items()}
+        constants = {**context.constants, **resolve(own, context.constants, context.reads.numbers)}
+        numbers = numbers_of(constants)
         depth = numbers.get("depth", DEFAULT_NUMBERS["depth"])
         if not isinstance(depth, int) or not 1 <= depth <= MOST_LAYERS:
             source = text.numbers.get("depth") or context.text.numbers.get("depth") or Source("depth", str(depth))
@@ -173,45 +175,45 @@ class Stacks:
         before = parse(text.before or default_before(layers, definitions, context.vocabulary, context.inputs))
         after = parse(text.after) if text.after else []
         check_size(depth, [before, after, *layers], definitions)
-        order = self.order(text, formulas, numbers, depth)
+        order = self.order(text, formulas, constants, depth)
         first, last = (Section(where, 0, where, name) for where in ("before", "after"))
         stack = Stack(name, text.causal, depth, numbers, first, [], last)
         history = flow.history[name] = []
         flow.assigned = {line.name for part in (before, after, *layers) for line in part}
         flow.now, flow.carried = {}, {}
-        self.section(first, stack, before, numbers)
+        self.section(first, stack, before, constants)
         history.append((first, dict(flow.now)))
         for number, formula in enumerate(order, 1):
             layer = Section("layer", number, formula, name)
-            self.section(layer, stack, formulas[formula], {**numbers, "layer": number})
+            self.section(layer, stack, formulas[formula], {**constants, "layer": number})
             stack.layers.append(layer)
             history.append((layer, dict(flow.now)))
         for line in (line for formula, lines in formulas.items() if formula not in order for line in lines):
             context.reads.line(line.place)
             self.expressions.names.unbuilt(line.value)
-        self.section(last, stack, after, numbers)
-        stack.share = self.share(text, order, numbers)
+        self.section(last, stack, after, constants)
+        stack.share = self.share(text, order, constants)
         if name and "x" in flow.now:
             flow.results[name] = flow.now["x"]
         return stack
 
     def output(self, source: Source) -> Section:
         section = Section("output", 0, "output", "")
-        scope = self.section(section, self.context.stacks[-1], parse(source), self.context.numbers)
+        scope = self.section(section, self.context.stacks[-1], parse(source), self.context.constants)
         read = self.context.reads.has
         section.leaves = {name: value for name, value in scope.names.items() if not read(scope.places[name])}
         return section
 
-    def section(self, section: Section, stack: Stack, lines: Sequence[Line], numbers: Mapping[str, float]) -> Scope:
+    def section(self, section: Section, stack: Stack, lines: Sequence[Line], constants: Mapping[str, Any]) -> Scope:
         labels = {} if section.where == "layer" else self.labels
-        scope = Scope(section, stack, numbers, len(self.context.definitions), labels)
+        scope = Scope(section, stack, constants, len(self.context.definitions), labels)
         self.flow.entered[id(section)] = dict(self.flow.now)
         context, words = self.context, self.context.vocabulary
         for line in lines:  # its name stands for nothing else
             name = line.name
             for other, taken in (
                 ("a number", name in ("layer", "pi")),
-                ("a number of the file", name in scope.numbers),
+                (f"a {kind_of(constants.get(name))} of the file", name in constants),
                 ("a word", name in words),
                 ("a definition", context.definition(name) is not None),
                 ("an input of the task", name in context.inputs),
@@ -224,7 +226,7 @@ class Stacks:
             self.flow.now[name] = Setting(value, section, scope.places[name])
         return scope
 
-    def order(self, text: StackText, formulas: Collection[str], numbers: Mapping[str, float], depth: int) -> list[str]:
+    def order(self, text: StackText, formulas: Collection[str], constants: Mapping[str, Any], depth: int) -> list[str]:
         """The name of each layer's formula."""
 
         def wrong(place: Place | None, detail: str) -> FormulaError:
@@ -234,15 +236,15 @@ class Stacks:
             if len(formulas) > 1:
                 raise wrong(text.place, "several formulas need an order")
             return [*formulas] * depth
-        if isinstance(text.order, tuple):
-            names = [source.text.strip() for source in text.order]
-            for source, name in zip(text.order, names, strict=True):
+        named = self.named_in_order(text.order, constants)
+        if not isinstance(named, Source):
+            for name, place in named:
                 if name not in formulas:
-                    raise wrong(source.start, f"{name!r} is not a formula of `layers`")
-            if not names:
+                    raise wrong(place, f"{name!r} is not a formula of `layers`")
+            if not named:
                 raise wrong(text.place, "the list is empty")
-            return [names[i % len(names)] for i in range(depth)]
-        tree = parse_expression(text.order)
+            return [named[i % len(named)][0] for i in range(depth)]
+        tree = parse_expression(named)
         for node in ends(tree):
             if not isinstance(node, Name) or node.name not in formulas:
                 raise wrong(node.place, f"`{node.place.text}` is not a formula of `layers`")
@@ -250,18 +252,30 @@ class Stacks:
         for layer in range(1, depth + 1):
             node = tree
             while isinstance(node, Choice):
-                test = self.expressions.names.evaluate(node.test, {**numbers, "layer": layer})
+                test = self.expressions.names.evaluate(node.test, {**constants, "layer": layer})
                 node = node.then if test else node.other
             names.append(node.place.text)
         return names
 
-    def share(self, text: StackText, order: Sequence[str], numbers: Mapping[str, float]) -> list[int] | None:
+    def named_in_order(
+        self, order: Source | tuple[Source, ...], constants: Mapping[str, Any]
+    ) -> list[tuple[Any, Place]] | Source:
+        """What an order lists, itself or by the name of a list of the file, with places; else its expression."""
+        if isinstance(order, tuple):
+            return [(source.text.strip(), source.start) for source in order]
+        name = order.text.strip()
+        if not isinstance(constants.get(name), tuple):
+            return order
+        self.context.reads.numbers.add(name)
+        return [(part, order.start) for part in constants[name]]
+
+    def share(self, text: StackText, order: Sequence[str], constants: Mapping[str, Any]) -> list[int] | None:
         """For each layer the number under `share`; layers of one number have one formula."""
         if text.share is None:
             return None
         node, formulas, shares = parse_expression(text.share), dict[int, str](), list[int]()
         for layer, name in enumerate(order, 1):
-            value = as_number(node, self.expressions.names.evaluate(node, {**numbers, "layer": layer}))
+            value = as_number(node, self.expressions.names.evaluate(node, {**constants, "layer": layer}))
             if not is_whole(value) or not 0 <= value <= LARGEST_SHARE:
                 what = f"{value:g} (a whole number from 0 to {LARGEST_SHARE} is expected here; it)"
                 raise FormulaError("not-a-number", node.place, what=what)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from .constants import numbers_of
 from .definitions import Definition
 from .graph import Call, Frame, Section, Stack, Value
 from .messages import FormulaError
@@ -62,12 +63,16 @@ class Flow:
 class Context:
     text: ModelText
     vocabulary: Vocabulary
-    numbers: Mapping[str, int | float] = field(default_factory=dict)  # the file's, outside any stack
+    constants: Mapping[str, Any] = field(default_factory=dict)  # the file's, outside any stack
     definitions: list[Definition] = field(default_factory=list)
     stacks: list[Stack] = field(default_factory=list)  # those that are checked already; above the output, all
     flow: Flow = field(default_factory=Flow)
     reads: ReadSoFar = field(default_factory=ReadSoFar)
     shared: dict[Any, Call | Frame] = field(default_factory=dict)  # label, number under `share=` -> what they stand for
+
+    @property
+    def numbers(self) -> dict[str, int | float]:
+        return numbers_of(self.constants)
 
     @cached_property
     def inputs(self) -> set[str]:
@@ -90,7 +95,7 @@ class Scope:
 
     section: Section
     stack: Stack  # the section's; in the output, the last
-    numbers: Mapping[str, float]
+    constants: Mapping[str, Any]  # the file's, the stack's, and in a layer its number
     visible: int  # how many of the definitions can be called here
     labels: dict[Any, Call | Frame]  # label, None -> what they stand for
     names: dict[str, Any] = field(default_factory=dict)  # local values, and what a definition's parameters stand for
@@ -99,6 +104,10 @@ class Scope:
     frames: tuple[Frame, ...] = ()
     definition: Definition | None = None
     within: int = 0  # in the file's `norm` inside another word: the width of what it norms, else 0
+
+    @cached_property
+    def numbers(self) -> dict[str, int | float]:
+        return numbers_of(self.constants)
 
     @property
     def title(self) -> str:

@@ -50,7 +50,7 @@ class Expressions:
 
     def chosen(self, node: Choice, scope: Scope) -> Node:
         """The side of a condition that is built; the other is checked for its spelling."""
-        test = self.names.evaluate(node.test, scope.numbers, scope)
+        test = self.names.evaluate(node.test, scope.constants, scope)
         self.names.unbuilt(node.other if test else node.then, scope)
         return node.then if test else node.other
 
@@ -61,7 +61,7 @@ class Expressions:
                 return scope.number(value, node.place)
             case Name():
                 value = self.names.look(node, scope)
-                if isinstance(value, (Definition, str, bool)):
+                if isinstance(value, (Definition, str, bool, tuple)):
                     raise FormulaError("wrong-kind", node.place, word="an expression", what=describe(value))
                 return value
             case Negative() | Binary():
@@ -69,7 +69,10 @@ class Expressions:
             case Choice():
                 return self.value(self.chosen(node, scope), scope)
             case Index():
-                return self.names.history(node, scope)
+                constant = self.names.constant(node, scope)
+                if isinstance(constant, (str, bool)):
+                    raise FormulaError("wrong-kind", node.place, word="an expression", what=describe(constant))
+                return self.names.history(node, scope) if constant is None else scope.number(constant, node.place)
             case Tap():
                 return self.names.tap(node, scope)
             case CallNode():
@@ -118,6 +121,8 @@ class Expressions:
                     value = self.names.look(option.value, scope)
                     if isinstance(value, Definition):
                         self.names.reads.definitions.add(value.name)
+                case Index() if (constant := self.names.constant(option.value, scope)) is not None:
+                    value = constant
                 case _:
                     value = self.value(option.value, scope)
             if isinstance(value, Value) and value.op == "number":
@@ -156,7 +161,7 @@ class Expressions:
         self, definition: Definition, name: str, node: CallNode, names: dict[str, Any], share: int | None, scope: Scope
     ) -> Any:
         """The value of a definition's call. `name`: its own, or that of one that only renames it."""
-        body = Scope(scope.section, scope.stack, scope.numbers, definition.index, {}, names, definition=definition)
+        body = Scope(scope.section, scope.stack, scope.constants, definition.index, {}, names, definition=definition)
         body.within = scope.within
         for key, default in definition.defaults.items():
             if key not in names:
@@ -175,7 +180,7 @@ class Expressions:
         """What a parameter stands for that is not given: a string, a flag, a definition above, a number."""
         definition = self.context.definition(node.name, body.visible) if isinstance(node, Name) else None
         if definition is None:  # also what a string and a flag are
-            return self.names.evaluate(node, body.numbers, body)
+            return self.names.evaluate(node, body.constants, body)
         self.names.reads.definitions.add(definition.name)
         return definition
 
@@ -192,7 +197,7 @@ class Expressions:
         body.frames, body.labels = (*scope.frames, frame), frame.labels
         result: Any = None
         for line in definition.lines:
-            if line.name in definition.defaults or line.name in scope.numbers:
+            if line.name in definition.defaults or line.name in scope.constants:
                 raise FormulaError("two-things", line.target, name=line.name, other="a number here")
             value = self.assign(line, body)
             result = value if value is not None else body.names.get(line.name)

@@ -78,6 +78,8 @@ def describe(value: Any) -> str:
             return {"list": "a list of history", "coefficient": "a coefficient"}.get(value.kind, value.kind)
         case bool() | str():
             return repr(value)
+        case tuple():
+            return f"the list [{', '.join(map(describe, value))}]"
         case int() | float():
             return f"{value:g}"
     return f"the definition {getattr(value, 'name', value)!r}"

@@ -82,8 +82,24 @@ ROWS: dict[str, tuple[str, str]] = {
         "the number {name!r} is defined in terms of itself\ngive it a value",
         "width: 2 * heads\nheads: width // 2\nlayer: x = x + mlp(x)",
     ),
+    "not-a-flag": (
+        "{name} is {what}; a flag is wanted here\nwrite true or false under its name, or compare it: layer > 2",
+        "x = x + mlp(x) if width else x",
+    ),
+    "not-compared": (
+        "{detail} is no test\nnumbers are compared by < <= > >= == !=, two strings or two flags by == and !=",
+        'act: silu\nlayer: x = x + mlp(x, activation=act) if act > "relu" else x',
+    ),
+    "not-a-list": (
+        "{name} is {what}, and no list\nwrite one in the file: {name}: [512, 512, 0]",
+        "size: 512\nlayer: x = x + attention(x, window=size[layer])",
+    ),
+    "list-range": (
+        "{name}[{index}] is no place in a list\nits {count} places are counted from 1, and repeated: {name}[layer]",
+        "windows: [512, 0]\nlayer: x = x + attention(x, window=windows[layer - 1])",
+    ),
     "number-unused": (
-        "nothing reads the number {name!r};{near}\ntake it out, or {remedy}",
+        "nothing reads the {kind} {name!r};{near}\ntake it out, or {remedy}",
         "rank: 8\nlayer: x = x + mlp(norm(x))",
     ),
     # names

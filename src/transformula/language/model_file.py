@@ -93,7 +93,7 @@ class ModelText:
         return reduce(lambda model, row: model.with_key(*row), given.items(), self)
 
     def with_key(self, key: str, value: Any) -> ModelText:
-        source = None if value is None else Source(key, str(value))
+        source = None if value is None else Source(key, str(list(value) if isinstance(value, tuple) else value))
         half = HALF.search(source.text) if source else None
         if half:
             detail = f"holds {half.group()!r}, half a character"
@@ -313,18 +313,27 @@ class ModelReader:
             raise FormulaError("newer-language", self.place(node), given=written, known=LANGUAGE)
 
     def take_number(self, numbers: dict[str, Source], key: str, key_node: yaml.Node, node: yaml.Node) -> bool:
-        """Take a key into `numbers` if it may be one: its text holds no assignment. Raises FormulaError for a name that
-        no formula could read."""
-        number = isinstance(node, yaml.ScalarNode) and node.value.strip() and not ASSIGNMENT.search(node.value)
-        if number and NAME.match(key):
+        """Take a key into `numbers` if it may be one: its text holds no assignment, or it is a list of such. Raises
+        FormulaError for a name that no formula could read."""
+        many = isinstance(node, yaml.SequenceNode) and key not in FREE_NUMBERS
+        parts = node.value if many else [node]
+        plain = [isinstance(n, yaml.ScalarNode) and n.value.strip() and not ASSIGNMENT.search(n.value) for n in parts]
+        if plain and all(plain) and NAME.match(key):
             if keyword.iskeyword(key):
                 raise FormulaError("keyword-name", self.place(key_node), name=key)
-            numbers[key] = self.text(node, key, f"number {key}")
+            numbers[key] = self.listed(node, key) if many else self.text(node, key, f"number {key}")
             return True
         if key in FREE_NUMBERS:
             what = "is no number" if getattr(node, "value", "") else "is empty"
             raise self.wrong(node, key, what, "write a number, or an expression of the file's numbers")
         return False
+
+    def listed(self, node: yaml.Node, key: str) -> Source:
+        """A list of constants, as it is written on one line."""
+        quoted = (part.style and part.value[0] not in "\"'" for part in node.value)
+        parts = [f'"{part.value}"' if quotes else part.value for part, quotes in zip(node.value, quoted, strict=True)]
+        place = self.place(node)
+        return Source(f"number {key}", f"[{', '.join(parts)}]", self.whole.file, place.line, place.column)
 
     def outside(self, node: yaml.Node, word: str) -> Outside:
         """`noise: token`, or `noise: {reach: token, package: my_words}`."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from ..errors import InputError
 from .messages import FormulaError
-from .model_file import HOOKS, LANGUAGE, ModelText, StackText, read_text
+from .model_file import FLAGS, HOOKS, LANGUAGE, NAME, ModelText, StackText, read_text
+from .parser import parse_constant
+from .rewriting import spell
 from .source import Source
+from .syntax import Listing, Literal, Node
 
 # What YAML says at one place: a text, or texts in a list or under keys. Numbers are texts, too, as they were typed.
 Content = str | list[Any] | dict[str, Any]
@@ -56,17 +59,18 @@ def content_of(model: ModelText) -> dict[str, Any]:
         for word, said in model.extra.items()
     }
     content = {"language": str(LANGUAGE)} | written(name=model.name or None, about=dict(model.about))
-    content |= plain(model.numbers) | written(inputs=dict(model.inputs), extra=extra, words=formulas(model.words))
+    content |= constants(model.numbers) | written(inputs=dict(model.inputs), extra=extra, words=formulas(model.words))
     for stack in model.stacks:
-        content |= {stack.name: stack_content(stack)} if stack.name else stack_content(stack)
+        inside = stack_content(stack, model.numbers)
+        content |= {stack.name: inside} if stack.name else inside
     content |= written(output=formula(model.output))
     return content | {key: plain(hook) for key, hook in model.hooks.items()}
 
 
-def stack_content(stack: StackText) -> dict[str, Any]:
+def stack_content(stack: StackText, others: Collection[str]) -> dict[str, Any]:
     layers = formulas(stack.layers)
     content = written(causal=None if stack.causal else "false")
-    content |= plain(stack.numbers) | written(before=formula(stack.before))
+    content |= constants(stack.numbers, others) | written(before=formula(stack.before))
     content |= layers if list(layers) == ["layer"] else written(layers=layers)
     order = [plain(one) for one in stack.order] if isinstance(stack.order, tuple) else plain(stack.order)
     return content | written(order=order, share=plain(stack.share), after=formula(stack.after))
@@ -86,6 +90,24 @@ def formula(source: Source | None) -> str | None:
 
 def formulas(sources: Mapping[str, Source]) -> dict[str, Any]:
     return {key: formula(source) for key, source in sources.items()}
+
+
+def constants(sources: Mapping[str, Source], others: Collection[str] = ()) -> dict[str, Any]:
+    """Numbers, flags and strings as they are written, lists by their parts. A string keeps its quotes where without
+    them it would be another constant: one of these, or of `others`."""
+    content: dict[str, Any] = plain(sources)
+    for key, source in sources.items():
+        if source.text.lstrip().startswith("["):
+            node, known = parse_constant(source), {*sources, *others, *FLAGS, "pi"}
+            parts = node.parts if isinstance(node, Listing) else ()
+            content[key] = [bare(part, known) or spell(part) for part in parts]
+    return content
+
+
+def bare(node: Node, known: Collection[str]) -> str:
+    """A string without its quotes; "" for what is none, or would be read as another constant."""
+    value = node.value if isinstance(node, Literal) else None
+    return value if isinstance(value, str) and NAME.match(value) and value not in known else ""
 
 
 def plain(value: Any) -> Any:

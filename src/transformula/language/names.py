@@ -7,10 +7,11 @@ names are known, and count as read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .. import field_names
+from .constants import element
 from .context import Context, Scope, Setting
 from .graph import Frame, Section, Value, describe
 from .messages import FormulaError, unknown
@@ -41,9 +42,10 @@ class Names:
             self.reads.line(scope.places.get(name))
             value = scope.names[name]
             return scope.number(value, node.place) if is_number(value) else value
-        if name in scope.numbers:
+        if name in scope.constants:
             self.reads.numbers.add(name)
-            return scope.number(scope.numbers[name], node.place)
+            value = scope.constants[name]
+            return scope.number(value, node.place) if is_number(value) else value
         if name == "pi":
             return scope.number(math.pi, node.place)
         value = self.from_outside(node, scope) if scope.definition is None else None
@@ -88,7 +90,7 @@ class Names:
         return above[-1].name if above else ""
 
     def unset(self, node: Name, scope: Scope) -> FormulaError:
-        name, known = node.name, [*scope.names, *scope.numbers]
+        name, known = node.name, [*scope.names, *scope.constants]
         remedy = "a definition sees its parameters, numbers and the words above it"
         if scope.definition is None:
             assigned = self.flow.assigned
@@ -103,27 +105,43 @@ class Names:
         ours = field_names.read_name(name, known)
         return unknown("unset", node.place, name, known, ours, title=scope.title, remedy=remedy)
 
-    def evaluate(self, node: Node, numbers: Mapping[str, float], scope: Scope | None = None) -> Any:
-        """The number, or the outcome of the test, that an expression stands for."""
+    def constant(self, node: Index, scope: Scope) -> Any:
+        """The element that `name[index]` is of a list of the file, or of one that a definition is given; None where the
+        name is no constant."""
+        name = node.name
+        values = scope.names[name] if name in scope.names else scope.constants.get(name)
+        if node.index is None or values is None or isinstance(values, Value):
+            return None
+        self.reads.numbers.add(name)
+        return element(node, values, self.looker(scope.constants, scope))
 
-        def look(node: Name) -> Any:
+    def evaluate(self, node: Node, constants: Mapping[str, Any], scope: Scope | None = None) -> Any:
+        """The constant, or the outcome of the test, that an expression stands for."""
+        return evaluate(node, self.looker(constants, scope))
+
+    def looker(self, constants: Mapping[str, Any], scope: Scope | None = None) -> Callable[[Any], Any]:
+        """What looks up the names of such an expression."""
+
+        def look(node: Name | Index) -> Any:
             name = node.name
+            if isinstance(node, Index):
+                return element(node, look(Name(node.place, name)), look)
             if scope is not None and name in scope.names:
                 value = scope.names[name]
                 value = value.number if isinstance(value, Value) and value.op == "number" else value
-                if not isinstance(value, (int, float, str)):
+                if not isinstance(value, (int, float, str, tuple)):
                     raise FormulaError("not-a-number", node.place, what=f"`{name}`")
                 self.reads.line(scope.places.get(name))
                 return value
-            if name in numbers:
+            if name in constants:
                 self.reads.numbers.add(name)
-                return numbers[name]
+                return constants[name]
             if name == "pi":
                 return math.pi
-            known = [*numbers, "pi"]
+            known = [*constants, "pi"]
             raise unknown("unknown-number", node.place, name, known, field_names.read_name(name, known))
 
-        return evaluate(node, look)
+        return look
 
     def history(self, node: Index, scope: Scope) -> Value:
         name, flow, section, stack = node.name, self.flow, scope.section, scope.stack
@@ -144,7 +162,7 @@ class Names:
             raise FormulaError("history-range", node.place, name=name, index=index, title=title, last="nothing")
         if node.index is None:
             return self.listed(node, name, other, last, scope)
-        number = as_number(node.index, self.evaluate(node.index, scope.numbers, scope))
+        number = as_number(node.index, self.evaluate(node.index, scope.constants, scope))
         if not isinstance(number, int) or not 0 <= number <= last:
             index = f"{number:g}"
             raise FormulaError("history-range", node.place, name=node.name, index=index, title=title, last=last)
@@ -223,7 +241,7 @@ class Names:
 
     def known_name(self, node: Name | Index, scope: Scope) -> None:
         context = self.context
-        known = {*scope.names, *scope.numbers, *context.inputs, *context.stack_names(), "memory", "pi"}
+        known = {*scope.names, *scope.constants, *context.inputs, *context.stack_names(), "memory", "pi"}
         if scope.definition is None:
             known |= {*context.flow.assigned, *context.flow.now}
         else:
@@ -243,7 +261,7 @@ class Names:
             for part in (part for tree in trees for part in walk(tree)):
                 if isinstance(part, CallNode) and not definition.second:
                     self.known_word(part, definition.index)
-                elif isinstance(part, Name):
+                elif isinstance(part, (Name, Index)):
                     self.reads.numbers.add(part.name)
         elif definition is None and (node.word in self.context.vocabulary or node.word not in FUNCTIONS):
             record = self.record(node, visible)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from operator import add, eq, floordiv, ge, gt, le, lt, mod, mul, ne, sub, truediv
 from typing import Any, TypeGuard
 
-from .messages import FormulaError, unknown
+from .graph import describe
+from .messages import FormulaError
 from .parser import parse_expression
 from .source import Place, Source
-from .syntax import Binary, CallNode, Choice, Compare, Literal, Logic, Name, Negative, Node, Number, walk
+from .syntax import Binary, CallNode, Choice, Compare, Index, Literal, Logic, Name, Negative, Node, Number, walk
 
 LARGEST = 1e9
 Functions = Mapping[str, Callable[..., float]]
@@ -85,40 +86,66 @@ def apply_function(
 
 
 def evaluate(
-    node: Node, number: Callable[[Name], Any], largest: float = LARGEST, functions: Functions = FUNCTIONS
+    node: Node, number: Callable[[Any], Any], largest: float = LARGEST, functions: Functions = FUNCTIONS
 ) -> Any:
-    """The number an expression stands for; `number` looks names up. Tests give booleans. Raises FormulaError."""
+    """The constant an expression stands for; `number` looks up names, and `name[index]`. Tests give booleans. Raises
+    FormulaError."""
     of = partial(evaluate, number=number, largest=largest, functions=functions)
+    quantity = as_number_or_flag if functions is OF_RECORDS else as_number
     match node:
         case Number(value=value) | Literal(value=value):
             return value
-        case Name():
+        case Name() | Index(index=Node()):
             return number(node)
         case Negative(operand=operand):
-            return tidy(-as_number(operand, of(operand)), node.place, largest)
+            return tidy(-quantity(operand, of(operand)), node.place, largest)
         case Binary(operator=symbol, left=left, right=right):
             a, b = of(left), of(right)
-            return fold(symbol, as_number(left, a), as_number(right, b), node.place, largest)
+            return fold(symbol, quantity(left, a), quantity(right, b), node.place, largest)
         case Choice(test=test, then=then, other=other):
             return of(then if of(test) else other)
         case Compare(operators=operators, parts=parts):
             values = list(map(of, parts))
-            return all(COMPARISONS[o](a, b) for o, a, b in zip(operators, values, values[1:], strict=False))
-        case Logic(operator="and", parts=parts):
-            return all(map(of, parts))
-        case Logic(operator="or", parts=parts):
-            return any(map(of, parts))
-        case Logic(parts=parts):
-            return not of(parts[0])
+            pairs = zip(operators, parts, values, parts[1:], values[1:], strict=False)
+            return all(compared(o, one, a, other, b) for o, one, a, other, b in pairs)
+        case Logic(operator=operator, parts=parts):
+            return decided(operator, parts, of)
         case CallNode(word=word, items=items, label="", options=()) if word in functions:
-            return apply_function(word, [as_number(i, of(i)) for i in items], node.place, largest, functions)
+            return apply_function(word, [quantity(i, of(i)) for i in items], node.place, largest, functions)
     raise FormulaError("not-a-number", node.place, what=f"`{node.place.text}`")
 
 
 def as_number(node: Node, value: Any) -> Any:
-    if isinstance(value, (int, float)):
+    if is_number(value):
         return value
-    raise FormulaError("not-a-number", node.place, what=f"{value!r}")
+    what = repr(value) if isinstance(node, Literal) else f"`{node.place.text}`, which is {describe(value)},"
+    raise FormulaError("not-a-number", node.place, what=what)
+
+
+def as_number_or_flag(node: Node, value: Any) -> Any:
+    """In records of words a flag counts as 1 or 0."""
+    return value if isinstance(value, bool) else as_number(node, value)
+
+
+def compared(operator: str, one: Node, a: Any, other: Node, b: Any) -> bool:
+    """`a operator b`; strings and flags are equal to others of their kind or are not. Raises FormulaError."""
+    alike = isinstance(a, (str, bool)) and type(a) is type(b) and operator in ("==", "!=")
+    if not alike and not (is_number(a) and is_number(b)):
+        detail = f"{describe(a)} {operator} {describe(b)}"
+        raise FormulaError("not-compared", other.place if is_number(a) else one.place, detail=detail)
+    return bool(COMPARISONS[operator](a, b))
+
+
+def decided(operator: str, parts: Sequence[Node], of: Callable[[Node], Any]) -> bool:
+    """What a test comes to that is made of others, or is a flag. Raises FormulaError."""
+    if operator == "flag":
+        value, (part,) = of(parts[0]), parts
+        if not isinstance(value, bool):
+            raise FormulaError("not-a-flag", part.place, name=part.place.text, what=describe(value))
+        return value
+    if operator == "not":
+        return not of(parts[0])
+    return (all if operator == "and" else any)(map(of, parts))
 
 
 @lru_cache(maxsize=4096)
@@ -149,40 +176,3 @@ def _names(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=65536, typed=True)
 def _value(text: str, *values: Any) -> Any:
     return _evaluated(text, dict(zip(_names(text), values, strict=True)))
-
-
-def resolve(given: Mapping[str, Node], outer: Mapping[str, int | float], used: set[str]) -> dict[str, int | float]:
-    """The numbers of a file, each an expression of the others and of `outer`; names that are read go into `used`.
-
-    A stack's own number may be made of the file's of that name: `width: 2 * width`."""
-    values: dict[str, int | float] = {}
-    waiting: list[str] = []
-
-    def value_of(name: str, place: Place | None) -> int | float:
-        if name in values or name == "pi":
-            return values.get(name, math.pi)
-        if name not in given:
-            if name in outer:
-                return outer[name]
-            raise unknown("unknown-number", place, name, [*given, *outer, "pi"])
-        if name in waiting:
-            raise FormulaError("number-cycle", given[name].place, name=name)
-        waiting.append(name)
-        node = given[name]
-
-        def look(read: Name) -> int | float:
-            own = read.name == name
-            if not own or name in outer:
-                used.add(read.name)
-            return outer[name] if own and name in outer else value_of(read.name, read.place)
-
-        value = as_number(node, evaluate(node, look))
-        if isinstance(value, bool):
-            raise FormulaError("not-a-number", node.place, what=str(value))
-        waiting.pop()
-        values[name] = tidy(value, node.place)
-        return values[name]
-
-    for name in given:
-        value_of(name, given[name].place)
-    return values

@@ -29,7 +29,7 @@ def check_option(word: str, option: Option, value: Any, place: Place | None) -> 
         case "choice":
             fits, expected = isinstance(value, str), "one of " + ", ".join(map(repr, option.choices))
         case "definition":
-            fits = not isinstance(value, (bool, int, float, str, Value))
+            fits = not isinstance(value, (bool, int, float, str, tuple, Value))
         case _:
             fits = is_whole(value) if option.type == "whole" else is_number(value)
     code = "option-range" if fits else "option-type"

@@ -9,12 +9,28 @@ from __future__ import annotations
 import ast
 import dataclasses
 import itertools
+import re
 import warnings
 from typing import Any
 
 from .messages import FormulaError
 from .source import Place, Source
-from .syntax import Binary, CallNode, Choice, Compare, Index, Line, Literal, Logic, Name, Negative, Node, Number, Tap
+from .syntax import (
+    Binary,
+    CallNode,
+    Choice,
+    Compare,
+    Index,
+    Line,
+    Listing,
+    Literal,
+    Logic,
+    Name,
+    Negative,
+    Node,
+    Number,
+    Tap,
+)
 
 MOST_CHARACTERS = 20_000
 MOST_LEVELS = 50
@@ -161,15 +177,23 @@ class Rebuilder:
                 for op in ops:
                     if type(op) not in COMPARE:
                         raise self.refused(node, f"the test `{type(op).__name__}`", "tests are < <= > >= == !=")
-                return Compare(place, tuple(COMPARE[type(op)] for op in ops), tuple(map(self.value, [left, *parts])))
+                return Compare(
+                    place, tuple(COMPARE[type(op)] for op in ops), tuple(map(self.constant_or_value, [left, *parts]))
+                )
             case ast.BoolOp(op=op, values=parts):
                 operator = "and" if isinstance(op, ast.And) else "or"
                 return Logic(place, operator, tuple(self.value(part, True) for part in parts))
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return Logic(place, "not", (self.value(operand, True),))
+            case ast.Name() | ast.Subscript() if not self.strings:
+                return Logic(place, "flag", (self.value(node),))
         if self.strings:
             return self.value(node)
-        raise self.refused(node, "this as a test", "a test compares numbers, e.g. layer % 2 == 0")
+        raise self.refused(node, "this as a test", "a test compares numbers, e.g. layer % 2 == 0, or reads a flag")
+
+    def constant_or_value(self, node: ast.expr) -> Node:
+        """A string or a flag, where it may stand beside values."""
+        return self.constant(node, True) if isinstance(node, ast.Constant) else self.value(node)
 
     def constant(self, node: ast.Constant, strings: bool) -> Node:
         """A number; a string or a flag where these may stand."""
@@ -214,9 +238,7 @@ class Rebuilder:
     def option(self, keyword: ast.keyword) -> Line:
         if keyword.arg is None:
             raise self.refused(keyword, *REMEDIES[ast.Starred])
-        value = keyword.value
-        node = self.constant(value, True) if isinstance(value, ast.Constant) else self.value(value)
-        return Line(keyword.arg, node, self.place(keyword))
+        return Line(keyword.arg, self.constant_or_value(keyword.value), self.place(keyword))
 
 
 def is_test(node: ast.AST) -> bool:
@@ -240,3 +262,33 @@ def parse_expression(source: Source, *, strings: bool = False) -> Node:
     tree = parse_python(source, "eval")
     assert isinstance(tree, ast.Expression)
     return Rebuilder(source, strings, strings).value(tree.body)
+
+
+def parse_constant(source: Source) -> Node:
+    """What a file says of one of its names: an expression of numbers, a string, a flag, or a list of these in brackets.
+    A name alone may be any, Python's keywords too: it may be a string."""
+    source = dataclasses.replace(source, text=source.text.strip())
+    text, place = source.text, Place(source, 1, 0, 1, len(source.text))
+    if text[:1] == "[" and text[-1:] == "]":
+        return Listing(place, tuple(map(parse_constant, split_list(source))))
+    if re.fullmatch(r"[A-Za-z_]\w*", text):
+        return Name(place, text)
+    tree = parse_python(source, "eval")
+    assert isinstance(tree, ast.Expression)
+    return Rebuilder(source).constant_or_value(tree.body)
+
+
+def split_list(source: Source) -> list[Source]:
+    """The parts of a list in brackets; those of a list within it are not told apart. Raises FormulaError."""
+    inside = source.text[1:-1]
+    levels = itertools.accumulate((char in "([{") - (char in ")]}") for char in inside)
+    ends = [at for at, (char, level) in enumerate(zip(inside, levels, strict=True)) if char == "," and level == 0]
+    starts = [0, *(end + 1 for end in ends)]
+    parts = [inside[start:end] for start, end in zip(starts, [*ends, len(inside)], strict=True)]
+    if not all(part.strip() and part.strip()[0] != "[" for part in parts):
+        detail = "a list holds numbers, names and flags, with commas between them"
+        raise FormulaError("syntax", source.start, detail=detail)
+    return [
+        dataclasses.replace(source, text=part, indent=source.indent + 1 + start)
+        for start, part in zip(starts, parts, strict=True)
+    ]

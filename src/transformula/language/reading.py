@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from .. import field_names
 from ..errors import nearest
+from .constants import kind_of
 from .context import Context, Flow
 from .definitions import Definition
 from .graph import Architecture, Section, Value
@@ -71,7 +72,7 @@ def check_unread(architecture: Architecture, context: Context) -> None:
     for numbers in (context.text.numbers, *(stack.numbers for stack in context.text.stacks)):
         for name, source in numbers.items():
             if name not in reads.numbers and name not in FREE_NUMBERS:
-                raise unread_number(name, source, context)
+                raise unread_constant(name, source, context)
     for section in architecture.sections():
         for place, name, _ in section.lines if section.where != "output" else ():
             if not reads.has(place) and name not in reads.names:
@@ -81,8 +82,8 @@ def check_unread(architecture: Architecture, context: Context) -> None:
             raise FormulaError("definition-unused", definition.place, name=definition.name)
 
 
-def unread_number(name: str, source: Source, context: Context) -> FormulaError:
-    """The error for a number: perhaps a misspelled key, or the p of a word of chance that no line calls."""
+def unread_constant(name: str, source: Source, context: Context) -> FormulaError:
+    """The error for a number or another constant: perhaps a misspelled key, or the p of chance that no line calls."""
     known = [key for key in (*FREE_NUMBERS, *MODEL_KEYS, "dropout") if key != name]
     ours, setting = field_names.key(name, known), field_names.setting(name)
     near, said = nearest(name, known), ""
@@ -93,7 +94,8 @@ def unread_number(name: str, source: Source, context: Context) -> FormulaError:
         near, said = [setting.name], f" a model file holds no settings of a run: type {written}"
     line = line_with_chance(name, context)
     remedy = f"read it in the layer: {line}" if line else "use it in a formula"
-    return FormulaError("number-unused", source.start, name=name, near=near, said=said, remedy=remedy)
+    kind = kind_of(context.constants.get(name))
+    return FormulaError("number-unused", source.start, kind=kind, name=name, near=near, said=said, remedy=remedy)
 
 
 def line_with_chance(word: str, context: Context) -> str:

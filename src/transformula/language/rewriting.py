@@ -37,6 +37,8 @@ def _spelled(node: Node) -> tuple[str, int]:
         case Compare(operators=operators, parts=parts):
             rest = "".join(f" {o} {spell(p, 1)}" for o, p in zip(operators, parts[1:], strict=True))
             return spell(parts[0], 1) + rest, 1
+        case Logic(operator="flag", parts=(flag,)):
+            return _spelled(flag)
         case Logic(operator="not", parts=parts):
             return f"not {spell(parts[0], 1)}", 0
         case Logic(operator=operator, parts=parts):

@@ -10,6 +10,7 @@ from functools import partial, reduce
 from typing import Any
 
 from .definitions import ROTARY, Definition, check_second
+from .graph import describe
 from .messages import FormulaError, unknown
 from .numbers import COMPARISONS, apply_function, fold, neutral, tidy
 from .rewriting import spine
@@ -29,7 +30,7 @@ class ScoreBinding:
     definition: Definition
     option: str  # "score", "mask" or one of ROTARY
     heads: int
-    numbers: Mapping[str, float]  # those of the file, the stack and `layer`; what is read goes into `used`
+    constants: Mapping[str, Any]  # those of the file, the stack and `layer`; what is read goes into `used`
     inputs: Collection[str]  # the task's
     used: set[str]
     causal: bool  # j is never after i: then i - j is not negative
@@ -50,7 +51,7 @@ class ScoreBinding:
         name, parameters, last = definition.name, definition.parameters, definition.lines[-1]
         self.check_definition()
         for number, line in enumerate(lines):
-            for taken, other in ((self.numbers, "a number here"), (self.inputs, "an input of the task")):
+            for taken, other in ((self.constants, "a number here"), (self.inputs, "an input of the task")):
                 if line.name in taken:
                     raise FormulaError("two-things", line.target, name=line.name, other=other)
             self.names[line.name] = self.value(line.value)
@@ -88,7 +89,7 @@ class ScoreBinding:
                 detail = f"its parameters are not among {', '.join(ROTARY[self.option])}"
             if detail:
                 raise FormulaError("rotary-formula", self.definition.place, name=name, detail=detail)
-            check_second(self.definition, self.numbers, self.inputs, self.used, "rotary-formula")
+            check_second(self.definition, self.constants, self.inputs, self.used, "rotary-formula")
             return
         if parameters == ("s",):
             detail = f"of s alone it is a word; with a position or the head beside it, as in {name}(s, i), it is a"
@@ -150,6 +151,8 @@ class ScoreBinding:
             case Compare(operators=operators, parts=parts):
                 values = [self.quantity(part) for part in parts]
                 return self.logic("and", list(map(self.compare, operators, values, values[1:])))
+            case Logic(operator="flag", parts=(part,)):
+                return self.value(part)
             case Logic(operator="not", parts=(part,)):
                 inner = self.quantity(part, True)
                 known = self.constant(inner)
@@ -173,14 +176,17 @@ class ScoreBinding:
             return self.names[name]
         if name in self.definition.parameters:
             return self.add(name)
-        if name in self.numbers:
+        if name in self.constants:
             self.used.add(name)
-            return self.number(self.numbers[name])
+            constant = self.constants[name]
+            if isinstance(constant, (str, tuple)):
+                raise self.wrong(node, f"it is {describe(constant)}, and no number", name)
+            return self.add("test", value=constant) if isinstance(constant, bool) else self.number(constant)
         if name == "pi":
             return self.number(math.pi)
         if name in self.inputs:
             raise self.wrong(node, f"what it gives at a position is {name}(i) or {name}(j)", name)
-        known = [*self.definition.parameters, *self.names, *self.numbers, "pi"]
+        known = [*self.definition.parameters, *self.names, *self.constants, "pi"]
         title = f"the definition {self.definition.name!r}"
         raise unknown("unset", node.place, name, known, title=title, remedy=f"known here: {', '.join(known)}")
 
@@ -249,9 +255,9 @@ class ScoreBinding:
         sizes: list[tuple[int, int]] = []
         for item, step in zip(node.items, arguments, strict=True):
             reach = self.range(step, item, math.inf)
-            if not reach.finite and "context" in self.numbers:
+            if not reach.finite and "context" in self.constants:
                 self.used.add("context")
-                self.longest = int(self.numbers["context"])
+                self.longest = int(self.constants["context"])
                 reach = self.range(step, item, self.longest - 1)
             if not reach.finite:
                 raise self.wrong(item, "nothing says how far it goes; put it within bounds: min(max(..., 0), 31)")

@@ -19,7 +19,7 @@ class Number(Node):
 
 @dataclass(frozen=True, slots=True)
 class Literal(Node):
-    """A string, True or False; only an option's value."""
+    """A string, True or False: an option's value, a constant of a file, a side of == or !=."""
 
     value: str | bool
 
@@ -35,6 +35,13 @@ class Index(Node):
 
     name: str
     index: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Node):
+    """`[a, b]`: a list to which a file gives a name."""
+
+    parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +85,7 @@ class Compare(Node):
 
 @dataclass(frozen=True, slots=True)
 class Logic(Node):
-    """`and`, `or` of parts, `not` of one."""
+    """`and`, `or` of parts, `not` of one; `flag` of a name that stands for True or False."""
 
     operator: str
     parts: tuple[Node, ...]
@@ -117,7 +124,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return (node.operand,)
         case Binary():
             return (node.left, node.right)
-        case Compare() | Logic():
+        case Compare() | Logic() | Listing():
             return node.parts
         case Choice():
             return (node.then, node.test, node.other)

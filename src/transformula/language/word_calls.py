@@ -219,7 +219,7 @@ class WordCall:
                     detail = f"{key}= says how rotary positions turn, and there are none; give their base: rotary=10000"
                     raise self.wrong("check-failed", detail=detail)
                 count = 1 if key in ROTARY else heads  # heads turn alike
-                formula = ScoreBinding(formula, key, count, scope.numbers, inputs, used, causal).formula()
+                formula = ScoreBinding(formula, key, count, scope.constants, inputs, used, causal).formula()
                 formula = resolved[key] = self.model.formulas.setdefault(formula, formula)
             for name, side in formula.inputs:
                 own, sequence = self.context.sequence_of(name), queries if side == "i" else keys
@@ -286,7 +286,7 @@ class WordCall:
         section = Section(here.where, here.number, here.formula, here.stack)
         argument = Value("argument", width=width, sequence="inner", name="x")
         visible = scope.visible if self.context.definition("norm") is None else len(self.context.definitions)
-        inner = Scope(section, scope.stack, scope.numbers, visible, {}, names={"x": argument}, within=width)
+        inner = Scope(section, scope.stack, scope.constants, visible, {}, names={"x": argument}, within=width)
         norm = CallNode(node.place, "norm", "", (Name(node.place, "x"),), (), node.head)
         result = self.model.call(norm, inner)
         if not isinstance(result, Value):
