@@ -180,6 +180,15 @@ def test_what_is_wrong_with_a_constant_is_said(line: str, layer: str, message: s
         checked(f"{line}\nlayer: {layer}\n")
 
 
+def test_a_test_gives_a_flag() -> None:
+    text = 'act: silu\nplain: false\ngated: act == "silu" and not plain\nlayer: x = x + mlp(norm(x), gated=gated)'
+    assert options(checked(text), "mlp", "gated") == [True] * 4 == options(checked(text, act="silu"), "mlp", "gated")
+    # `plain` counts as read where `act` alone decides
+    assert options(checked(text, act="relu"), "mlp", "gated") == options(checked(text, plain=True), "mlp", "gated")
+    with pytest.raises(FormulaError, match="is not a number"):
+        checked("wide: 2 * (heads < 3)\nlayer: x = x + mlp(norm(x), hidden=wide)")
+
+
 def test_a_list_is_a_number_of_the_file_where_it_is_indexed() -> None:
     text = (
         "sizes: [32, 64]\nwide: sizes[2] + 1\nlayer: x = x + mlp(norm(x), hidden=wide if layer > 1 else sizes[layer])"

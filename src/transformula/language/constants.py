@@ -19,7 +19,7 @@ from .messages import FormulaError, unknown
 from .model_file import FLAGS, FREE_NUMBERS
 from .numbers import as_number, evaluate, is_number, is_whole, tidy
 from .source import Place
-from .syntax import Index, Listing, Name, Node
+from .syntax import Index, Listing, Name, Node, walk
 
 # Names that stand for numbers alone: what is no number there is a mistake.
 NUMBERS_ALONE = (*FREE_NUMBERS, "dropout")
@@ -48,6 +48,7 @@ def resolve(given: Mapping[str, Node], outer: Mapping[str, Any], used: set[str])
             raise FormulaError("number-cycle", given[name].place, name=name)
         waiting.append(name)
         node = given[name]
+        used.update(constants_read(node) - {name})
 
         def look(read: Name | Index) -> Any:
             own = read.name == name
@@ -71,6 +72,11 @@ def resolve(given: Mapping[str, Node], outer: Mapping[str, Any], used: set[str])
     for name in given:
         value_of(name, given[name].place)
     return values
+
+
+def constants_read(node: Node) -> set[str]:
+    """The names that an expression reads, or would read if its tests came out otherwise."""
+    return {part.name for part in walk(node) if isinstance(part, (Name, Index))}
 
 
 def element(node: Index, values: Any, look: Callable[[Any], Any]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .. import field_names
-from .constants import element
+from .constants import constants_read, element
 from .context import Context, Scope, Setting
 from .graph import Frame, Section, Value, describe
 from .messages import FormulaError, unknown
@@ -116,7 +116,9 @@ class Names:
         return element(node, values, self.looker(scope.constants, scope))
 
     def evaluate(self, node: Node, constants: Mapping[str, Any], scope: Scope | None = None) -> Any:
-        """The constant, or the outcome of the test, that an expression stands for."""
+        """The constant, or the outcome of the test, that an expression stands for. What a side of it that does not count
+        would read counts as read."""
+        self.reads.numbers.update(constants_read(node))
         return evaluate(node, self.looker(constants, scope))
 
     def looker(self, constants: Mapping[str, Any], scope: Scope | None = None) -> Callable[[Any], Any]:

@@ -265,8 +265,8 @@ def parse_expression(source: Source, *, strings: bool = False) -> Node:
 
 
 def parse_constant(source: Source) -> Node:
-    """What a file says of one of its names: an expression of numbers, a string, a flag, or a list of these in brackets.
-    A name alone may be any, Python's keywords too: it may be a string."""
+    """What a file says of one of its names: an expression of numbers, a string, a flag or a test, or a list of these in
+    brackets. A name alone may be any, Python's keywords too: it may be a string."""
     source = dataclasses.replace(source, text=source.text.strip())
     text, place = source.text, Place(source, 1, 0, 1, len(source.text))
     if text[:1] == "[" and text[-1:] == "]":
@@ -275,7 +275,7 @@ def parse_constant(source: Source) -> Node:
         return Name(place, text)
     tree = parse_python(source, "eval")
     assert isinstance(tree, ast.Expression)
-    return Rebuilder(source).constant_or_value(tree.body)
+    return Rebuilder(source, tests=True).constant_or_value(tree.body)
 
 
 def split_list(source: Source) -> list[Source]:
