@@ -116,8 +116,8 @@ class Names:
         return element(node, values, self.looker(scope.constants, scope))
 
     def evaluate(self, node: Node, constants: Mapping[str, Any], scope: Scope | None = None) -> Any:
-        """The constant, or the outcome of the test, that an expression stands for. What the side of a test that does not
-        count would read counts as read."""
+        """The constant, or the outcome of the test, that an expression stands for. What it would read if its tests came
+        out otherwise counts as read."""
         self.reads.numbers.update(constants_read(node))
         return evaluate(node, self.looker(constants, scope))
 
