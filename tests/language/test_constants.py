@@ -8,6 +8,7 @@ import pytest
 
 from transformula.analysis.canonical import formula_hash
 from transformula.errors import InputError
+from transformula.families.conversion import as_encoder
 from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.messages import FormulaError
@@ -178,6 +179,16 @@ def test_a_constant_of_another_kind_is_refused(changes: dict[str, Any], message:
 def test_what_is_wrong_with_a_constant_is_said(line: str, layer: str, message: str) -> None:
     with pytest.raises(FormulaError, match=message):
         checked(f"{line}\nlayer: {layer}\n")
+
+
+def test_formulas_over_scores_read_them_and_so_a_family_is_an_encoder_too() -> None:
+    text = as_encoder(read_text(FAMILY), vocabulary())
+    assert "abs(i - j) < windows[layer]" in write_text(text)
+    masks = [options(check(text, vocabulary(), {"windows": [n]}), "attention", "mask")[0] for n in (0, 2)]
+    assert masks[0].steps != masks[1].steps
+    for wrong in ("windows[i]", "windows", "act", "windows[layer - 1]"):
+        with pytest.raises(FormulaError):
+            checked(FAMILY.replace("i - j < 3 or tied", f"i - j < {wrong} or tied"), kinds=["global"])
 
 
 def test_a_test_gives_a_flag() -> None:

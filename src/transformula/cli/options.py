@@ -45,7 +45,7 @@ MODEL_OPTIONS = {
     "context": "context length in tokens (default: the task's)",
     "dropout": "probability of each dropout() that states none",
 }
-"""Keys that every model file may have. A number, or another constant, of the model's own is an option too: `--rank 8`."""
+"""Keys that every model file may have. A number of the model's own, or a flag, is an option too: `--rank 8`."""
 
 MODEL = "a formula (a text with =), a model file (.yaml), a run's or a model's folder, or a name of the gallery"
 RUN = "a run's folder (its best model) or a model's"

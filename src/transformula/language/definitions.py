@@ -102,6 +102,8 @@ def check_second(
                     with_items = (name == "table" and len(items) == 2) or (name in inputs and len(items) == 1)
                     if options or not (name in SECOND_FUNCTIONS or with_items):
                         detail = "it is not one of its functions"
+                case Index(name=name, index=Node()) if name in numbers:
+                    used.add(name)
                 case Index() | Tap() | Literal():
                     detail = "only scores and positions are seen here"
             if detail:

@@ -93,7 +93,7 @@ class ModelText:
         return reduce(lambda model, row: model.with_key(*row), given.items(), self)
 
     def with_key(self, key: str, value: Any) -> ModelText:
-        source = None if value is None else Source(key, str(list(value) if isinstance(value, tuple) else value))
+        source = None if value is None else Source(key, constant_text(value))
         half = HALF.search(source.text) if source else None
         if half:
             detail = f"holds {half.group()!r}, half a character"
@@ -127,6 +127,11 @@ class ModelText:
             return replace(stack, causal=checked_flag(str(value), Source(key, str(value)).start))
         changed: dict[str, Any] = {key: source}
         return replace(stack, **changed)
+
+
+def constant_text(value: Any) -> str:
+    """A value that a program gives, as a file says it."""
+    return str(list(value) if isinstance(value, tuple) else value)
 
 
 def checked_name(text: str, place: Place | None) -> str:

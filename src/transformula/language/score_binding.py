@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
+from .constants import element
 from .definitions import ROTARY, Definition, check_second
 from .graph import describe
 from .messages import FormulaError, unknown
@@ -16,7 +17,7 @@ from .numbers import COMPARISONS, apply_function, fold, neutral, tidy
 from .rewriting import spine
 from .score_formula import ScoreFormula, Step, Table
 from .source import Place
-from .syntax import Binary, CallNode, Choice, Compare, Line, Logic, Name, Negative, Node, Number, walk
+from .syntax import Binary, CallNode, Choice, Compare, Index, Line, Logic, Name, Negative, Node, Number, walk
 
 # What attention takes by name: an input of such a name could not be handed to it.
 KEYWORDS = ("scores", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")
@@ -136,6 +137,8 @@ class ScoreBinding:
                 return self.number(value)
             case Name():
                 return self.name(node)
+            case Index(index=Node()):
+                return self.folded(node, self.look(node))
             case Negative(operand=operand):
                 inner = self.quantity(operand)
                 known = self.constant(inner)
@@ -151,8 +154,6 @@ class ScoreBinding:
             case Compare(operators=operators, parts=parts):
                 values = [self.quantity(part) for part in parts]
                 return self.logic("and", list(map(self.compare, operators, values, values[1:])))
-            case Logic(operator="flag", parts=(part,)):
-                return self.value(part)
             case Logic(operator="not", parts=(part,)):
                 inner = self.quantity(part, True)
                 known = self.constant(inner)
@@ -177,11 +178,7 @@ class ScoreBinding:
         if name in self.definition.parameters:
             return self.add(name)
         if name in self.constants:
-            self.used.add(name)
-            constant = self.constants[name]
-            if isinstance(constant, (str, tuple)):
-                raise self.wrong(node, f"it is {describe(constant)}, and no number", name)
-            return self.add("test", value=constant) if isinstance(constant, bool) else self.number(constant)
+            return self.folded(node, self.look(node))
         if name == "pi":
             return self.number(math.pi)
         if name in self.inputs:
@@ -189,6 +186,19 @@ class ScoreBinding:
         known = [*self.definition.parameters, *self.names, *self.constants, "pi"]
         title = f"the definition {self.definition.name!r}"
         raise unknown("unset", node.place, name, known, title=title, remedy=f"known here: {', '.join(known)}")
+
+    def look(self, node: Name | Index) -> Any:
+        """A constant of the file, or a part of a list."""
+        if node.name not in self.constants:
+            raise self.wrong(node, "only scores and positions are seen here, and numbers of the file", node.name)
+        self.used.add(node.name)
+        value = self.constants[node.name]
+        return element(node, value, self.look) if isinstance(node, Index) else value
+
+    def folded(self, node: Node, constant: Any) -> int:
+        if isinstance(constant, (str, tuple)):
+            raise self.wrong(node, f"it is {describe(constant)}, and no number")
+        return self.add("test", value=constant) if isinstance(constant, bool) else self.number(constant)
 
     def binary(self, operator: str, left: int, right: int, place: Place) -> int:
         a, b = self.constant(left), self.constant(right)
