@@ -50,11 +50,11 @@ def test_place_and_remedy(code: str) -> None:
 
 @pytest.mark.parametrize("code", MESSAGES)
 def test_text_is_plain(code: str) -> None:
-    """No name of Python's own, no trailing signs, lines that fit a terminal."""
+    """No name of Python's own, no trailing signs, no line of more than twenty of a terminal's: all words are listed."""
     text = str(cause(MESSAGES[code]))
     for word in ("None", "<transformula", "object at", "Value(", "  known", ";;", " ;"):
         assert word not in text, text
-    assert all(len(row) <= 600 for row in text.splitlines())
+    assert all(len(row) <= 20 * 80 for row in text.splitlines())
 
 
 def test_the_nearest_names_are_data() -> None:

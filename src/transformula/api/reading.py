@@ -77,9 +77,10 @@ def read_model(
     # A number that a formula mentions and its file lacks, such as `rank` in a typed formula, is given as an option too.
     new = {key: changes.pop(key) for key in list(changes) if key not in text.numbers and mentioned(text, key)}
     if new:
+        from ..language.model_file import constant_text
         from ..language.source import Source
 
-        sources = {key: Source(f"number {key}", str(value)) for key, value in new.items()}
+        sources = {key: Source(f"number {key}", constant_text(value)) for key, value in new.items()}
         text = dataclasses.replace(text, numbers={**text.numbers, **sources})
     text = text.override(changes)
     if family is not None:

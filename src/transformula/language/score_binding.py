@@ -31,7 +31,9 @@ class ScoreBinding:
     definition: Definition
     option: str  # "score", "mask" or one of ROTARY
     heads: int
-    constants: Mapping[str, Any]  # those of the file, the stack and `layer`; what is read goes into `used`
+    numbers: Mapping[
+        str, Any
+    ]  # and other constants: those of the file, the stack and `layer`; what is read goes into `used`
     inputs: Collection[str]  # the task's
     used: set[str]
     causal: bool  # j is never after i: then i - j is not negative
@@ -52,7 +54,7 @@ class ScoreBinding:
         name, parameters, last = definition.name, definition.parameters, definition.lines[-1]
         self.check_definition()
         for number, line in enumerate(lines):
-            for taken, other in ((self.constants, "a number here"), (self.inputs, "an input of the task")):
+            for taken, other in ((self.numbers, "a number here"), (self.inputs, "an input of the task")):
                 if line.name in taken:
                     raise FormulaError("two-things", line.target, name=line.name, other=other)
             self.names[line.name] = self.value(line.value)
@@ -90,7 +92,7 @@ class ScoreBinding:
                 detail = f"its parameters are not among {', '.join(ROTARY[self.option])}"
             if detail:
                 raise FormulaError("rotary-formula", self.definition.place, name=name, detail=detail)
-            check_second(self.definition, self.constants, self.inputs, self.used, "rotary-formula")
+            check_second(self.definition, self.numbers, self.inputs, self.used, "rotary-formula")
             return
         if parameters == ("s",):
             detail = f"of s alone it is a word; with a position or the head beside it, as in {name}(s, i), it is a"
@@ -177,22 +179,22 @@ class ScoreBinding:
             return self.names[name]
         if name in self.definition.parameters:
             return self.add(name)
-        if name in self.constants:
+        if name in self.numbers:
             return self.folded(node, self.look(node))
         if name == "pi":
             return self.number(math.pi)
         if name in self.inputs:
             raise self.wrong(node, f"what it gives at a position is {name}(i) or {name}(j)", name)
-        known = [*self.definition.parameters, *self.names, *self.constants, "pi"]
+        known = [*self.definition.parameters, *self.names, *self.numbers, "pi"]
         title = f"the definition {self.definition.name!r}"
         raise unknown("unset", node.place, name, known, title=title, remedy=f"known here: {', '.join(known)}")
 
     def look(self, node: Name | Index) -> Any:
         """A constant of the file, or a part of a list."""
-        if node.name not in self.constants:
+        if node.name not in self.numbers:
             raise self.wrong(node, "only scores and positions are seen here, and numbers of the file", node.name)
         self.used.add(node.name)
-        value = self.constants[node.name]
+        value = self.numbers[node.name]
         return element(node, value, self.look) if isinstance(node, Index) else value
 
     def folded(self, node: Node, constant: Any) -> int:
@@ -265,9 +267,9 @@ class ScoreBinding:
         sizes: list[tuple[int, int]] = []
         for item, step in zip(node.items, arguments, strict=True):
             reach = self.range(step, item, math.inf)
-            if not reach.finite and "context" in self.constants:
+            if not reach.finite and "context" in self.numbers:
                 self.used.add("context")
-                self.longest = int(self.constants["context"])
+                self.longest = int(self.numbers["context"])
                 reach = self.range(step, item, self.longest - 1)
             if not reach.finite:
                 raise self.wrong(item, "nothing says how far it goes; put it within bounds: min(max(..., 0), 31)")
