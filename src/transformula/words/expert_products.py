@@ -160,9 +160,9 @@ def _with_empty(x: Tensor) -> Tensor:
     return F.pad(x, (0, 0, 0, 1))
 
 
-def _sums(x: Tensor, width: int) -> Tensor:
-    """Sums over the choices of each row, and of what is empty: in float32 at least."""
-    return x.new_zeros(len(x) + 1, width, dtype=torch.promote_types(x.dtype, torch.float32))
+def _sums(table: Tensor, layout: Layout, weights: Tensor | None = None) -> Tensor:
+    """For each row the weighted sum of what stands at the places of its choices; kernels add up in float32 at least."""
+    return F.embedding_bag(layout.place.view(layout.shape), table, mode="sum", per_sample_weights=weights)
 
 
 class _Routed(torch.autograd.Function):
@@ -177,20 +177,18 @@ class _Routed(torch.autograd.Function):
         w = weights.new_zeros(places).index_put_((layout.place,), weights.flatten())[:, None]
         keep = any(ctx.needs_input_grad)
         kept = [x.new_empty(places, hidden) if keep else None for _ in tables[2::2]]
-        rows, total = _with_empty(x), _sums(x, width)
-        for (tokens, share, *outs), (down, bias, *parts) in _by_expert(layout, [layout.tokens, w, *kept], tables):
+        rows, results = _with_empty(x), x.new_empty(places, width)
+        by_expert = _by_expert(layout, [layout.tokens, w, results, *kept], tables)
+        for (tokens, share, y, *outs), (down, bias, *parts) in by_expert:
             seen = rows.index_select(0, tokens)
             if weigh_input:
                 seen *= share
             h = gating(*(_product(seen, parts[2 * n], parts[2 * n + 1], out) for n, out in enumerate(outs)))
-            y = torch.mm(h if weigh_input else h * share, down.t())
-            if bias is not None:
-                y += bias if weigh_input else share * bias
-            total.index_add_(0, tokens, y.to(total.dtype))
+            _product(h, down, bias, y)
         if keep:
             ctx.save_for_backward(x, w, *kept, *tables)
             ctx.layout, ctx.gating, ctx.weigh_input = layout, gating, weigh_input
-        return total[:-1].to(x.dtype)
+        return _sums(results, layout, None if weigh_input else weights)
 
     @staticmethod
     @once_differentiable
@@ -201,10 +199,12 @@ class _Routed(torch.autograd.Function):
         kept, tables = saved[:count], saved[count:]
         needed = zip(tables, ctx.needs_input_grad[5:], strict=True)
         gradients = [_gradients(table, layout) if needs else None for table, needs in needed]
-        rows, grads, total, of_w = _with_empty(x), _with_empty(grad), _sums(x, x.shape[1]), torch.empty_like(w)
-        by_expert = _by_expert(layout, [layout.tokens, w, of_w, *kept], [*tables, *gradients])
-        for (tokens, share, of_share, *products), entries in by_expert:
+        rows, grads = _with_empty(x), _with_empty(grad)
+        of_rows, of_w = x.new_empty(len(layout.tokens), x.shape[1]), torch.empty_like(w)
+        by_expert = _by_expert(layout, [layout.tokens, w, of_w, of_rows, *kept], [*tables, *gradients])
+        for (tokens, share, of_share, of_seen, *products), entries in by_expert:
             down, bias, *parts = entries[: len(tables)]
+            of_down, of_bias, *of_tables = entries[len(tables) :]
             seen, of_y = rows.index_select(0, tokens), grads.index_select(0, tokens)
             with torch.enable_grad():
                 leaves = [product.detach().requires_grad_() for product in products]
@@ -217,20 +217,20 @@ class _Routed(torch.autograd.Function):
                 torch.sum(of_h * h, -1, keepdim=True, out=of_share)
                 if bias is not None:
                     of_share += (of_y @ bias)[:, None]
-                of_h, of_y = of_h * share, of_y * share
+                    of_y *= share
+                else:  # the narrower of the two
+                    h = h * share
+                of_h *= share
+            _collect(of_y, h, of_down, of_bias)
             of_parts = torch.autograd.grad(hidden, leaves, of_h)
-            products_of = [(of_y, h), *((of_part, entering) for of_part in of_parts)]
-            for n, (of_product, of_what) in enumerate(products_of):
-                _collect(of_product, of_what, *entries[len(tables) + 2 * n :][:2])
-            of_seen = of_parts[0] @ parts[0]
-            for of_part, matrix in zip(of_parts[1:], parts[2::2], strict=True):
-                of_seen.addmm_(of_part, matrix)
+            for n, of_part in enumerate(of_parts):
+                _collect(of_part, entering, of_tables[2 * n], of_tables[2 * n + 1])
+                torch.mm(of_part, parts[2 * n], out=of_seen) if n == 0 else of_seen.addmm_(of_part, parts[2 * n])
             if weigh_input:
                 torch.sum(of_seen * seen, -1, keepdim=True, out=of_share)
                 of_seen *= share
-            total.index_add_(0, tokens, of_seen.to(total.dtype))
         of_weights = of_w[layout.place].view(layout.shape)
-        return total[:-1].to(x.dtype), of_weights, None, None, None, *gradients
+        return _sums(of_rows, layout), of_weights, None, None, None, *gradients
 
 
 def _collect(of_product: Tensor, x: Tensor, of_weight: Tensor | None, of_bias: Tensor | None) -> None:
