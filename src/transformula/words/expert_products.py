@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 BLOCK = 64  # most rows to a multiple of which those of an expert are filled up
+TOGETHER = 8  # experts whose products are one batched product, where loads are even
 Gating = Callable[..., Tensor]  # (up, or up and gate) -> hidden layer
 Product = tuple[Tensor, Tensor | None]  # matrices (n, size, x) of all experts; their biases (n, size) or None
 
@@ -57,15 +58,13 @@ class Layout:
     shape   (rows, active): of the choices
     place   (rows active,): the place in the table of each choice
     tokens  (places,): the row that stands there; `rows`, one behind the last, where the place is left empty
-    used    the experts that have rows
-    sizes   of each of them: its places
+    runs    (first expert, one behind the last, places of each) of the experts whose products are made together
     """
 
     shape: torch.Size
     place: Tensor
     tokens: Tensor
-    used: list[int]
-    sizes: list[int]
+    runs: list[tuple[int, int, int]]
 
 
 def block_of(choices: int, n: int, dtype: torch.dtype) -> int:
@@ -77,22 +76,37 @@ def block_of(choices: int, n: int, dtype: torch.dtype) -> int:
     return min(BLOCK, 1 << (mean.bit_length() - 1)) if mean else 1
 
 
+def runs_of(counts: list[int], block: int, together: int) -> list[tuple[int, int, int]]:
+    """Runs of so many experts, each with the places of the one that has most rows, filled up to a multiple of
+    `block`; without runs that have none."""
+    firsts = range(0, len(counts), together)
+    runs = [(e, min(e + together, len(counts)), -(-max(counts[e : e + together]) // block) * block) for e in firsts]
+    return [run for run in runs if run[2]]
+
+
 def layout_of(chosen: Tensor, n: int, block: int) -> Layout:
-    """The layout of choices (rows, active) among n experts."""
+    """The layout of choices (rows, active) among n experts. Where sizes are filled up, experts go TOGETHER, unless
+    their loads differ so much that this takes a fifth more places."""
     rows, active = chosen.shape
     choices = chosen.flatten()
     order = choices.argsort(stable=True)
     counts = torch.bincount(choices, minlength=n)
-    room = (counts + (block - 1)) // block * block
-    empty = (room - counts).cumsum(0) - (room - counts)  # places left empty before those of each expert
-    places = torch.arange(len(choices), device=chosen.device) + empty[choices[order]]
-    sizes = room.tolist()
-    tokens = order.new_full((sum(sizes),), rows)
+    runs, alone = (runs_of(counts.tolist(), block, together) for together in (TOGETHER, 1))
+    if block == 1 or places_of(runs) > 1.2 * places_of(alone):
+        runs = alone
+    room = [0] * n
+    for first, end, each in runs:
+        room[first:end] = [each] * (end - first)
+    before = torch.tensor(room, device=chosen.device) - counts
+    before = before.cumsum(0) - before  # places left empty before those of each expert
+    places = torch.arange(len(choices), device=chosen.device) + before[choices[order]]
+    tokens = order.new_full((places_of(runs),), rows)
     tokens[places] = order // active
-    place = torch.empty_like(order)
-    place[order] = places
-    used = [e for e, size in enumerate(sizes) if size]
-    return Layout(chosen.shape, place, tokens, used, [sizes[e] for e in used])
+    return Layout(chosen.shape, torch.empty_like(order).index_put_((order,), places), tokens, runs)
+
+
+def places_of(runs: Sequence[tuple[int, int, int]]) -> int:
+    return sum((end - first) * places for first, end, places in runs)
 
 
 def routed(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tensor:
@@ -139,20 +153,29 @@ def grouped(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Ten
     return (y if mixture.weigh_input else y * w)[place].view(*chosen.shape, -1).sum(1)
 
 
-def _by_expert(
+def _by_run(
     layout: Layout, rows: Sequence[Tensor | None], tables: Sequence[Tensor | None]
 ) -> Iterator[tuple[list[Any], list[Any]]]:
-    """For each expert that has rows: its rows of tables (places, ...), its entries of tables (n, ...)."""
-    none = [None] * (max(layout.used) + 1)
-    pieces = [none if table is None else torch.split(table, layout.sizes) for table in rows]
-    entries = [none if table is None else table.unbind() for table in tables]
-    for number, e in enumerate(layout.used):
-        yield [piece[number] for piece in pieces], [entry[e] for entry in entries]
+    """For each run of experts: their rows of tables (places, ...), as (experts, places of each, ...), and their entries
+    of tables (n, ...)."""
+    start = 0
+    for first, end, places in layout.runs:
+        stop, shape = start + (end - first) * places, (end - first, places)
+        pieces = [None if table is None else table[start:stop].view(*shape, *table.shape[1:]) for table in rows]
+        yield pieces, [None if table is None else table[first:end] for table in tables]
+        start = stop
+
+
+def _gathered(rows: Tensor, tokens: Tensor) -> Tensor:
+    """rows[tokens], for tokens (experts, places)."""
+    return rows.index_select(0, tokens.flatten()).view(*tokens.shape, -1)
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
-    """x W^T + b."""
-    return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
+    """x W^T + b, expert by expert."""
+    if bias is None:
+        return torch.bmm(x, weight.transpose(1, 2), out=out)
+    return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2), out=out)
 
 
 def _with_empty(x: Tensor) -> Tensor:
@@ -178,9 +201,9 @@ class _Routed(torch.autograd.Function):
         keep = any(ctx.needs_input_grad)
         kept = [x.new_empty(places, hidden) if keep else None for _ in tables[2::2]]
         rows, results = _with_empty(x), x.new_empty(places, width)
-        by_expert = _by_expert(layout, [layout.tokens, w, results, *kept], tables)
-        for (tokens, share, y, *outs), (down, bias, *parts) in by_expert:
-            seen = rows.index_select(0, tokens)
+        by_run = _by_run(layout, [layout.tokens, w, results, *kept], tables)
+        for (tokens, share, y, *outs), (down, bias, *parts) in by_run:
+            seen = _gathered(rows, tokens)
             if weigh_input:
                 seen *= share
             h = gating(*(_product(seen, parts[2 * n], parts[2 * n + 1], out) for n, out in enumerate(outs)))
@@ -201,22 +224,22 @@ class _Routed(torch.autograd.Function):
         gradients = [_gradients(table, layout) if needs else None for table, needs in needed]
         rows, grads = _with_empty(x), _with_empty(grad)
         of_rows, of_w = x.new_empty(len(layout.tokens), x.shape[1]), torch.empty_like(w)
-        by_expert = _by_expert(layout, [layout.tokens, w, of_w, of_rows, *kept], [*tables, *gradients])
-        for (tokens, share, of_share, of_seen, *products), entries in by_expert:
+        by_run = _by_run(layout, [layout.tokens, w, of_w, of_rows, *kept], [*tables, *gradients])
+        for (tokens, share, of_share, of_seen, *products), entries in by_run:
             down, bias, *parts = entries[: len(tables)]
             of_down, of_bias, *of_tables = entries[len(tables) :]
-            seen, of_y = rows.index_select(0, tokens), grads.index_select(0, tokens)
+            seen, of_y = _gathered(rows, tokens), _gathered(grads, tokens)
             with torch.enable_grad():
                 leaves = [product.detach().requires_grad_() for product in products]
                 hidden = ctx.gating(*leaves)
-            h, of_h = hidden.detach(), of_y @ down
+            h, of_h = hidden.detach(), torch.bmm(of_y, down)
             if weigh_input:
                 entering = seen * share
             else:
                 entering = seen
                 torch.sum(of_h * h, -1, keepdim=True, out=of_share)
                 if bias is not None:
-                    of_share += (of_y @ bias)[:, None]
+                    of_share += torch.bmm(of_y, bias[..., None])
                     of_y *= share
                 else:  # the narrower of the two
                     h = h * share
@@ -225,7 +248,7 @@ class _Routed(torch.autograd.Function):
             of_parts = torch.autograd.grad(hidden, leaves, of_h)
             for n, of_part in enumerate(of_parts):
                 _collect(of_part, entering, of_tables[2 * n], of_tables[2 * n + 1])
-                torch.mm(of_part, parts[2 * n], out=of_seen) if n == 0 else of_seen.addmm_(of_part, parts[2 * n])
+                of_seen.baddbmm_(of_part, parts[2 * n], beta=min(n, 1))
             if weigh_input:
                 torch.sum(of_seen * seen, -1, keepdim=True, out=of_share)
                 of_seen *= share
@@ -236,13 +259,13 @@ class _Routed(torch.autograd.Function):
 def _collect(of_product: Tensor, x: Tensor, of_weight: Tensor | None, of_bias: Tensor | None) -> None:
     """The gradients of a matrix and a bias, from that of their product with x."""
     if of_weight is not None:
-        torch.mm(of_product.t(), x, out=of_weight)
+        torch.bmm(of_product.transpose(1, 2), x, out=of_weight)
     if of_bias is not None:
-        torch.sum(of_product, 0, out=of_bias)
+        torch.sum(of_product, 1, out=of_bias)
 
 
 def _gradients(like: Tensor, layout: Layout) -> Tensor:
-    """A table for gradients: 0 for experts that have no rows, not filled for the others."""
-    table, used = torch.empty_like(like), set(layout.used)
+    """A table for gradients: 0 for experts in no run, not filled for the others."""
+    table, used = torch.empty_like(like), {e for first, end, _ in layout.runs for e in range(first, end)}
     table[[e for e in range(len(table)) if e not in used]] = 0
     return table
