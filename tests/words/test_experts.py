@@ -18,6 +18,7 @@ from transformula.language.check import check
 from transformula.language.messages import FormulaError
 from transformula.language.model_file import from_formula
 from transformula.words import cpu, expert_products
+from transformula.words import experts as expert_words
 from transformula.words.experts import Experts
 from transformula.words.mlp import ACTIVATIONS
 
@@ -134,6 +135,32 @@ def test_gradients_by_both_ways(options: dict[str, Any], block: int, monkeypatch
         assert (a is None) == (b is None)
         if a is not None:
             torch.testing.assert_close(a, b, atol=1e-11, rtol=1e-11)
+
+
+@pytest.mark.parametrize("options", [{"gated": True}, {"weigh_input": True, "active": 3}, {"bias": False}])
+def test_the_grouped_product_is_the_same_function(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU runs, here on a CPU: float32, widths that it knows; one expert is chosen by nobody."""
+    module, x = experts(n=5, hidden=16, **options).float(), torch.randn(2, 9, WIDTH).abs()
+    with torch.no_grad():
+        module.router.weight[1] = -100
+    other = copy.deepcopy(module)
+    by_rows = gradients(module, x)
+    monkeypatch.setattr(expert_words, "grouped_here", lambda *_: True)
+    torch.testing.assert_close(other(x), module(x), atol=1e-4, rtol=1e-4)
+    for a, b in zip(by_rows, gradients(other, x), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("loads", [[10, 10, 11, 9], [40, 0, 0, 0], [0, 17, 3, 20]])
+def test_a_layout_has_a_place_for_every_choice(loads: list[int]) -> None:
+    """Each choice has a place of its own, among those of its expert; even loads go together, others alone."""
+    chosen = torch.repeat_interleave(torch.tensor(loads))[torch.randperm(40)].view(20, 2)
+    layout = expert_products.layout_of(chosen, 4, 4)
+    assert len(set(layout.place.tolist())) == 40 and len(layout.tokens) == expert_products.places_of(layout.runs)
+    assert torch.equal(layout.tokens[layout.place].view(20, 2), torch.arange(20)[:, None].expand(20, 2))
+    owners = [e for first, end, places in layout.runs for e in range(first, end) for _ in range(places)]
+    assert torch.equal(torch.tensor(owners)[layout.place].view(20, 2), chosen)
+    assert (len(layout.runs) == 1) == (max(loads) < 12 or max(loads) == 40)
 
 
 def test_frozen_experts_get_no_gradients_and_pass_them_on() -> None:

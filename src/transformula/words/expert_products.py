@@ -1,9 +1,9 @@
 """Experts over the positions that chose them: each expert's rows side by side, a few matrix products an expert.
 
-On a CPU one autograd function makes the products of all experts: rows are gathered one expert at a time, while they are
-in the processor's cache, and gradients go straight into one table for all experts. In bfloat16 the rows of an expert
-are filled up with zeros to a multiple of a block, because a product of a size that was not seen before costs ten times
-as much there (2.4 ms against 0.26 for 320 x 512 x 256): kernels are compiled for each size.
+On a CPU one autograd function makes the products of all experts: rows are gathered a few experts at a time, and
+gradients go straight into one table for all experts. In bfloat16 the rows of an expert are filled up with zeros to a
+multiple of a block, because a product of a size that was not seen before costs ten times as much there (2.4 ms against
+0.26 for 320 x 512 x 256): kernels are compiled for each size.
 
 On a GPU the products of all experts are one (`grouped_mm`), and nothing waits for the host.
 """
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-BLOCK = 64  # most rows to a multiple of which those of an expert are filled up
+BLOCK = 32  # most rows to a multiple of which those of an expert are filled up
 TOGETHER = 8  # experts whose products are one batched product, where loads are even
 Gating = Callable[..., Tensor]  # (up, or up and gate) -> hidden layer
 Product = tuple[Tensor, Tensor | None]  # matrices (n, size, x) of all experts; their biases (n, size) or None
