@@ -55,11 +55,13 @@ SMALL: Mapping[str, float] = {
     "token": 8,
     "sparse": 2,
     "own": 5,
+    "state": 3,
+    "turned": 1,
 }
 """Numbers for the tests, by name; an entry takes those that it has. A `depth` of 4 shows the layers of entries whose
 second half, or first quarter, differs from the rest."""
 
-DEEPER: Mapping[str, int] = {"gemma3": 6, "gemma3n": 10}
+DEEPER: Mapping[str, int] = {"gemma3": 6, "gemma3n": 10, "jamba": 6, "minimax": 8, "recurrentgemma": 3}
 """Entries with a layer that comes later."""
 
 

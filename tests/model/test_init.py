@@ -104,3 +104,21 @@ def test_the_dtype_does_not_change_what_is_drawn() -> None:
     second = build(checked(GPT2), dtype=torch.float64)
     assert all(p.dtype == torch.float64 for p in second.parameters())
     torch.testing.assert_close(first.state_dict(), second.state_dict(), rtol=1e-6, atol=1e-9)
+
+
+DECAYS = """
+layer: "x = x + scan(x, -exp(vector.rate(0)) * softplus(linear.step(x, width)))"
+init: {"*.rate.weight": log(c + 1), "*.step.bias": -4 + c % 3}
+"""
+
+
+def test_a_value_that_reads_the_channel_is_that_of_each_channel_of_a_vector() -> None:
+    named = dict(build(checked(DECAYS, width=8, depth=2)).named_parameters())
+    for layer in (1, 2):
+        assert torch.equal(named[f"layers.{layer}.rate.weight"], torch.arange(1, 9).log())
+        assert named[f"layers.{layer}.step.bias"].tolist() == [-4, -3, -2, -4, -3, -2, -4, -3]
+
+
+def test_values_by_channel_are_those_of_vectors() -> None:
+    with pytest.raises(InputError, match="matches no vector, only such as layers.1.step.weight"):
+        build(checked(DECAYS.replace("*.step.bias", "*.step.weight")))

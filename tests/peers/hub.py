@@ -64,11 +64,13 @@ def decoder(theirs: nn.Module, text: str, weights: Callable[[Theirs], Weights], 
     return Pair(theirs, text, weights, numbers, run, steps)
 
 
-def hub_case(reference: str, entry: str = "", name: str = "") -> Callable[[Callable[[], Pair]], Callable[[], Pair]]:
+def hub_case(
+    reference: str, entry: str = "", name: str = "", note: str = ""
+) -> Callable[[Callable[[], Pair]], Callable[[], Pair]]:
     """A case of this package; its name is the function's."""
 
     def announce(make: Callable[[], Pair]) -> Callable[[], Pair]:
-        return case(name or make.__name__.replace("_", "-"), "transformers", reference, entry)(make)
+        return case(name or make.__name__.replace("_", "-"), "transformers", reference, entry, note)(make)
 
     return announce
 

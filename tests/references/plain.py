@@ -121,6 +121,11 @@ def sigmoid(x: Tensor) -> Tensor:
     return 1 / (1 + torch.exp(-x))
 
 
+def softplus(x: Tensor) -> Tensor:
+    """log(1 + e^x)."""
+    return torch.where(x > 30, x, torch.log(1 + torch.exp(x.clamp(max=30))))
+
+
 def silu(x: Tensor) -> Tensor:
     """x sigmoid(x)."""
     return x * sigmoid(x)
@@ -226,17 +231,17 @@ def weighted(weights: Tensor, entries: list[Tensor]) -> Tensor:
     return total
 
 
-def turned(x: Tensor, heads: int, part: float, pairs: bool = False) -> Tensor:
+def turned(x: Tensor, heads: int, part: float, pairs: bool = False, base: float = 10000) -> Tensor:
     """The first `part` of every head turned; `pairs`: channels 2c and 2c + 1 together, not c and c + half."""
     made = []
     for head in x.chunk(heads, -1):
         count = int(part * head.shape[-1])
         first = head[..., :count]
         if pairs:
-            mixed = rotated(torch.cat([first[..., 0::2], first[..., 1::2]], -1), 10000)
+            mixed = rotated(torch.cat([first[..., 0::2], first[..., 1::2]], -1), base)
             first = torch.stack(mixed.chunk(2, -1), -1).flatten(-2)
         else:
-            first = rotated(first, 10000)
+            first = rotated(first, base)
         made += [first, head[..., count:]]
     return torch.cat(made, -1)
 

@@ -20,7 +20,8 @@ relative relative_bias conv shift rnn gru lstm linear_attention running_sum mean
 part join repeat dot channel_mean pad ones norm layernorm rmsnorm batchnorm scalenorm l2norm dyt relu gelu
 gelu_tanh quick_gelu elu silu tanh sigmoid sin cos clamp min max
 softplus softmax exp log sqrt abs dropout droppath pointer transitions scalar vector gate gru_gate mix
-attend expand read write collapse frames logmel groupnorm""".split()
+attend expand read write collapse frames logmel groupnorm
+scan arange""".split()
 
 OUTSIDE = """
 from transformula.words.word import Word, word

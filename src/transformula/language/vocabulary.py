@@ -69,6 +69,8 @@ class WordRecord:
     sequence: str = "first"  # "first" (that of the first stream), "own" (a new one), "none"; or an expression of these
     rows: str = "0"  # expression, also of `causal`: the positions that the last stream must have, a table; 0: any
     equal: bool = False  # streams must have equal widths
+    together: bool = False  # streams belong to one sequence, where the kind of word alone would not ask for it
+    coefficients: tuple[str, ...] = ()  # streams that may be coefficients, in words that else take none
     reach: str = "token"  # "token", "past" or "all": what of its own sequence a position sees
     back: str = ""  # of reach "past", expression: how many positions back a position sees; "": nothing bounds it
     padding: bool = False  # the word must know which positions are real (`real=`, see words/word.py)
@@ -227,7 +229,7 @@ def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = ""
         raise wrong(f"has the kind {fields.get('kind')!r}; known: {', '.join(KINDS)}")
     if "silent" in fields:  # the key's former name
         fields["initial_scale"] = fields.pop("silent")
-    for key in ("numbers", "ports", "ids", "key_taps", "distances"):
+    for key in ("numbers", "ports", "ids", "coefficients", "key_taps", "distances"):
         fields[key] = tuple(fields.get(key, ()))
     if missing := [key for key in fields["numbers"] if key not in options]:
         raise wrong(f"the number {missing[0]!r} is not among its options")

@@ -163,6 +163,8 @@ class WordCall:
         if value.kind == "number" and not many and record.kind not in ("function", "chance"):
             raise self.wrong("wrong-kind", what=describe(value))
         kinds = {"coefficient": BARE if record.reach == "token" else (), "scores": ("function", "chance", "scores")}
+        if value.kind == "coefficient" and name in record.coefficients:
+            return
         if record.kind not in kinds.get(value.kind, (record.kind,)):
             raise self.wrong("wrong-kind", place, what=describe(value))
 
@@ -317,7 +319,7 @@ class WordCall:
         if not self.streams:
             return ""
         sequences, by_name = [value.sequence for _, value in self.streams], dict(self.streams)
-        if self.record.kind in ("positions", "scores", "input", "output"):
+        if self.record.kind in ("positions", "scores", "input", "output") and not self.record.together:
             pairs = [[by_name[name].sequence for name in pair if name in by_name] for pair in ONE_SEQUENCE]
         else:
             pairs = [list(dict.fromkeys(filter(None, sequences)))]

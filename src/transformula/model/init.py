@@ -4,9 +4,11 @@
       "*.weight": 0.02
       "*.attention.output.weight|*.mlp.down.weight": 0.02 / sqrt(2 * depth)
       "*.value.*|*.output.*": gain sqrt(log(2 * depth))
+      "*.decay.bias": log(c + 1)
 
 Patterns are of parameters' names (`*`, `?`, `[...]`), several separated by `|`; only those of matrices (two or more
-dimensions) count. The value is a standard deviation, or `gain G`: Xavier's, G sqrt(2 / (fan_in + fan_out)). The last
+dimensions) count. The value is a standard deviation, or `gain G`: Xavier's, G sqrt(2 / (fan_in + fan_out)). A value
+that reads the channel c, from 0, is that of each channel, and only the names of vectors (one dimension) count. The last
 match wins.
 """
 
@@ -27,7 +29,7 @@ from ..language.messages import unknown
 from ..language.numbers import as_number, evaluate
 from ..language.parser import parse_expression
 from ..language.source import Source
-from ..language.syntax import Name
+from ..language.syntax import Name, Node, walk
 from ..words.word import fill_normal, fill_word
 from .hook import Policy, asked
 
@@ -51,31 +53,63 @@ def fill_model(model: Transformer, seed: int) -> None:
             module.initial_values(generator_for)
         elif hasattr(module, "record"):
             fill_word(module, generator_for)
-    for name, deviation in rules.items():
-        fill_normal(model.get_parameter(name), generator_of(seed, name), deviation)
+    for name, rule in rules.items():
+        if isinstance(rule, list):
+            with torch.no_grad():
+                model.get_parameter(name).copy_(torch.tensor(rule, dtype=torch.float64))
+        else:
+            fill_normal(model.get_parameter(name), generator_of(seed, name), rule)
     project = asked(model.architecture, "after_step")
     if project is not None and not any(p.device.type == "meta" for p in model.parameters()):
         project(model)
 
 
-def read_rules(model: Transformer) -> dict[str, float]:
-    """The `init` hook: name of a parameter -> standard deviation. Raises InputError, naming the pattern."""
+def read_rules(model: Transformer) -> dict[str, float | list[float]]:
+    """The `init` hook: name of a parameter -> standard deviation of a matrix, or the values of a vector. Raises
+    InputError, naming the pattern."""
     hook = model.architecture.hooks.get("init", {})
     if not isinstance(hook, Mapping):
         what = "`init` must be a mapping of patterns of parameters' names to standard deviations"
         raise InputError(f'{what}, such as {{"*.weight": 0.02}}')
-    matrices = {name: p for name, p in model.named_parameters() if p.dim() >= 2}
-    rules: dict[str, float] = {}
+    sizes = {name: p.shape for name, p in model.named_parameters()}
+    rules: dict[str, float | list[float]] = {}
     for pattern, given in hook.items():
         source = given if isinstance(given, Source) else Source(f"init, {pattern}", str(given))
-        value, xavier = read_value(source, model.architecture.numbers)
-        for part in str(pattern).split("|"):
-            names = fnmatch.filter(matrices, part.strip())
-            if not names:
-                raise nothing_matched(part.strip(), list(matrices), [n for n, _ in model.named_parameters()])
-            for name in names:
-                rules[name] = float(value * (2 / sum(fans(model, name))) ** 0.5) if xavier else value
+        numbers = model.architecture.numbers
+        by_channel = reads_channel(source, numbers)
+        names = list(
+            dict.fromkeys(n for part in str(pattern).split("|") for n in matches(part.strip(), sizes, by_channel))
+        )
+        if by_channel:
+            longest = channels(source, numbers, max(sizes[name][0] for name in names))
+            rules |= {name: longest[: sizes[name][0]] for name in names}
+            continue
+        value, xavier = read_value(source, numbers)
+        for name in names:
+            rules[name] = float(value * (2 / sum(fans(model, name))) ** 0.5) if xavier else value
     return rules
+
+
+def matches(pattern: str, sizes: Mapping[str, torch.Size], by_channel: bool) -> list[str]:
+    """The names of matrices, or of vectors (`by_channel`), that a pattern matches. Raises InputError for none."""
+    fitting = [name for name, size in sizes.items() if (len(size) == 1 if by_channel else len(size) >= 2)]
+    names = fnmatch.filter(fitting, pattern)
+    if not names:
+        raise nothing_matched(pattern, fitting, list(sizes), "vector" if by_channel else "matrix")
+    return names
+
+
+def reads_channel(source: Source, numbers: Mapping[str, Any]) -> bool:
+    """Whether a value is one for each channel: it reads c, which is no number of the file's."""
+    if "c" in numbers or source.text.strip().startswith("gain "):
+        return False
+    return any(isinstance(node, Name) and node.name == "c" for node in walk(parse_expression(source)))
+
+
+def channels(source: Source, numbers: Mapping[str, Any], count: int) -> list[float]:
+    """The values of the channels 0, 1, ..., count - 1."""
+    node = parse_expression(source)
+    return [signed_value(node, {**numbers, "c": channel}) for channel in range(count)]
 
 
 def fans(model: nn.Module, name: str) -> tuple[int, int]:
@@ -85,16 +119,17 @@ def fans(model: nn.Module, name: str) -> tuple[int, int]:
     return stated or (matrix[0].numel(), matrix.shape[0])
 
 
-def nothing_matched(pattern: str, matrices: list[str], names: list[str]) -> InputError:
+def nothing_matched(pattern: str, fitting: list[str], names: list[str], kind: str) -> InputError:
     others = fnmatch.filter(names, pattern)
     if others:
-        what = f"init: the pattern {pattern!r} matches no matrix, only such as {others[0]}"
-        return InputError(f"{what}; numbers are drawn for matrices")
-    parts = {part for name in matrices for part in name.split(".") if not part.isdigit()}
+        what = f"init: the pattern {pattern!r} matches no {kind}, only such as {others[0]}"
+        rule = "numbers are drawn for matrices" if kind == "matrix" else "a value for each channel c is a vector's"
+        return InputError(f"{what}; {rule}")
+    parts = {part for name in fitting for part in name.split(".") if not part.isdigit()}
     wrong = [part for part in pattern.split(".") if part not in parts and not re.search(r"[*?\[]", part)]
     near = [n for part in wrong for n in nearest(part, parts, 1)]
-    what = f"init: the pattern {pattern!r} matches nothing: no matrix of the model has such a name"
-    return InputError(f"{what};{did_you_mean(near)} names are like {', '.join(matrices[:6])}", near=near)
+    what = f"init: the pattern {pattern!r} matches nothing: no {kind} of the model has such a name"
+    return InputError(f"{what};{did_you_mean(near)} names are like {', '.join(fitting[:6])}", near=near)
 
 
 def read_value(source: Source, numbers: Mapping[str, Any]) -> tuple[float, bool]:
@@ -103,14 +138,16 @@ def read_value(source: Source, numbers: Mapping[str, Any]) -> tuple[float, bool]
     xavier = text.startswith("gain ")
     if xavier:
         source = Source(source.name, text.removeprefix("gain "), source.file, source.first_line, source.indent + 5)
-    node = parse_expression(source)
+    value = signed_value(parse_expression(source), numbers)
+    if value < 0:
+        raise InputError(f"{source.name}: a standard deviation is not negative; this is {value:g}")
+    return value, xavier
 
+
+def signed_value(node: Node, numbers: Mapping[str, Any]) -> float:
     def look(name: Name) -> Any:
         if name.name not in numbers:
             raise unknown("unknown-number", name.place, name.name, [*numbers])
         return numbers[name.name]
 
-    value = float(as_number(node, evaluate(node, look)))
-    if value < 0:
-        raise InputError(f"{source.name}: a standard deviation is not negative; this is {value:g}")
-    return value, xavier
+    return float(as_number(node, evaluate(node, look)))

@@ -1,5 +1,7 @@
-"""What is learned and no function of a stream: the numbers `scalar` and `vector`, the sequence `learned`."""
+"""What is no function of a stream: the learned numbers `scalar` and `vector`, the numbers `arange`, the sequence
+`learned`."""
 
+import torch
 from torch import Tensor
 
 from .word import Word, empty, number, whole, word
@@ -61,6 +63,35 @@ class Vector(Word):
 
     def forward(self) -> Tensor:
         return self.weight if self.stored == 1 else self.weight * self.stored
+
+
+@word(
+    "arange",
+    streams=((),),
+    numbers=("size",),
+    kind="coefficient",
+    value="coefficient",
+    sequence="none",
+    width="size",
+    options={"size": whole("number of channels", "width", minimum=1)},
+    initial_scale="sqrt((size - 1) * (2 * size - 1) / 6)",
+    example="v = linear(norm(x), width)\nx = x + scan(norm(x), norm(x), v, -exp(-log(2) * (5 + arange(heads))))",
+    equation="y_c = c, from 0 to size - 1",
+)
+class Arange(Word):
+    """y = 0, 1, ..., size - 1, by the channels: (size,), the same at every position. No parameters.
+
+    Constants that differ by channel or head are functions of it: `-exp(-log(2) * (5 + arange(heads)))`.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.like: Tensor
+        self.size = size
+        self.register_buffer("like", torch.empty(0), persistent=False)  # follows .to(): dtype and device of the result
+
+    def forward(self) -> Tensor:
+        return torch.arange(self.size, dtype=self.like.dtype, device=self.like.device)
 
 
 @word(

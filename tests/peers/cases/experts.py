@@ -17,10 +17,10 @@ LOOPS = {"experts_implementation": "eager"}
 """Their experts one by one: the fused product knows no float64."""
 
 
-def experts(name: str, theirs: Theirs) -> Weights:
+def experts(name: str, theirs: Theirs, router: str = "gate") -> Weights:
     """Their matrices of all experts, gate and up in one."""
     gate, up = theirs("experts")["gate_up_proj"].chunk(2, 1)
-    yield f"{name}.router", theirs("gate")
+    yield f"{name}.router", theirs(router)
     yield f"{name}.gate.weight", gate
     yield f"{name}.up.weight", up
     yield f"{name}.down.weight", theirs("experts")["down_proj"]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tests.peers.carry import Theirs, Weights, together
 from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH, Pair, case
 from tests.peers.stand_in import absent
+from transformula import gallery
 
 MATRICES = ("query", "key", "value", "output")
 
@@ -137,3 +138,17 @@ def retnet() -> Pair:
     }
     run: Callable[[Tensor], Tensor] = lambda tokens: theirs(tokens)[0]  # noqa: E731
     return Pair(theirs, "retnet", weights, run=run, steps=steps, changed=changed)
+
+
+@case("retnet-by-scan", "torchscale", "RetNetDecoder(activation_fn='swish')", note=RETNET)
+def retnet_by_scan() -> Pair:
+    """The same model with a state that does not grow."""
+    pair, old = retnet(), "dot_attention(q, k, linear.value(x, 2 * width, bias=False), softmax=False, score=decay)"
+    pair.text = gallery.entry("retnet").source.replace("retnet", "recurrent").replace(old, RECURRENT)
+    pair.text = "".join(row for row in pair.text.splitlines(True) if "decay(s, h" not in row)
+    return pair
+
+
+RECURRENT = """scan(
+      q * sqrt(heads / width), k, linear.value(x, 2 * width, bias=False),
+      log(1 - exp(-log(2) * (5 + arange(heads)))))"""
