@@ -13,6 +13,7 @@ from .cpu import tracing
 from .word import At, Word, split, whole, word
 
 CHUNK = 64  # positions that are compared pair by pair; what stands before them is in the state
+PIECE = 16  # positions whose states are made at a time where there is one for each
 SMALLEST = -50.0  # of the logarithm of a decay where it is summed: e^-50 is nothing, and sums keep their digits
 
 
@@ -259,12 +260,53 @@ def recurrence_of_vectors(
     q: Tensor, k: Tensor, v: Tensor, decay: Tensor, bonus: Tensor | None, first: Tensor
 ) -> tuple[Tensor, Tensor]:
     """`matrix_recurrence` for values of one number: S is as large as a key, and is made for every position."""
+    q, k, v, decay = (t.movedim(3, 1).to(decay.dtype) for t in (q, k, v, decay))
+    first = first.squeeze(-1).to(decay.dtype)
+    if bonus is None and not tracing():
+        y, last = _Vectors.apply(q, k, v, decay, first)  # type: ignore[no-untyped-call]
+        return y.movedim(1, 3), last[..., None]
     new = k * v
-    states = recurrence(new.movedim(3, 1), decay.movedim(3, 1), first.squeeze(-1)).movedim(1, 3)
-    read = states
+    read = states = recurrence(new, decay, first)
     if bonus is not None:
-        read = torch.cat((first.transpose(-1, -2), states[..., :-1, :]), 3) + bonus * new
-    return (q * read).sum(-1, keepdim=True), states[..., -1, :, None]
+        read = torch.cat((first[:, None], states[:, :-1]), 1) + bonus.movedim(3, 1) * new
+    return (q * read).sum(-1, keepdim=True).movedim(1, 3), states[:, -1, ..., None]
+
+
+class _Vectors(torch.autograd.Function):
+    """`recurrence_of_vectors` without a bonus, some positions after others: what is as large as all their states stays
+    in the cache, is made again in the backward pass, and is kept at none but the borders. Positions are dimension 1."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+        starts, rows, state = [], [], first.expand_as(decay[:, 0])
+        for q_s, k_s, v_s, decay_s in zip(*(torch.split(t, PIECE, 1) for t in (q, k, v, decay)), strict=True):
+            starts.append(state)
+            states = run_along(torch.exp(decay_s), k_s * v_s, state)
+            rows.append((q_s * states).sum(-1, keepdim=True))
+            state = states[:, -1].clone()
+        ctx.save_for_backward(q, k, v, decay, *starts)
+        return torch.cat(rows, 1), state
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor, later: Tensor) -> tuple[Tensor, ...]:
+        q, k, v, decay, *starts = ctx.saved_tensors
+        pieces = zip(*(torch.split(t, PIECE, 1) for t in (q, k, v, decay, dy)), starts, strict=True)
+        made: list[tuple[Tensor, ...]] = []
+        for q_s, k_s, v_s, decay_s, dy_s, start in reversed(list(pieces)):
+            factors = torch.exp(decay_s)
+            states = run_along(factors, k_s * v_s, start)
+            slope = q_s * dy_s
+            slope[:, -1] += later
+            s = run_along(factors, factors * slope, torch.zeros_like(start), back=True)  # as in _Recurrence
+            slope[:, :-1] += s[:, 1:]
+            later = s[:, 0].clone()
+            dq, dk = (dy_s * states).sum_to_size(q_s.shape), (slope * v_s).sum_to_size(k_s.shape)
+            dv = (slope * k_s).sum_to_size(v_s.shape)
+            s[:, 0] *= start
+            s[:, 1:] *= states[:, :-1]
+            made.append((dq, dk, dv, s))
+        return (*(torch.cat(parts[::-1], 1) for parts in zip(*made, strict=True)), later)
 
 
 def matrix_recurrence(
