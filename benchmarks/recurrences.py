@@ -31,6 +31,7 @@ LENGTHS = (256, 1024, 8192)
 SLOWER, GROWTH = 2.0, 1.5
 
 QKV = "linear.query(u, width), linear.key(u, width), linear.value(u, width)"
+UNIT = "linear.query(u, width), l2norm(linear.key(u, width), size=width // heads), linear.value(u, width)"
 LAYERS = {
     "attention": "x = x + attention(norm(x))",
     "linear_attention": "x = x + linear_attention(norm(x))",
@@ -39,6 +40,14 @@ LAYERS = {
     "scan by head": f"u = norm(x)\nx = x + linear.output(scan({QKV}, -softplus(linear.decay(u, heads))), width)",
     "scan, keys decay by channel": f"u = norm(x)\n"
     f"x = x + linear.output(scan({QKV}, -softplus(linear.decay(u, width))), width)",
+    "delta by head": f"u = norm(x)\n"
+    f"x = x + linear.output(delta({UNIT}, sigmoid(linear.b(u, heads)), -softplus(linear.decay(u, heads))), width)",
+    "delta, keys decay by channel": f"u = norm(x)\n"
+    f"x = x + linear.output(delta({UNIT}, sigmoid(linear.b(u, heads)), -softplus(linear.decay(u, width))), width)",
+    "delta, read and erased apart": "u = norm(x)\nk = linear.key(u, width)\n"
+    "look = l2norm(k * vector(1), size=width // heads)\n"
+    "x = x + linear.output(delta(linear.query(u, width), k, linear.value(u, width), look, "
+    "look * sigmoid(lowrank.rate(u, 64)), -0.6 * sigmoid(lowrank.decay(u, 64))), width)",
 }
 
 

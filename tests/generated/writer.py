@@ -63,7 +63,7 @@ SAFE = {"exp": "exp(-abs({}))", "log": "log(1 + abs({}))", "sqrt": "sqrt(1 + abs
 SAFE |= {"clamp": "clamp({}, -2, 2)", "min": "min({}, 1)", "max": "max(-1, {})"}
 """Functions whose results run away, or are none, or that take more than a stream, as they are written."""
 
-NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams")
+NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams", "pointer")
 """Words that are written in places of their own."""
 
 
@@ -230,6 +230,8 @@ class Writer:
             return self.attention(record, at, budget)
         if record.kind == "streams":
             return self.streams(at, budget)
+        if record.name in ("scan", "delta"):
+            return self.recurrence(record.name, at, budget)
         form = self.of([f for f in record.forms if f and not set(f) & set(record.ids)] or [()])
         arguments = [self.value(at, budget - 1) for _ in form[:1]]
         for _ in form[1:]:
@@ -294,7 +296,7 @@ class Writer:
                 divisors = [d for d in range(1, x + 1) if x % d == 0]
                 special = {"i": [1], "n": divisors[:3] if record.name == "part" else [2, 3], "heads": [1, 2]}
                 special |= {
-                    "size": divisors if record.kind == "norm" else [2, 4, 6, 8],
+                    "size": divisors if record.kind == "norm" or record.name == "dot" else [2, 4, 6, 8],
                     "active": [1, 2],
                     "parts": [1, 2],
                 }
@@ -393,6 +395,19 @@ class Writer:
         if record.name == "dot_attention":
             return f"linear({result}, {WIDTH})", WIDTH
         return result, width
+
+    def recurrence(self, name: str, at: Scope, budget: int) -> tuple[str, int]:
+        """Decays below 0; for `delta` keys of length 1 and shares between 0 and 1, with which its state is bounded."""
+        q, k, v, other = (self.value(at, budget - 2, WIDTH)[0] for _ in range(4))
+        wide = self.of([WIDTH, HEADS])
+        decay = f"-softplus({other if wide == WIDTH else f'linear({other}, {wide})'})"
+        if name == "scan":
+            return f"scan({self.of([v, f'{q}, {k}, {v}'])}, {decay})", WIDTH
+        k = f"l2norm({k}, size={WIDTH // HEADS})"
+        if self.often(3):
+            return f"delta({q}, {k}, {v}, {k}, sigmoid({other}) * {k}, {decay})", WIDTH
+        share = f"sigmoid(linear({other}, {HEADS}))"
+        return f"delta({q}, {k}, {v}, {share}{self.of(['', f', {decay}'])})", WIDTH
 
     def streams(self, at: Scope, budget: int) -> tuple[str, int]:
         """Several streams in one, from expand to collapse."""

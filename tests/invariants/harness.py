@@ -57,11 +57,20 @@ SMALL: Mapping[str, float] = {
     "own": 5,
     "state": 3,
     "turned": 1,
+    "expand": 2,
+    "key_heads": 2,
+    "value_heads": 4,
+    "state_size": 4,
+    "head_size": 8,
+    "decay_rank": 3,
+    "rate_rank": 4,
+    "first_rank": 5,
+    "gate_rank": 6,
 }
 """Numbers for the tests, by name; an entry takes those that it has. A `depth` of 4 shows the layers of entries whose
 second half, or first quarter, differs from the rest."""
 
-DEEPER: Mapping[str, int] = {"gemma3": 6, "gemma3n": 10, "jamba": 6, "minimax": 8, "recurrentgemma": 3}
+DEEPER: Mapping[str, int] = {"gemma3": 6, "gemma3n": 10, "jamba": 6, "minimax": 8, "recurrentgemma": 3, "qwen3-next": 4}
 """Entries with a layer that comes later."""
 
 

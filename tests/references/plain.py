@@ -131,6 +131,33 @@ def silu(x: Tensor) -> Tensor:
     return x * sigmoid(x)
 
 
+def unit_heads(x: Tensor, size: int, eps: float = 0) -> Tensor:
+    """x / sqrt(|x|^2 + eps), slice by slice of `size` channels."""
+    return torch.cat([part / ((part * part).sum(-1, keepdim=True) + eps) ** 0.5 for part in x.split(size, -1)], -1)
+
+
+def delta_rule(
+    q: Tensor, k: Tensor, v: Tensor, heads: int, share: Tensor, decay: Tensor, groups: int | None = None
+) -> Tensor:
+    """Head by head S = e^decay S, then S = S + share k (v - S^T k)^T, y = S^T q; the decay of a head is one number, or
+    one for each channel of its keys; `groups` heads of queries and keys serve as many heads of values each."""
+    batch, length, _ = v.shape
+    rows = []
+    for h in range(heads):
+        at = h * (groups or heads) // heads
+        qs, ks = (t.chunk(groups or heads, -1)[at] for t in (q, k))
+        vs, decays = v.chunk(heads, -1)[h], decay.chunk(heads, -1)[h]
+        state = torch.zeros(batch, ks.shape[-1], vs.shape[-1], dtype=v.dtype)
+        ys = []
+        for i in range(length):
+            state = torch.exp(decays[:, i, :, None]) * state
+            wrong = vs[:, i] - (state * ks[:, i, :, None]).sum(1)
+            state = state + share[:, i, h, None, None] * ks[:, i, :, None] * wrong[:, None]
+            ys.append((state * qs[:, i, :, None]).sum(1))
+        rows.append(torch.stack(ys, 1))
+    return torch.cat(rows, -1)
+
+
 def mlp(p: Parameters, x: Tensor, activation: Callable[[Tensor], Tensor] = gelu) -> Tensor:
     """W_down f(W_up x), each with its bias; with a matrix `gate`: W_down (f(W_gate x) * W_up x)."""
     if "gate.weight" in p:

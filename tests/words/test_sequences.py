@@ -27,6 +27,7 @@ def checked(lines: list[str]) -> Architecture:
         "attention(x, x, y)",
         "dot_attention(x, y, x)",
         "attention(x, x, mean(x))",
+        "delta(x, y, y, linear(y, heads))",
     ],
 )
 def test_what_reads_position_by_position_reads_one_sequence(call: str) -> None:

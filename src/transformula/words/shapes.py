@@ -91,8 +91,10 @@ class Repeat(Word):
     "dot",
     streams=("a", "b"),
     kind="shape",
-    width="1",
+    width="a // size",
     equal=True,
+    options={"size": whole("a sum for each slice of this many channels", "a", minimum=1, later=True)},
+    checks={"a % size == 0": "the width {a} does not divide into slices of {size}"},
     saved="2 * a",
     products=(("a", "b"),),
     initial_scale="dot",
@@ -100,11 +102,12 @@ class Repeat(Word):
     equation="y = sum over channels of a b",
 )
 class Dot(Word):
-    """The inner product of two vectors at each position: (..., a) and (..., a) to (..., 1)."""
+    """The inner product of two vectors at each position, or of each slice of `size` channels: (..., a) and (..., a) to
+    (..., a / size)."""
 
     @staticmethod
-    def function(a: Tensor, b: Tensor) -> Tensor:
-        return (a * b).sum(-1, keepdim=True)
+    def function(a: Tensor, b: Tensor, *, size: int) -> Tensor:
+        return split(a * b, -1, size).sum(-1)
 
 
 @word(
