@@ -52,7 +52,7 @@ class Seen:
             return
         note(text)
         digest = crc32(text.encode())
-        compiled = digest % one_of == 0
+        compiled = digest % one_of == 0 or (not self.compiled and len(self.texts) >= one_of)  # one at least
         found = examine(text, compiled, whole_text=digest % 3 == 0, files=digest % 3 == 1)
         self.texts[text] = found
         if found == BUILT:
