@@ -22,7 +22,7 @@ from transformula import gallery
 from transformula.analysis.analysis import analyze
 from transformula.errors import InputError
 from transformula.language.model_file import read_text
-from transformula.model import build
+from transformula.model import build, decoding
 from transformula.words import attention, experts, vocabulary
 from transformula.words.attention import Attention
 from transformula.words.embed import Positions
@@ -161,7 +161,7 @@ def a_window_too_wide(patch: pytest.MonkeyPatch) -> None:
 
 
 def rows_that_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Word, "reorder", lambda self, state, rows: state)
+    patch.setattr(decoding, "select_rows", lambda state, rows: state)
 
 
 def padding_is_seen(patch: pytest.MonkeyPatch) -> None:
