@@ -172,6 +172,7 @@ def test_a_constant_of_another_kind_is_refused(changes: dict[str, Any], message:
         ("tied: true", "x = x + mlp(x, hidden=2 ** tied)", "this is True"),
         ("tied: true", "x = x + mlp(x) if tied + 1 > 1 else x", "`tied`, which is True, is not a number"),
         ("sizes: [1, 2]", "x = x + mlp(x, hidden=sizes)", "hidden is a whole number, not the list .1, 2."),
+        ("inner: widht", "x = x + mlp(x, hidden=inner)", "not 'widht'; did you mean width[?]"),
         ("sizes: [1, 2]", "x = x + mlp(x, hidden=sizes[0])", r"sizes\[0\] is no place"),
         ("sizes: [1, 2]", "x = x + mix(sizes[:])", "'sizes' has no value"),
     ],

@@ -139,7 +139,7 @@ ROWS: dict[str, tuple[str, str]] = {
         "x = x + attention(x, head=4)",
     ),
     "option-twice": ("{word} is given {name!r} twice\ngive it once", "x = x + dropout(x, 0.1, p=0.2)"),
-    "option-type": ("{word}: {name} is {expected}, not {given}\n{help}", 'x = x + attention(x, heads="four")'),
+    "option-type": ("{word}: {name} is {expected}, not {given};{near}\n{help}", 'x = x + attention(x, heads="four")'),
     "option-range": ("{word}: {name} is {given}, but must be {expected}\n{help}", "x = x + dropout(mlp(x), p=2)"),
     "option-missing": ("{word} needs {name}\n{help}", "x = x + linear(x)"),
     "check-failed": (

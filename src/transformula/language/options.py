@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from .. import field_names
+from ..errors import nearest
 from .graph import Call, Value, describe
 from .messages import FormulaError, unknown
 from .numbers import evaluate_text, is_number, is_whole
@@ -19,8 +20,9 @@ from .vocabulary import Option, WordRecord
 EXPECTED = {"flag": "True or False", "definition": "a definition over scores", "whole": "a whole number"}
 
 
-def check_option(word: str, option: Option, value: Any, place: Place | None) -> Any:
-    """The value of an option, checked for type and range. Raises FormulaError."""
+def check_option(word: str, option: Option, value: Any, place: Place | None, known: Collection[str] = ()) -> Any:
+    """The value of an option, checked for type and range. Raises FormulaError, which for a string in the place of a
+    number names the nearest of the numbers `known`: a name that is none is a string."""
     low, high = option.minimum, option.maximum
     expected = EXPECTED.get(option.type, "a number")
     match option.type:
@@ -42,8 +44,9 @@ def check_option(word: str, option: Option, value: Any, place: Place | None) -> 
         else:
             expected = f"from {low:g} to {high:g}"
     if not fits:
-        given = describe(value)
-        raise FormulaError(code, place, word=word, name=option.name, expected=expected, given=given, help=option.help)
+        near = nearest(value, known) if isinstance(value, str) and option.type in ("whole", "number") else ()
+        said = {"word": word, "name": option.name, "expected": expected, "given": describe(value)}
+        raise FormulaError(code, place, near=near, help=option.help, **said)
     return value
 
 

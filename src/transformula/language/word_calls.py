@@ -183,7 +183,7 @@ class WordCall:
         names |= {"entries": len(entries), "entry": entries[0].width if entries else 0}
         for name, option in record.options.items():
             if name in self.options:
-                names[name] = check_option(self.name, option, *self.options[name])
+                names[name] = check_option(self.name, option, *self.options[name], known=self.scope.numbers)
             elif earlier is not None and name in earlier.given:
                 names[name] = earlier.options[name]
             else:
