@@ -24,7 +24,7 @@ class Toy:
 
     def __init__(self, vocab: int = 17, limit: int | None = None, context: int = 8) -> None:
         self.vocab, self.context_limit = vocab, limit
-        self.architecture = SimpleNamespace(numbers={"context": context})
+        self.architecture = SimpleNamespace(numbers={"context": context}, text=SimpleNamespace(numbers={}))
         self.reads: list[tuple[int, int]] = []
         self.steps: list[int] = []
 

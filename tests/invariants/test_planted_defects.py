@@ -84,7 +84,7 @@ def ones_for_a_mixture(patch: pytest.MonkeyPatch) -> None:
 
 
 def products_over_all_tokens(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Dot, "function", staticmethod(lambda a, b: (a * b).sum((1, 2), keepdim=True)))
+    patch.setattr(Dot, "function", staticmethod(lambda a, b, size: (a * b).sum((1, 2), keepdim=True)))
 
 
 def branches_that_do_not_run(patch: pytest.MonkeyPatch) -> None:
@@ -146,8 +146,8 @@ def heads_share_keys_in_turn(patch: pytest.MonkeyPatch) -> None:
 
 
 def rotation_from_zero(patch: pytest.MonkeyPatch) -> None:
-    def tables(old: Any, like: Tensor, turning: Any, at: At | None) -> Any:
-        return old(like, turning, None)
+    def tables(old: Any, like: Tensor, turning: Any, at: At | None, *inputs: Any) -> Any:
+        return old(like, turning, None, *inputs)
 
     around(patch, attention, "rotation_tables", tables)
 

@@ -299,6 +299,8 @@ def test_defaults_of_the_constructors_are_those_of_the_records() -> None:
             parameters |= inspect.signature(DotAttention.__init__).parameters
             parameters |= inspect.signature(AttentionSettings).parameters
         for option in record.options.values():
+            if "options" in parameters and option.name not in parameters:
+                continue  # all that are not named, which have no defaults of their own
             assert option.name in parameters, f"{record.name}: {option.name}"
             default = parameters[option.name].default
             literal = option.default is not None and (not isinstance(option.default, str) or option.type == "choice")
