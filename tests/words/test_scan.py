@@ -10,9 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.model.helpers import numbers_kept
 from tests.words.helpers import VOCABULARY, at, make
+from transformula import gallery
 from transformula.language.check import check
 from transformula.language.model_file import read_text
+from transformula.model import build
 from transformula.words.scan import CHUNK
 
 HEADS, GROUPS, KEY, VALUE = 4, 2, 3, 5
@@ -200,3 +203,24 @@ def test_what_is_kept_grows_with_the_length_only() -> None:
 
     for form in ("channels", "by head", "by channel"):
         assert kept(form, 16 * CHUNK) < 2.05 * kept(form, 8 * CHUNK)
+
+
+KEPT: dict[str, tuple[dict[str, float], int]] = {
+    # in each layer its matrices, and three positions of what its convolutions read
+    "mamba2": ({"state": 6, "groups": 2}, 64 * 6 + 3 * (64 + 2 * 2 * 6)),
+    "jamba": ({"state": 6, "rank": 5, "hidden": 48}, 64 * 6 + 3 * 64),
+    # h, three positions, and whether this is the first
+    "recurrentgemma": ({"hidden": 48}, 32 + 3 * 32 + 1),
+    "minimax": ({"size": 10, "hidden": 48, "routed": 3}, 4 * 10 * 10),
+}
+
+
+@pytest.mark.parametrize("entry", KEPT)
+def test_decoding_keeps_as_many_numbers_as_published_however_long_the_text(entry: str) -> None:
+    numbers, expected = KEPT[entry]
+    text, sizes = gallery.load(entry), {"width": 32, "heads": 4, "depth": 2, "vocab": 11}
+    model = build(check(text, VOCABULARY, {**sizes, **numbers}), seed=0)
+    for length in (9, 30):
+        decoding = model.start(3, length)
+        model.step(torch.zeros(3, length, dtype=torch.long), decoding)
+        assert numbers_kept(decoding) == 3 * 2 * expected
