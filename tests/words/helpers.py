@@ -23,6 +23,7 @@ def generator_for(name: str) -> torch.Generator:
 def names_of(record: WordRecord, widths: dict[str, int], options: dict[str, Any], entries: int = 0) -> dict[str, Any]:
     """All names of the record's expressions: the file's numbers, widths (0 where there is no stream), options."""
     names: dict[str, Any] = {**FILE, **{f.lstrip("*"): 0 for form in record.forms for f in form}, **widths}
+    names |= dict.fromkeys(record.ports, False)
     names |= {"entries": entries, "entry": widths.get("entries", 0)}
     for option in record.options.values():
         if option.name in options:

@@ -126,6 +126,8 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("learned", {}, {"rows": 9, **o}) for o in ({}, {"size": 7})],
     *[("relative", {"q": 32, "table": 32}, o) for o in ({}, {"by": "key"}, {"span": 6, "buckets": True, "reach": 20})],
     *[("relative_bias", X, o) for o in ({}, {"buckets": 8, "reach": 20, "heads": 3})],
+    *[("dot_scores", {"q": 32, "k": k}, o) for k in (32, 8) for o in ({}, {"scale": 2})],
+    ("sum_heads", {"s": 1, "w": 4}, {}),
     ("prepend", {"a": 32, "b": 32}, {}),
     *[("patches", {"image": 1}, {"size": 4, **o}) for o in ({}, {"bias": False}, {"width": 12})],
     *[(f, X, {}) for f in "relu gelu gelu_tanh quick_gelu elu silu tanh sigmoid softplus softmax exp log sqrt".split()],
@@ -157,6 +159,8 @@ def streams_of(
         return [torch.rand(BATCH, 3, 8, 2 * length, dtype=dtype)]
     if "audio" in widths:
         return [torch.rand(BATCH, 4 * length, dtype=dtype) - 0.5]
+    if name == "sum_heads":
+        return [torch.rand(BATCH, widths["w"], length, length, dtype=dtype), torch.rand(BATCH, length, 4, dtype=dtype)]
     copies = ENTRIES if "entries" in widths else 1
     return [torch.rand(BATCH, length, w, dtype=dtype) + 0.1 for w in widths.values() for _ in range(copies)]
 
@@ -197,7 +201,8 @@ def test_width_is_the_one_stated(name: str, widths: dict[str, int], options: dic
     streams = streams_of(name, widths)
     result = module(*streams)
     if record.value == "scores":
-        assert result.shape in [(batch, names["heads"], LENGTH, LENGTH) for batch in (1, BATCH)]
+        heads = 1 if record.scores else names["heads"]
+        assert result.shape in [(batch, heads, LENGTH, LENGTH) for batch in (1, BATCH)]
         return
     assert result.shape[-1] == evaluate_text(record.width, names)
     if record.value == "stream":

@@ -165,6 +165,11 @@ ROWS: dict[str, tuple[str, str]] = {
         "before: x = embed(characters)\nlayer: x = x + mlp(x)",
     ),
     "wrong-kind": ("{word} takes a stream, but this is {what}\ngive it a stream", "x = x + mlp(scalar(1))"),
+    "scores-wanted": (
+        "{word} takes scores, but this is {what}\n"
+        "give it what a word of scores makes, such as dot_scores or relative, or the tap `scores` of an attention",
+        "x = x + attention(x, scores=x)",
+    ),
     "reach-all": (
         "{word} sees all positions, but this stack is causal\n"
         "use a word that sees only the past, or write: causal: false",

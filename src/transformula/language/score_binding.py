@@ -20,7 +20,7 @@ from .source import Place
 from .syntax import Binary, CallNode, Choice, Compare, Index, Line, Logic, Name, Negative, Node, Number, walk
 
 # What attention takes by name: an input of such a name could not be handed to it.
-KEYWORDS = ("scores", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")
+KEYWORDS = ("scores", "ranking", "real", "state", "at", "taps", "x", "memory", "q", "k", "v", "self")
 NOT_A_NUMBER = ("image", "audio", "characters")  # inputs that are more than one number a position
 
 

@@ -71,6 +71,7 @@ class WordRecord:
     equal: bool = False  # streams must have equal widths
     together: bool = False  # streams belong to one sequence, where the kind of word alone would not ask for it
     coefficients: tuple[str, ...] = ()  # streams that may be coefficients, in words that else take none
+    scores: tuple[str, ...] = ()  # streams that are scores
     reach: str = "token"  # "token", "past" or "all": what of its own sequence a position sees
     back: str = ""  # of reach "past", expression: how many positions back a position sees; "": nothing bounds it
     padding: bool = False  # the word must know which positions are real (`real=`, see words/word.py)

@@ -22,6 +22,7 @@ from .vocabulary import WordRecord
 
 # Kinds of words that also act on coefficients, position by position.
 BARE = ("function", "shape", "chance", "norm", "depth")
+SCORES = ("scores", "ranking")  # ports that take scores
 NO_IDS = ("image", "audio")  # inputs that hold no ids
 SEVERAL_IDS = ("characters",)  # inputs of several ids a position, which a stream of that name takes and no other
 OF_VOCABULARY = ("tokens", "source")  # inputs whose ids are those of the vocabulary
@@ -109,8 +110,9 @@ class WordCall:
                 if value == 0:
                     continue
                 value = Value("number", kind="number", number=value, place=place)
-            if not isinstance(value, Value) or (port == "scores" and value.kind != "scores"):
-                raise FormulaError("wrong-kind", place, word=f"{self.name}({port}=)", what=describe(value))
+            if not isinstance(value, Value) or (port in SCORES and value.kind != "scores"):
+                code = "scores-wanted" if port in SCORES else "wrong-kind"
+                raise FormulaError(code, place, word=f"{self.name}({port}=)", what=describe(value))
             self.ports.append((port, value))
         for option in self.options:
             if option not in record.options:
@@ -162,11 +164,12 @@ class WordCall:
             raise self.wrong("ids-wanted", place, what=describe(value))
         if value.kind == "number" and not many and record.kind not in ("function", "chance"):
             raise self.wrong("wrong-kind", what=describe(value))
-        kinds = {"coefficient": BARE if record.reach == "token" else (), "scores": ("function", "chance", "scores")}
-        if value.kind == "coefficient" and name in record.coefficients:
+        kinds = {"coefficient": BARE if record.reach == "token" else (), "scores": ("function", "chance")}
+        if name in {"coefficient": record.coefficients, "scores": record.scores}.get(value.kind, ()):
             return
-        if record.kind not in kinds.get(value.kind, (record.kind,)):
-            raise self.wrong("wrong-kind", place, what=describe(value))
+        if name in record.scores or record.kind not in kinds.get(value.kind, (record.kind,)):
+            code = "scores-wanted" if name in record.scores else "wrong-kind"
+            raise self.wrong(code, place, what=describe(value))
 
     def resolve_options(self, earlier: Call | None) -> None:
         """Put every option of the word into `names`: as written, as at the label's first call, or by default."""
@@ -180,6 +183,7 @@ class WordCall:
         names |= {stream: value.width for stream, value in reversed(self.streams)}
         if self.scope.within and record.value == "coefficient":
             names["width"] = self.scope.within  # so that a `vector` is as wide as what is normed
+        names |= {port: any(name == port for name, _ in self.ports) for port in record.ports}
         names |= {"entries": len(entries), "entry": entries[0].width if entries else 0}
         for name, option in record.options.items():
             if name in self.options:
@@ -204,7 +208,8 @@ class WordCall:
         written = tuple((k, type(v), v if isinstance(v, (bool, int, float, str)) else id(v)) for k, v in values)
         layer = scope.numbers.get("layer") if record.by_layer else None
         stack = None if scope.section.where == "output" else scope.stack.name
-        return record.name, stack, scope.within, tuple((s, v.width) for s, v in self.streams), written, layer
+        ports = tuple(port for port, _ in self.ports)
+        return record.name, stack, scope.within, tuple((s, v.width) for s, v in self.streams), ports, written, layer
 
     def bind_definitions(self, resolved: dict[str, Any]) -> None:
         """Put bound formulas in the place of definitions over scores; the inputs that they read become ports."""

@@ -21,7 +21,7 @@ Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there i
 @word(
     "dot_attention",
     streams=("q", "k", "v"),
-    ports=("scores",),
+    ports=("scores", "ranking"),
     kind="positions",
     width="v * q // k",
     reach="past",
@@ -29,7 +29,7 @@ Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there i
     ahead="two_sided",
     attends="qkv",
     products=(("q", "k"),),
-    distances=("window", "score", "mask", "scores"),
+    distances=("window", "score", "mask", "scores", "top", "ranking"),
     padding=True,
     options={
         "heads": whole("number of query heads", "heads", minimum=1),
@@ -44,9 +44,14 @@ Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there i
         "score": definition("definition over s, h, i, j that changes the scores"),
         "mask": definition("definition over i, j that says what is seen"),
         "two_sided": flag("a window to both sides: i sees |i - j| <= window // 2", later=True),
+        "top": whole(
+            "i sees the keys of so many largest `ranking`, of those that it may see; 0: all", 0, minimum=0, later=True
+        ),
     },
     parameters={"sinks": "heads if sinks else 0"},
     checks={
+        "top == 0 or ranking": "top= needs the scores by which keys are chosen; give them as ranking=",
+        "top > 0 or not ranking": "ranking= says which keys are seen, not how many; give their number as top=",
         "softmax or not sinks": "sinks are scores in a softmax; with softmax=False there is none",
         "q % heads == 0": "the queries' width {q} does not divide into {heads} heads",
         "q % k == 0 and k * heads % q == 0": "keys of width {k} are not whole heads of size {q} / {heads}",
@@ -121,16 +126,21 @@ class DotAttention(Word):
         return y.transpose(1, 2).flatten(2)
 
     def call(
-        self, wanted: bool = False, scores: Tensor | None = None, real: Tensor | None = None, **inputs: Tensor
+        self,
+        wanted: bool = False,
+        scores: Tensor | None = None,
+        ranking: Tensor | None = None,
+        real: Tensor | None = None,
+        **inputs: Tensor,
     ) -> Call:
-        """What this call is, where the scores are `wanted`, too, or not: scores (1 or batch, 1 or heads, length, keys);
-        real (batch, keys), bool; inputs, each (batch, length or keys), are those that the formulas read."""
+        """What this call is, where the scores are `wanted`, too, or not: scores and ranking (1 or batch, 1 or heads,
+        length, keys); real (batch, keys), bool; inputs, each (batch, length or keys), are what the formulas read."""
         tables: Any = self._modules.get("score")
         settings = self.settings if self.training else self.evaluated
         settings = settings if tables is None else replace(settings, score=tables)
         sinks = self.sinks
-        some = wanted or inputs or scores is not None or real is not None or sinks is not None
-        return settings, Extras(scores, real, inputs, sinks=sinks, wanted=wanted) if some else None
+        some = wanted or inputs or any(t is not None for t in (scores, ranking, real, sinks))
+        return settings, Extras(scores, real, inputs, sinks=sinks, wanted=wanted, ranking=ranking) if some else None
 
     def result(self, made: Attended, taps: tuple[str, ...], q: Tensor, k: Tensor, v: Tensor) -> Any:
         """The result as a stream, followed by the values that `taps` name: scores, or streams."""
@@ -179,7 +189,7 @@ class DotAttention(Word):
 @word(
     "attention",
     streams=(("x",), ("x", "memory"), ("q", "k", "v")),
-    ports=("scores",),
+    ports=("scores", "ranking"),
     kind="positions",
     width="width",
     reach="past",
@@ -198,6 +208,8 @@ class DotAttention(Word):
         "mask",
         "scores",
         "two_sided",
+        "top",
+        "ranking",
     ),
     rotary="rotary",
     positional=True,
@@ -238,6 +250,9 @@ class DotAttention(Word):
         "rates": definition("definition over r, c that gives the rotary rate of pair c, r without it", later=True),
         "angles": definition("definition over i, r, c that gives the angle of pair c, i r without it", later=True),
         "rotary_scale": number("factor of what turns (the attention factor of YaRN)", 1, minimum=0, later=True),
+        "top": whole(
+            "i sees the keys of so many largest `ranking`, of those that it may see; 0: all", 0, minimum=0, later=True
+        ),
     },
     parameters={
         "query.weight": "heads * size * (x if x > 0 else q)",
@@ -251,6 +266,8 @@ class DotAttention(Word):
         "sinks": "heads if sinks else 0",
     },
     checks={
+        "top == 0 or ranking": "top= needs the scores by which keys are chosen; give them as ranking=",
+        "top > 0 or not ranking": "ranking= says which keys are seen, not how many; give their number as top=",
         "heads % kv_heads == 0": "{heads} heads of queries cannot share {kv_heads} heads of keys",
         "rotary > 0 or rotary_scale == 1": "rotary_scale multiplies what turns, and nothing does; write rotary=10000",
     },

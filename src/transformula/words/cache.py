@@ -55,6 +55,10 @@ class Kept:
         self.plain = capacity > 0 and not shared
         self.tensor: Tensor | None = None
 
+    def last(self, keep: int) -> Self:
+        self.tensor = None if self.tensor is None else self.tensor[:, :, -keep:]
+        return self
+
     def append(self, new: Tensor, at: At) -> Tensor:
         """Keep a chunk (batch, heads, length, size); what its queries see: (batch, heads, keys, size), in order, or, of
         a window that has more behind it, as `Replacing` says."""
@@ -167,7 +171,7 @@ class Cache:
 
     def last(self, keep: int) -> Self:
         for kept in self.kept():
-            kept.tensor = None if kept.tensor is None else kept.tensor[:, :, -keep:]
+            kept.last(keep)
         return self
 
     def attend(

@@ -1,6 +1,7 @@
 """What every attention does once it has queries, keys and values by heads: `attend` picks the fastest way to do it.
 
-    s = scale q k^T, capped;  s = s + scores;  s = score(s, h, i, j);  seen = causal, window, mask(h, i, j), real keys
+    s = scale q k^T, capped;  s = s + scores;  s = score(s, h, i, j);  seen = causal, window, mask(h, i, j), real keys,
+    of these the `top` of the largest ranking
     y = softmax(s where seen) v; a query that sees nothing gets 0; with sinks b, a number a head,
     y = exp(s) v / (exp(b) + sum of exp(s))
 
@@ -53,6 +54,7 @@ class AttentionSettings:
     """What an attention is, whatever it is called with: its options, and whether i sees only j <= i (causal).
 
     two_sided  the window is |i - j| <= window // 2, not i - window < j <= i
+    top        each query sees so many keys, those that the ranking puts first; 0: all
     """
 
     scale: float
@@ -64,11 +66,12 @@ class AttentionSettings:
     softmax: bool = True
     score: ScoreFunction | None = None
     mask: ScoreFunction | None = None
+    top: int = 0
 
     @property
     def plain(self) -> bool:
         """Whether it is scaled dot-product attention with at most a causal mask, a window and dropout."""
-        return self.softmax and not self.cap and self.score is None and self.mask is None
+        return self.softmax and not (self.cap or self.top) and self.score is None and self.mask is None
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class Extras:
     past    of these inputs, in decoding, those of all keys so far
     sinks   (heads,): a score that each query has besides those of its keys, and whose value is 0
     wanted  whether the scores are a result, too
+    ranking  by which `top` keys are chosen, of the shape of `scores`
     """
 
     scores: Tensor | None = None
@@ -89,6 +93,7 @@ class Extras:
     past: Mapping[str, Tensor] = field(default_factory=dict)
     sinks: Tensor | None = None
     wanted: bool = False
+    ranking: Tensor | None = None
 
     @property
     def only_sinks(self) -> bool:
@@ -190,8 +195,9 @@ def opened(mask: Tensor) -> tuple[Tensor, Tensor]:
 
 def check(settings: AttentionSettings, extras: Extras, heads: int, grid: Grid) -> None:
     """Raise InputError for scores of another number of heads, and past the end of a formula's tables."""
-    if extras.scores is not None and extras.scores.shape[1] not in (1, heads):
-        raise InputError(f"scores of {extras.scores.shape[1]} heads are given to attention of {heads} heads")
+    for name, scores in (("scores", extras.scores), ("a ranking", extras.ranking)):
+        if scores is not None and scores.shape[1] not in (1, heads):
+            raise InputError(f"{name} of {scores.shape[1]} heads are given to attention of {heads} heads")
     longest = max(grid.queries, grid.keys)
     for formula in (settings.score, settings.mask):
         if formula is not None and formula.longest and longest > formula.longest:
@@ -213,7 +219,8 @@ def seen_by(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torc
     formulas = [formula for formula in (score, mask) if formula is not None]
     # a score that does more than add is applied to the scores themselves and adds nothing here
     known = all(formula.fixed and (formula is mask or formula.adds) for formula in formulas)
-    if not (formulas and known and extras.scores is None and extras.real is None) or cpu.tracing():
+    given = any(t is not None for t in (extras.scores, extras.real, extras.ranking))
+    if not (formulas and known) or given or cpu.tracing():
         return _made(settings, extras, grid, dtype, apart)
     keys_of = (None if formula is None else formula.key for formula in (score, mask))
     key: tuple[Hashable, ...] = (*keys_of, grid.causal, grid.window, grid.two_sided, dtype, apart)
@@ -249,6 +256,8 @@ def _made(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torch.
     masks += [] if extras.real is None else [extras.real[:, None, None, :]]
     for other in masks:
         mask = other if mask is None else mask & other
+    if extras.ranking is not None and settings.top:
+        mask = best(extras.ranking, mask, settings.top)
     if mask is not None and (masks or not grid.sees_itself):
         mask, some = opened(mask)
     if bias is not None:
@@ -256,6 +265,24 @@ def _made(settings: AttentionSettings, extras: Extras, grid: Grid, dtype: torch.
         if mask is not None and not apart:
             bias, mask = bias.masked_fill(~mask, float("-inf")), None
     return Seen(bias, mask, some)
+
+
+def best(ranking: Tensor, mask: Tensor | None, top: int) -> Tensor | None:
+    """bool, of the keys that `mask` shows each query the `top` of the largest ranking: of equal ones the last, so that
+    the choice is the same in chunks as at once. No gradient passes."""
+    every, tracing = ranking, cpu.tracing()
+    if not tracing and ranking.shape[-1] <= top:
+        return mask
+    if mask is not None:
+        every = ranking = ranking.masked_fill(~mask, float("-inf"))
+    if tracing:  # code that holds for every length, however few keys there are
+        every = pad(ranking, (0, top), value=float("-inf"))
+    least = every.topk(top, sorted=False).values.amin(-1, keepdim=True)
+    above, equal = ranking > least, ranking == least
+    room = top - above.sum(-1, keepdim=True)
+    later = equal.sum(-1, keepdim=True) - equal.cumsum(-1, dtype=torch.int32)
+    chosen = above | (equal & (later < room))
+    return chosen if mask is None else chosen & mask
 
 
 def _cut(table: Tensor | None, grid: Grid) -> Tensor | None:

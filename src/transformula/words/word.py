@@ -11,10 +11,10 @@ written as literals and, for options, calls of `whole number flag choice definit
 because they are read from the file without running it. `like="NAME"`, a word above in the same file, gives the fields
 that are not written; mappings are joined key by key. Expressions are strings over: the options;
 the widths of the streams by their names (0 where the call's form lacks that stream); `entries`, how many a list has,
-and `entry`, their width; the file's numbers; `length`, the sequence's (`positions`, too, for words with an option
-called length); `span`, the mean number of keys that a query sees. They know `+ - * / // % **`, `min max abs sqrt log
-exp tanh erf sin cos`, `a if test else b`, comparisons, `and or not`; flags are truth values, choices are compared with
-`==`. A state of constant size, which does not grow with the past, is written as so much `/ length`. `flops` counts
+and `entry`, their width; the ports, True where they are given; the file's numbers; `length`, the sequence's
+(`positions`, too, for words with an option called length); `span`, the mean number of keys that a query sees. They know
+`+ - * / // % **`, `min max abs sqrt log exp tanh erf sin cos`, `a if test else b`, comparisons, `and or not`; flags are
+truth values, choices are compared with `==`. A state of constant size, which does not grow with the past, is written as so much `/ length`. `flops` counts
 matrix products only.
 
 `transformula words NAME` is made of the record and the docstring: every option has a `help`, and `example` is a layer's
