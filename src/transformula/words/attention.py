@@ -287,7 +287,7 @@ class DotAttention(Word):
     example="x = x + attention(norm(x), kv_heads=2, rotary=10000, window=32)",
     equation="y = W_o softmax(scale q k^T) v, with q = W_q x, k = W_k x, v = W_v x, head by head",
     source="Vaswani et al. 2017; kv_heads: Ainslie et al., 2305.13245; qk_norm: 2302.05442; cap: Gemma 2, 2408.00118; "
-    "sinks: GPT-OSS, 2508.10925",
+    "sinks: GPT-OSS, 2508.10925; top: DeepSeek-V3.2's technical report, from memory",
 )
 class Attention(DotAttention):
     """y = W_o softmax(scale q k^T) v, head by head, with q = W_q x, k = W_k x, v = W_v x.
@@ -296,8 +296,9 @@ class Attention(DotAttention):
     each (batch, length, its width). y as x, or as q. Inside, q is (batch, heads, length, size), k and v (batch,
     kv_heads, keys, size). In order: projections, norms of q, k, v (`inner`, made by the file's `norm`), rotary (before
     the norms with `rotary_first`), scale, cap, the port `scores` added, the score formula, masks (causal, window, mask
-    formula, padding), softmax, dropout of the weights. A query that sees nothing gets the output's bias. Rotary
-    positions of another sequence count from its own start.
+    formula, padding), of what they leave the `top` keys of the largest `ranking`, of equal ones the last, softmax,
+    dropout of the weights. A query that sees nothing gets the output's bias. Rotary positions of another sequence count
+    from its own start.
 
     Rotary: pair c of a head (from 0) turns at position i by i r, r = rotary^(-2c / size), or by what `rates` makes of r
     and c for i r, or by what `angles` makes of i, r, c and inputs of one number a position.

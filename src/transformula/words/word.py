@@ -14,8 +14,8 @@ the widths of the streams by their names (0 where the call's form lacks that str
 and `entry`, their width; the ports, True where they are given; the file's numbers; `length`, the sequence's
 (`positions`, too, for words with an option called length); `span`, the mean number of keys that a query sees. They know
 `+ - * / // % **`, `min max abs sqrt log exp tanh erf sin cos`, `a if test else b`, comparisons, `and or not`; flags are
-truth values, choices are compared with `==`. A state of constant size, which does not grow with the past, is written as so much `/ length`. `flops` counts
-matrix products only.
+truth values, choices are compared with `==`. A state of constant size, which does not grow with the past, is written as
+so much `/ length`. `flops` counts matrix products only.
 
 `transformula words NAME` is made of the record and the docstring: every option has a `help`, and `example` is a layer's
 formula that works (or the keys of a model file: "before: x = embed.words(tokens)").
