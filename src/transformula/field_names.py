@@ -78,7 +78,7 @@ WORDS: tuple[tuple[str, str, str, str], ...] = (
      "attention.qk_norm"),
     ("logit_soft_capping soft_cap", "attention(cap=)", ATTENTION.format(", cap=50"), "attention.cap"),
     ("attention_sinks softmax1 softmax_one streaming_attention", "attention(mask=)", SINKS, "mask:streaming"),
-    ("top_k_attention topk_attention sparse_attention lightning_indexer deepseek_sparse_attention dsa", "attention(top=)",
+    ("top_k_attention sparse_attention lightning_indexer deepseek_sparse_attention dsa", "attention(top=)",
      "h = norm(x); x = x + attention(h, top=64, ranking=dot_scores(linear.q(h, 64), linear.k(h, 64), heads=1)); "
      "x = x + mlp(norm(x))", "attention.top"),
     ("alibi attention_with_linear_biases", "attention(score=)", ALIBI, "score:alibi"),
