@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tests.words.helpers import at, make
+from transformula.words.chunked_delta import moderate_chunk
 from transformula.words.delta import CHUNK
 
 HEADS, SIZE, VALUE = 4, 6, 5
@@ -107,6 +108,61 @@ def test_chunks_are_the_equation_and_so_are_their_gradients(
         zero = torch.zeros_like(given[name])
         one, other = (zero if g is None else g for g in (one, other))
         torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("form", ["channel", "erase-channel"])
+@pytest.mark.parametrize(("decay", "chunk"), [(-1.2, 32), (-2.4, 16), (-4.9, 8), (-9.9, 4), (-10.1, 0)])
+def test_strong_decays_make_chunks_short(form: str, decay: float, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where decays are too strong for the shortest chunk, and on other devices, halves serve; both agree."""
+    given = streams(form, CHUNK + 5, HEADS, 0.9, decay, batch=1)
+    chosen: list[int] = []
+
+    def choose(decay: Tensor) -> int:
+        chosen.append(moderate_chunk(decay))
+        return chosen[-1]
+
+    monkeypatch.setattr("transformula.words.delta.moderate_chunk", choose)
+    leaves, low = ([t.to(d).requires_grad_() for t in given.values()] for d in (torch.float64, torch.float32))
+    y, lower = word(given)(*leaves), word(given)(*low)
+    assert chosen == [chunk, chunk]
+    monkeypatch.setattr("transformula.words.delta.moderate_chunk", lambda decay: 0)
+    by_halves = word(given)(*leaves)
+    torch.testing.assert_close(y, by_hand(given), atol=1e-12, rtol=1e-10)
+    torch.testing.assert_close(y, by_halves, atol=1e-12, rtol=1e-10)
+    weight = torch.randn_like(y)
+    wanted, made, lower_made = (
+        torch.autograd.grad((result * weight).sum(), of)
+        for result, of in ((by_halves, leaves), (y, leaves), (lower, low))
+    )
+    for name, one, other, third in zip(given, made, wanted, lower_made, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-11, rtol=1e-10, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(third.double(), other, atol=2e-6 if chunk else 1e-4, rtol=2e-5)
+
+
+@pytest.mark.parametrize("form", ["channel", "erase-channel"])
+def test_gradients_pass_through_the_state(form: str) -> None:
+    """Two pieces, of which the second goes on from the first's S, have the gradients of the whole; and S its own."""
+    given, cut = streams(form, 2 * CHUNK + 5, batch=1), CHUNK + 3
+    leaves = [t.requires_grad_() for t in given.values()]
+    module = word(given)
+    both = {"S": torch.randn(1, HEADS, SIZE, VALUE, dtype=torch.float64, requires_grad=True)}
+    first, pieces = both["S"], dict(both)
+    y = module(*leaves, state=both, at=at([0]))
+    head = module(*(t[:, :cut] for t in leaves), state=pieces, at=at([0]))
+    tail = module(*(t[:, cut:] for t in leaves), state=pieces, at=at([cut]))
+    torch.testing.assert_close(torch.cat((head, tail), 1), y, atol=1e-11, rtol=1e-10)
+    weights = torch.randn_like(y), torch.randn_like(both["S"])
+    whole = (y * weights[0]).sum() + (both["S"] * weights[1]).sum()
+    parted = (torch.cat((head, tail), 1) * weights[0]).sum() + (pieces["S"] * weights[1]).sum()
+    for one, other in zip(*(torch.autograd.grad(v, [first, *leaves]) for v in (parted, whole)), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
+    S = first.detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda S: stepped(module, leaves, S), S, atol=1e-7, fast_mode=True)
+
+
+def stepped(module: Any, leaves: list[Tensor], S: Tensor) -> tuple[Tensor, Tensor]:
+    state = {"S": S}
+    return module(*(t.detach() for t in leaves), state=state, at=at([0])), state["S"]
 
 
 def test_decays_that_differ_from_position_to_position_and_from_channel_to_channel() -> None:

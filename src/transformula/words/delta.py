@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .chunked_delta import ChunkedDelta, moderate_chunk
 from .halving import decayed_products
 from .word import At, Word, number, split, whole, word
 
@@ -59,14 +60,17 @@ class Updates(NamedTuple):
         "{heads}, or one for each channel of all {heads} heads of keys; not {decay}",
     },
     flops="-(-length // 32) * 32 / length * heads * ("
-    "(2 if look > 0 else 1) * (62 if decay > heads else 128) * (k // groups)"
-    " + (192 if look > 0 else 64) * (v // heads) + 64 * (k // groups)"
+    "((320 if look > 0 else 192) * (k // groups) + (256 if look > 0 else 128) * (v // heads)"
+    " + (8 if look > 0 else 6) * (k // groups) * (v // heads)) if decay > heads else"
+    " ((320 if look > 0 else 192) * (k // groups) + (192 if look > 0 else 64) * (v // heads)"
     " + 2 * (k // groups) * ((3 if look > 0 else 2) * (v // heads) + k // groups)"
-    " + (k // groups) ** 2 * (v // heads) / 16)",
+    " + (k // groups) ** 2 * (v // heads) / 16))",
     state="k // groups * v / length",
-    saved="heads * ((k // groups) ** 2 / 32 + (k // groups) * (v // heads) / 16 + (4 if look > 0 else 1) * (v // heads)"
-    " + (k // groups) * (17 if look > 0 and decay > heads else 10 if look > 0 else 14 if decay > heads else 9)"
-    " + (192 if look > 0 and decay > heads else 360 if look > 0 else 98 if decay > heads else 198))",
+    saved="heads * ("
+    "((5 if look > 0 else 4) * (k // groups) + (2 if look > 0 else 1) * (v // heads) + 32"
+    " + (1 / 32 + 1 / length) * (k // groups) * (v // heads)) if decay > heads else"
+    " ((k // groups) ** 2 / 32 + (k // groups) * (v // heads) / 16 + (4 if look > 0 else 1) * (v // heads)"
+    " + (10 if look > 0 else 9) * (k // groups) + (360 if look > 0 else 198)))",
     example="h = norm(x); k = l2norm(linear.k(h, width), size=width // heads)\n"
     "x = x + delta(linear.q(h, width), k, linear.v(h, width), sigmoid(linear.b(h, heads)))",
     equation="S_t = e^decay S_(t-1) + b k (v - (e^decay S_(t-1))^T k)^T, or, with look and erase, "
@@ -91,8 +95,9 @@ class Delta(Word):
     times look of length 1, a between 0 and 1 for each channel. No parameters.
 
     In chunks of 32 positions, in float32 at least: within a chunk a triangular system is solved (the WY form), and S
-    goes from chunk to chunk. Differences of sums of decays are taken so that no exponent is positive. Decoding keeps S.
-    It runs forward in any stack: a position sees its own past only.
+    goes from chunk to chunk. No exponent can overflow: differences of sums of decays are taken so that none is
+    positive, or, on a CPU for each channel and faster, so many positions are a chunk that their sum is above -40.
+    Decoding keeps S. It runs forward in any stack: a position sees its own past only.
     """
 
     def __init__(
@@ -203,11 +208,17 @@ def in_chunks(p: Updates, before: Tensor) -> tuple[Tensor, Tensor]:
         (1 + A) p = e^E look S + A' v,    A_ij = look_i erase_j e^(E_i - G_j), A'_ij = look_i k_j e^(E_i - G_j), j < i
 
     -p is solved for; where `keys` is None, A' = A, and v - p is. Hence y and the next S are affine in S. All chunks
-    make the matrices of both at the same time; only S_next = moved S + written goes from chunk to chunk.
+    make the matrices of both at the same time; only S_next = moved S + written goes from chunk to chunk. Where decays
+    let it, `ChunkedDelta` does the same in less time.
     """
     batch, heads, length, size = p.query.shape
     count = (length + CHUNK - 1) // CHUNK
     p = Updates(*(t if t is None else chunks_of(t, count) for t in p))  # type: ignore[arg-type]
+    chunk = moderate_chunk(p.decay)
+    if chunk:
+        q, look, erase, v, decay, k = (t if t is None else t.reshape(-1, chunk, t.shape[2]) for t in p)
+        y, last = ChunkedDelta.apply(q, look, erase, k, v, decay, before)  # type: ignore[no-untyped-call]
+        return y.view(batch, heads, count * CHUNK, -1)[:, :, :length], last
     after = p.decay.cumsum(1)
     looked_at = after if p.keys is None else after - p.decay
     columns = torch.stack((p.erase,) if p.keys is None else (p.keys, p.erase), 1)
