@@ -230,7 +230,7 @@ class Writer:
             return self.attention(record, at, budget)
         if record.kind == "streams":
             return self.streams(at, budget)
-        if record.name in ("scan", "delta"):
+        if record.name in ("scan", "selective_scan", "delta"):
             return self.recurrence(record.name, at, budget)
         form = self.of([f for f in record.forms if f and not set(f) & set(record.ids)] or [()])
         arguments = [self.value(at, budget - 1) for _ in form[:1]]
@@ -403,6 +403,9 @@ class Writer:
         decay = f"-softplus({other if wide == WIDTH else f'linear({other}, {wide})'})"
         if name == "scan":
             return f"scan({self.of([v, f'{q}, {k}, {v}'])}, {decay})", WIDTH
+        if name == "selective_scan":
+            narrow = ", ".join(f"linear({t}, 2)" for t in (q, k))
+            return f"selective_scan({narrow}, {v}, softplus({other}), exp(vector(0, {2 * WIDTH})))", WIDTH
         k = f"l2norm({k}, size={WIDTH // HEADS})"
         if self.often(3):
             return f"delta({q}, {k}, {v}, {k}, sigmoid({other}) * {k}, {decay})", WIDTH

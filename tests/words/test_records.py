@@ -107,6 +107,7 @@ CASES: list[tuple[str, dict[str, int], dict[str, Any]]] = [
     *[("scan", {"q": 12, "k": 12, "v": 16, "decay": d}, {"groups": g}) for d, g in ((4, 4), (4, 2), (12, 4), (24, 2))],
     ("scan", {"q": 12, "k": 12, "v": 16, "decay": 12, "bonus": 12}, {}),
     ("scan", {"q": 3, "k": 3, "v": 4, "decay": 12}, {"groups": 1}),
+    ("selective_scan", {"q": 3, "k": 3, "v": 4, "step": 4, "rate": 12}, {}),
     ("delta", {"q": 8, "k": 8, "v": 12, "b": 4}, {}),
     ("delta", {"q": 8, "k": 8, "v": 12, "b": 4, "decay": 4}, {"groups": 2}),
     ("delta", {"q": 8, "k": 8, "v": 12, "b": 4, "decay": 16}, {"groups": 2}),

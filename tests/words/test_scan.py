@@ -1,4 +1,4 @@
-"""`scan` against its sequential definition: forward and backward, every form, extreme decays; decoding, traced code."""
+"""`scan` and `selective_scan` against their definition: forward and backward, extreme decays; decoding, traced code."""
 
 from __future__ import annotations
 
@@ -28,23 +28,25 @@ FORMS: dict[str, tuple[dict[str, int], dict[str, int]]] = {
     "bonus by channel": ({"q": 12, "k": 12, "v": 20, "decay": 12, "bonus": 12}, {}),
     "values of one number": ({"q": 3, "k": 3, "v": 4, "decay": 12}, {"groups": 1}),
     "the same with a bonus": ({"q": 3, "k": 3, "v": 4, "decay": 12, "bonus": 4}, {"groups": 1}),
+    "steps and rates": ({"q": 3, "k": 3, "v": 4, "step": 4, "rate": 12}, {}),
 }
 DECAYS = {"near 0": 400.0, "near 1": 1e-4, "usual": 2.0, "none": 0.0}
 
 
 def word(form: str) -> Any:
     widths, options = FORMS[form]
-    return make("scan", widths, heads=HEADS, **options)[0]
+    return make("scan", widths, heads=HEADS, **options)[0] if "decay" in widths else make("selective_scan", widths)[0]
 
 
 def streams_of(form: str, length: int, decays: float = 2, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    """Random streams; of the decays some are exactly 0, that is, all is kept. A bonus is a coefficient."""
+    """Random streams; of the decays some are exactly 0, that is, all is kept. A bonus and rates are coefficients."""
     streams = []
     for name, width in FORMS[form][0].items():
-        stream = torch.randn(2, length, width, dtype=dtype) if name != "bonus" else torch.randn(width, dtype=dtype)
-        if name == "decay":
-            stream = -torch.rand(2, length, width, dtype=dtype) * decays
+        stream = torch.randn(*(() if name in ("bonus", "rate") else (2, length)), width, dtype=dtype)
+        if name in ("decay", "step"):
+            stream = torch.rand(2, length, width, dtype=dtype) * (decays if name == "step" else -decays)
             stream[:, ::7] = 0
+        stream = stream.exp() if name == "rate" else stream
         streams.append(stream.requires_grad_(dtype == torch.float64))
     return streams
 
@@ -60,7 +62,9 @@ def by_hand(form: str, streams: list[Tensor]) -> Tensor:
             rows.append(h)
         return torch.stack(rows, 1)
     q, k, v, decay, *bonus = streams
-    q, k = (t.unflatten(-1, (word(form).groups, -1)) for t in (q, k))
+    if form == "steps and rates":
+        decay, bonus = -bonus[0] * decay.repeat_interleave(q.shape[-1], -1), []
+    q, k = (t.unflatten(-1, (getattr(word(form), "groups", 1), -1)) for t in (q, k))
     q, k = (t.repeat_interleave(HEADS // t.shape[2], 2) for t in (q, k))
     v, decay = (t.unflatten(-1, (HEADS, -1)) for t in (v, decay))
     state = torch.zeros(*v[:, 0].shape[:2], q.shape[-1], v.shape[-1], dtype=v.dtype)
@@ -100,7 +104,7 @@ def test_a_decay_to_nothing_starts_anew(form: str) -> None:
     assert all(g.isfinite().all() for g in torch.autograd.grad(y.sum(), streams))
 
 
-@pytest.mark.parametrize("form", ["channels", "by head", "by channel", "values of one number"])
+@pytest.mark.parametrize("form", ["channels", "by head", "by channel", "values of one number", "steps and rates"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_long_sequences_with_strong_decays_stay_finite(form: str, dtype: torch.dtype) -> None:
     streams = streams_of(form, 4096, 30, dtype)
@@ -148,6 +152,12 @@ def test_a_decay_may_be_a_coefficient() -> None:
         assert torch.autograd.grad(module(*streams, fixed).sum(), fixed)[0].isfinite().all()
 
 
+def test_rates_may_be_a_stream() -> None:
+    *streams, rate = streams_of("steps and rates", 20)
+    y, same = (word("steps and rates")(*streams, rates) for rates in (rate, rate.expand(2, 20, -1)))
+    torch.testing.assert_close(y, same, atol=1e-10, rtol=1e-10)
+
+
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "recurrences.md"
 BEFORE = {
     "RetNet": "",
@@ -168,7 +178,7 @@ def test_the_lines_that_the_page_shows_are_formulas(model: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["channels", "by head", "bonus by channel"])
+@pytest.mark.parametrize("form", ["channels", "by head", "bonus by channel", "steps and rates"])
 def test_it_is_compiled_and_exported_for_any_length(form: str) -> None:
     torch.compiler.reset()
     module, streams = word(form), streams_of(form, 70)
@@ -182,7 +192,9 @@ def test_it_is_compiled_and_exported_for_any_length(form: str) -> None:
     shapes = tuple({1: length} if stream.dim() == 3 else None for stream in streams)
     with torch.no_grad():
         streams = [stream.detach() for stream in streams]
-        exported = torch.export.export(module, tuple(streams), dynamic_shapes={"streams": shapes}).module()
+        exported = torch.export.export(
+            module, tuple(streams), dynamic_shapes={"streams": shapes} if "decay" in FORMS[form][0] else shapes
+        ).module()
         for longer in (streams_of(form, 9), streams_of(form, 200)):
             torch.testing.assert_close(exported(*longer), module(*longer), atol=1e-10, rtol=1e-10)
 
@@ -201,7 +213,7 @@ def test_what_is_kept_grows_with_the_length_only() -> None:
             word(form)(*streams_of(form, length))
         return sum(numbers)
 
-    for form in ("channels", "by head", "by channel"):
+    for form in ("channels", "by head", "by channel", "steps and rates"):
         assert kept(form, 16 * CHUNK) < 2.05 * kept(form, 8 * CHUNK)
 
 

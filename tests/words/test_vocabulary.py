@@ -22,7 +22,7 @@ part join repeat dot channel_mean pad ones norm layernorm rmsnorm batchnorm scal
 gelu_tanh quick_gelu elu silu tanh sigmoid sin cos clamp min max
 softplus softmax exp log sqrt abs dropout droppath pointer transitions scalar vector gate gru_gate mix
 attend expand read write collapse frames logmel groupnorm
-scan arange delta""".split()
+scan selective_scan arange delta""".split()
 
 OUTSIDE = """
 from transformula.words.word import Word, word
