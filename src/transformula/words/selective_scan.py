@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .cpu import tracing
-from .scan import recurrence
+from .scan import SMALLEST, recurrence
 from .word import At, Word, word
 
 PIECE = 8  # positions whose states are made at a time; of the others only what stands before such a piece is kept
@@ -49,7 +49,8 @@ class SelectiveScan(Word):
     all states. Forward only, in any stack: a position sees its own past.
 
     Training walks along the positions, a few rows at a time, and makes the states again in the backward pass: the time
-    grows with the length. States are kept in float32 at least. Decoding keeps h.
+    grows with the length. States are kept in float32 at least; factors below e^-50 count as that: numbers that almost
+    underflow are slow. Decoding keeps h.
     """
 
     def __init__(self, q: int, k: int, v: int, step: int, rate: int, causal: bool = True) -> None:
@@ -86,7 +87,7 @@ def selective_scan(streams: Sequence[Tensor], rate: Tensor, first: Tensor) -> tu
     q, k, v, step = streams
     one = not tracing() and v.shape[1] == 1
     if one or rate.dim() > 2 or tracing():
-        new, decay = column(k) * row(v), -row(step) * rate
+        new, decay = column(k) * row(v), (-row(step) * rate).clamp(min=SMALLEST)
         states = torch.exp(decay) * first.unsqueeze(1) + new if one else recurrence(new, decay, first)
         return (column(q) * states).sum(-2), states[:, -1]
     rows = max(1, ENOUGH // rate.numel()) if v.device.type == "cpu" else len(v)
@@ -160,7 +161,7 @@ def in_pieces(*streams: Tensor) -> list[tuple[Tensor, ...]]:
 
 def walk(k: Tensor, v: Tensor, step: Tensor, falls: Tensor, start: Tensor, factors: Tensor, states: Tensor) -> None:
     """Fill the factors exp(step_i falls) of a piece, and its states from the state before it."""
-    torch.mul(step, falls, out=factors).exp_()
+    torch.mul(step, falls, out=factors).clamp_(min=SMALLEST).exp_()
     torch.mul(k, v, out=states)
     for factor, state in zip(factors.unbind(1), states.unbind(1), strict=True):
         start = state.addcmul_(factor, start)
