@@ -63,7 +63,7 @@ SAFE = {"exp": "exp(-abs({}))", "log": "log(1 + abs({}))", "sqrt": "sqrt(1 + abs
 SAFE |= {"clamp": "clamp({}, -2, 2)", "min": "min({}, 1)", "max": "max(-1, {})"}
 """Functions whose results run away, or are none, or that take more than a stream, as they are written."""
 
-NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams", "pointer")
+NOT_HERE = ("embed", "unembed", "patches", "prepend", "learned", "spell", "ngrams", "pointer", "selective_scan")
 """Words that are written in places of their own."""
 
 
@@ -230,7 +230,7 @@ class Writer:
             return self.attention(record, at, budget)
         if record.kind == "streams":
             return self.streams(at, budget)
-        if record.name in ("scan", "selective_scan", "delta"):
+        if record.name in ("scan", "delta"):
             return self.recurrence(record.name, at, budget)
         form = self.of([f for f in record.forms if f and not set(f) & set(record.ids)] or [()])
         arguments = [self.value(at, budget - 1) for _ in form[:1]]
@@ -402,10 +402,9 @@ class Writer:
         wide = self.of([WIDTH, HEADS])
         decay = f"-softplus({other if wide == WIDTH else f'linear({other}, {wide})'})"
         if name == "scan":
-            return f"scan({self.of([v, f'{q}, {k}, {v}'])}, {decay})", WIDTH
-        if name == "selective_scan":
-            narrow = ", ".join(f"linear({t}, 2)" for t in (q, k))
-            return f"selective_scan({narrow}, {v}, softplus({other}), exp(vector(0, {2 * WIDTH})))", WIDTH
+            rates = f"softplus({other}), exp(vector(0, {2 * WIDTH}))"
+            by_rates = f"selective_scan(linear({q}, 2), linear({k}, 2), {v}, {rates})"
+            return self.of([f"scan({v}, {decay})", f"scan({q}, {k}, {v}, {decay})", by_rates]), WIDTH
         k = f"l2norm({k}, size={WIDTH // HEADS})"
         if self.often(3):
             return f"delta({q}, {k}, {v}, {k}, sigmoid({other}) * {k}, {decay})", WIDTH
