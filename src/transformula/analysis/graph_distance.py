@@ -39,6 +39,8 @@ the same kind. A sublayer for one of another kind costs a node."""
 CONTEXT = 0.02  # how much pairs are favoured whose arguments and readers agree: less than any edit
 MOST_READS = 64  # what a node reads through nodes without a partner counts as often as there are ways, up to so many
 SUBLAYERS = ("positions", "channels", "scores")
+NAMES = ("name", "history", "past")
+FAMILIES = {kind: kinds[0] for kinds in (SUBLAYERS, NAMES) for kind in kinds}  # kinds of nodes that may be paired
 Runs = Sequence[tuple[int, str]]  # the layers of a stack in order: (how many equal ones, their graph)
 
 
@@ -180,13 +182,18 @@ class _Nodes(Wiring):
 
 
 class _Graph:
-    """A layer's graph, read. For each node its label, its kind, its arguments, its price and its neighbours' kinds."""
+    """A layer's graph, read. For each node its label, its kind and family, its arguments, its price and its neighbours'
+    kinds."""
 
     def __init__(self, text: str) -> None:
         rows = [row.split(" ") for row in text.split(";")] if text else []
         self.labels = [row[0] for row in rows]
         self.kinds = [label.partition(":")[0] for label in self.labels]
         self.inputs = [list(map(int, row[1:])) for row in rows]
+        self.families = [FAMILIES.get(kind, kind) for kind in self.kinds]
+        self.by_family: dict[str, list[int]] = {}  # nodes, the last first
+        for n in reversed(range(len(rows))):
+            self.by_family.setdefault(self.families[n], []).append(n)
         self.prices = [NODE if arguments else LEAF for arguments in self.inputs]
         around: list[Counter[str]] = [Counter() for _ in rows]
         for n, arguments in enumerate(self.inputs):
@@ -199,16 +206,11 @@ class _Graph:
 _graph = lru_cache(4096)(_Graph)
 
 
-def _renaming(a: _Graph, i: int, b: _Graph, j: int) -> float | None:
-    """What it costs that two nodes are paired; None if they are too different."""
+def _renaming(a: _Graph, i: int, b: _Graph, j: int) -> float:
+    """What it costs that two nodes of one family are paired."""
     if a.labels[i] == b.labels[j]:
         return 0.0
-    one, other = a.kinds[i], b.kinds[j]
-    if one == other:
-        return OTHER_WORD
-    if one in SUBLAYERS and other in SUBLAYERS:
-        return NODE
-    return OTHER_WORD if {one, other} <= {"name", "history", "past"} else None
+    return NODE if a.kinds[i] != b.kinds[j] and a.families[i] == SUBLAYERS[0] else OTHER_WORD
 
 
 def _edits(a: Sequence[float], b: Sequence[float], pairing: Sequence[Sequence[float | None]]) -> list[list[float]]:
@@ -232,25 +234,41 @@ def _edits(a: Sequence[float], b: Sequence[float], pairing: Sequence[Sequence[fl
     return best
 
 
+def _candidates(a: _Graph, b: _Graph) -> list[dict[int, float]]:
+    """For each node of a the nodes of b that it may be paired with, the last first, each with what the pair saves: both
+    prices, less what the pair costs. That is more than 0."""
+    candidates = []
+    for i, (family, price, around) in enumerate(zip(a.families, a.prices, a.around, strict=True)):
+        saved = {}
+        for j in b.by_family.get(family, ()):
+            other = b.around[j]
+            unlike = len(around) + len(other) - 2 * len(around & other)
+            saved[j] = price + b.prices[j] - _renaming(a, i, b, j) - CONTEXT * min(10, unlike)
+        candidates.append(saved)
+    return candidates
+
+
 def _paired(a: _Graph, b: _Graph) -> dict[int, int]:
-    n, m = len(a.labels), len(b.labels)
-    of_a, of_b = ({label: n for n, label in enumerate(graph.labels)} for graph in (a, b))
-    costs: dict[str, list[float | None]] = {}
-    for label, i in of_a.items():
-        by_label = {other: _renaming(a, i, b, j) for other, j in of_b.items()}
-        costs[label] = [by_label[other] for other in b.labels]
-    pairing = [
-        [c if c is None else c + CONTEXT * min(10, len(around ^ other)) for c, other in zip(row, b.around, strict=True)]
-        for row, around in zip((costs[label] for label in a.labels), a.around, strict=True)
-    ]
-    best = _edits(a.prices, b.prices, pairing)
+    """The pairs, in order in both lines, that save most together."""
+    best = [0.0] * (len(b.labels) + 1)  # by the nodes so far and the first 0, 1, ... of b; it never falls
+    rows, candidates = [best], _candidates(a, b)
+    for row in candidates:
+        best = best.copy()
+        for j, saved in row.items():  # from the last one, so that what stands before j is still of the nodes before
+            most = best[j] + saved
+            for m in range(j + 1, len(best)):
+                if best[m] >= most:
+                    break
+                best[m] = most
+        rows.append(best)
     pairs: dict[int, int] = {}
+    n, m = len(a.labels), len(b.labels)
     while n and m:
-        cost = pairing[n - 1][m - 1]
-        if cost is not None and best[n][m] == best[n - 1][m - 1] + cost:
+        best, before, one = rows[n], rows[n - 1], candidates[n - 1].get(m - 1)
+        if one is not None and best[m] == before[m - 1] + one:
             n, m = n - 1, m - 1
             pairs[n] = m
-        elif best[n][m] == best[n - 1][m] + a.prices[n - 1]:
+        elif best[m] == before[m]:
             n -= 1
         else:
             m -= 1
@@ -277,12 +295,13 @@ def layers_apart(one: str, other: str) -> float:
     cost = sum(a.prices) + sum(b.prices)
     first, second = _reads(a, {i: i for i in pairs}), _reads(b, {j: i for i, j in pairs.items()})
     for i, j in pairs.items():
-        cost += (_renaming(a, i, b, j) or 0.0) - a.prices[i] - b.prices[j]
-        left, right = Counter(first[i]), Counter(second[j])
-        moved = (left - right).total() + (right - left).total()
-        if not moved and first[i] != second[j] and a.kinds[i] not in ("sum", "product"):
-            moved = 1  # the same arguments in another order
-        cost += EDGE * moved
+        cost += _renaming(a, i, b, j) - a.prices[i] - b.prices[j]
+        if first[i] != second[j]:
+            left, right = Counter(first[i]), Counter(second[j])
+            moved = (left - right).total() + (right - left).total()
+            if not moved and a.kinds[i] not in ("sum", "product"):
+                moved = 1  # the same arguments in another order
+            cost += EDGE * moved
     return cost
 
 
