@@ -155,10 +155,12 @@ def _expression(text: str) -> Node:
 
 def evaluate_text(text: str, names: Mapping[str, Any]) -> Any:
     """The value of an expression of a word's record, over `names`. Raises KeyError for a name that is not there."""
-    if type(names) is dict:  # a plain look-up has no effect: equal values give equal results
+    needed = _names(text)
+    # where a look-up has no effect equal values give equal results; one of what is missing may note that it was read
+    if isinstance(names, dict) and all(name in names for name in needed):
         try:
-            return _value(text, *(names[name] for name in _names(text)))
-        except (KeyError, TypeError):  # a name of a branch that is not taken; a value that cannot be remembered
+            return _value(text, *(names[name] for name in needed))
+        except TypeError:  # a value that cannot be remembered
             pass
     return _evaluated(text, names)
 
