@@ -52,8 +52,16 @@ class ChunkedDelta(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, look: Tensor, erase: Tensor, keys: Tensor | None, *others: Tensor) -> Any:
-        value, decay, before = others
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        look: Tensor,
+        erase: Tensor,
+        keys: Tensor | None,
+        value: Tensor,
+        decay: Tensor,
+        before: Tensor,
+    ) -> tuple[Tensor, Tensor]:
         chunk = value.shape[1]
         factors = DecayFactors.of(decay, keys is None)
         rows, columns, pairs = paired(query, look, erase, keys, factors)

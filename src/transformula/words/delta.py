@@ -96,8 +96,9 @@ class Delta(Word):
 
     In chunks of 32 positions, in float32 at least: within a chunk a triangular system is solved (the WY form), and S
     goes from chunk to chunk. No exponent can overflow: differences of sums of decays are taken so that none is
-    positive, or, on a CPU for each channel and faster, so many positions are a chunk that their sum is above -40.
-    Decoding keeps S. It runs forward in any stack: a position sees its own past only.
+    positive, or, on a CPU for each channel and faster, so many positions are a chunk that their sum is above -40; how
+    last digits are rounded then depends on all decays. Decoding keeps S. It runs forward in any stack: a position sees
+    its own past only.
     """
 
     def __init__(
