@@ -382,7 +382,9 @@ class Writer:
         if self.often(2) and len(arguments) == 1 and at.where == "layer":
             rows, more = "4" if at.causal else "2 * 4", self.of(["", ', by="key"', ", buckets=True"])
             table = f"relative({query}, learned({rows}, {width}), span=4{more})"
-            options["scores"] = self.of([f"relative_bias({query}, buckets=4, reach=8)", table])
+            options["scores"] = self.of(
+                [f"relative_bias({query}, buckets=4, reach=8)", table, f"relu(dot_scores({query}, {query}))"]
+            )
         label = ""
         if self.often(3) and at.where == "layer":
             label = f"l{len(at.labels)}"
