@@ -25,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from figures import keep  # noqa: E402
 
 from transformula import Model  # noqa: E402
+from transformula.training.machine import keep_memory  # noqa: E402
 
 LIMIT = 1.5
 ROUTED, ACTIVE = 64, 8
@@ -75,6 +76,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="write the figures to benchmarks/results")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    keep_memory()  # as training does
     rows = {
         precision: measure(asked.width, asked.hidden, asked.tokens, asked.rounds, precision)
         for precision in asked.precision or TYPES

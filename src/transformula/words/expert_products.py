@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 BLOCK = 32  # most rows to a multiple of which those of an expert are filled up
-TOGETHER = 8  # experts whose products are one batched product, where loads are even
+TOGETHER = 4  # experts whose products are one batched product, where loads are even
 Gating = Callable[..., Tensor]  # (up, or up and gate) -> hidden layer
 Product = tuple[Tensor, Tensor | None]  # matrices (n, size, x) of all experts; their biases (n, size) or None
 
@@ -89,7 +89,7 @@ def layout_of(chosen: Tensor, n: int, block: int) -> Layout:
     their loads differ so much that this takes a fifth more places."""
     rows, active = chosen.shape
     choices = chosen.flatten()
-    order = choices.argsort(stable=True)
+    order = choices.to(torch.int32).argsort(stable=True)  # narrow keys sort faster
     counts = torch.bincount(choices, minlength=n)
     runs, alone = (runs_of(counts.tolist(), block, together) for together in (TOGETHER, 1))
     if block == 1 or places_of(runs) > 1.2 * places_of(alone):
@@ -166,9 +166,23 @@ def _by_run(
         start = stop
 
 
-def _gathered(rows: Tensor, tokens: Tensor) -> Tensor:
+def _room(like: Tensor, layout: Layout, *widths: int) -> list[Tensor]:
+    """Memory for what one run of experts needs at a time, (places, width) each: used again and again, it stays in the
+    processor's cache."""
+    most = max((end - first) * places for first, end, places in layout.runs)
+    return [like.new_empty(most, width) for width in widths]
+
+
+def _in(room: Tensor, tokens: Tensor) -> Tensor:
+    """A table (experts, places, width) in this memory, for tokens (experts, places)."""
+    return room[: tokens.numel()].view(*tokens.shape, -1)
+
+
+def _gathered(rows: Tensor, tokens: Tensor, room: Tensor) -> Tensor:
     """rows[tokens], for tokens (experts, places)."""
-    return rows.index_select(0, tokens.flatten()).view(*tokens.shape, -1)
+    result = _in(room, tokens)
+    torch.index_select(rows, 0, tokens.flatten(), out=result.view(tokens.numel(), -1))
+    return result
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
@@ -178,9 +192,9 @@ def _product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None)
     return torch.baddbmm(bias[:, None], x, weight.transpose(1, 2), out=out)
 
 
-def _with_empty(x: Tensor) -> Tensor:
-    """x and a row of zeros behind it, which stands at the places that are left empty."""
-    return F.pad(x, (0, 0, 0, 1))
+def _readable(layout: Layout) -> Tensor:
+    """The row of each place; any one where it is left empty, whose result nobody reads and whose gradient is 0."""
+    return layout.tokens.clamp(max=layout.shape[0] - 1)
 
 
 def _sums(table: Tensor, layout: Layout, weights: Tensor | None = None) -> Tensor:
@@ -200,10 +214,10 @@ class _Routed(torch.autograd.Function):
         w = weights.new_zeros(places).index_put_((layout.place,), weights.flatten())[:, None]
         keep = any(ctx.needs_input_grad)
         kept = [x.new_empty(places, hidden) if keep else None for _ in tables[2::2]]
-        rows, results = _with_empty(x), x.new_empty(places, width)
-        by_run = _by_run(layout, [layout.tokens, w, results, *kept], tables)
+        results, (room,) = x.new_empty(places, width), _room(x, layout, x.shape[1])
+        by_run = _by_run(layout, [_readable(layout), w, results, *kept], tables)
         for (tokens, share, y, *outs), (down, bias, *parts) in by_run:
-            seen = _gathered(rows, tokens)
+            seen = _gathered(x, tokens, room)
             if weigh_input:
                 seen *= share
             h = gating(*(_product(seen, parts[2 * n], parts[2 * n + 1], out) for n, out in enumerate(outs)))
@@ -222,33 +236,38 @@ class _Routed(torch.autograd.Function):
         kept, tables = saved[:count], saved[count:]
         needed = zip(tables, ctx.needs_input_grad[5:], strict=True)
         gradients = [_gradients(table, layout) if needs else None for table, needs in needed]
-        rows, grads = _with_empty(x), _with_empty(grad)
+        grads = F.pad(grad, (0, 0, 0, 1))  # zeros behind it, for the places that are left empty
         of_rows, of_w = x.new_empty(len(layout.tokens), x.shape[1]), torch.empty_like(w)
-        by_run = _by_run(layout, [layout.tokens, w, of_w, of_rows, *kept], [*tables, *gradients])
-        for (tokens, share, of_share, of_seen, *products), entries in by_run:
+        room_x, room_y, room_h, room_w = _room(x, layout, x.shape[1], grad.shape[1], *2 * tables[0].shape[2:])
+        by_run = _by_run(layout, [_readable(layout), layout.tokens, w, of_w, of_rows, *kept], [*tables, *gradients])
+        for (readable, tokens, share, of_share, of_seen, *products), entries in by_run:
             down, bias, *parts = entries[: len(tables)]
             of_down, of_bias, *of_tables = entries[len(tables) :]
-            seen, of_y = _gathered(rows, tokens), _gathered(grads, tokens)
+            of_y = _gathered(grads, tokens, room_y)
+            of_h = torch.bmm(of_y, down, out=_in(room_h, tokens))
             with torch.enable_grad():
                 leaves = [product.detach().requires_grad_() for product in products]
                 hidden = ctx.gating(*leaves)
-            h, of_h = hidden.detach(), torch.bmm(of_y, down)
-            if weigh_input:
-                entering = seen * share
-            else:
-                entering = seen
-                torch.sum(of_h * h, -1, keepdim=True, out=of_share)
+            h = hidden.detach()
+            if not weigh_input:
+                weighted = _in(room_w, tokens)
+                torch.sum(torch.mul(of_h, h, out=weighted), -1, keepdim=True, out=of_share)
                 if bias is not None:
                     of_share += torch.bmm(of_y, bias[..., None])
                     of_y *= share
                 else:  # the narrower of the two
-                    h = h * share
+                    h = torch.mul(h, share, out=weighted)
                 of_h *= share
             _collect(of_y, h, of_down, of_bias)
             of_parts = torch.autograd.grad(hidden, leaves, of_h)
+            seen = _gathered(x, readable, room_x)
+            entering = seen * share if weigh_input else seen
             for n, of_part in enumerate(of_parts):
                 _collect(of_part, entering, of_tables[2 * n], of_tables[2 * n + 1])
-                of_seen.baddbmm_(of_part, parts[2 * n], beta=min(n, 1))
+                if n:
+                    of_seen.baddbmm_(of_part, parts[2 * n])
+                else:
+                    torch.bmm(of_part, parts[0], out=of_seen)
             if weigh_input:
                 torch.sum(of_seen * seen, -1, keepdim=True, out=of_share)
                 of_seen *= share
