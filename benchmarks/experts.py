@@ -3,11 +3,13 @@
     python benchmarks/experts.py [--width 512] [--hidden 256] [--tokens 4096] [--rounds 8] [--precision bf16] [--keep]
 
 The dense MLP has 8 times an expert's hidden width, so that a position pays for as many products. Both are words of the
-language, gated and without biases, in bfloat16 and float32 as training runs them. Every round has positions of its own,
-so that experts have other numbers of rows each time, as in training: a kernel that is compiled for a number of rows
-pays for it here. Measured in turn on one thread, in its processor time (other jobs count for less), the best of all
-rounds of each. The goal: at most 1.5 times as long; float32 meets it, and bfloat16 does not yet
-(docs/explanation/experts.md).
+language, gated and without biases, in bfloat16 and float32 as training runs them: weights wholly in the type (training
+has a bfloat16 copy of its float32 weights, and no autocast), and the process keeps memory that is freed. The experts'
+time has their router in it, the sorting of positions and the count of the load; the dense MLP has nothing of the kind.
+Every round has positions of its own, so that experts have other numbers of rows each time, as in training: a kernel
+that is compiled for a number of rows pays for it here. Measured in turn on one thread, in its processor time (other
+jobs count for less), the best of all rounds of each. The goal: at most 1.5 times as long; float32 meets it, bfloat16
+does not yet at width 512 (docs/explanation/experts.md).
 """
 
 from __future__ import annotations
