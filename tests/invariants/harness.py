@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -26,6 +27,23 @@ REFERENCES = Path(__file__).parents[1] / "references"
 LENGTH = 7
 SAMPLES = 1680
 """Of sound: all of it is in some window of 400."""
+
+STRUCTURES = ["pre-norm", "skip-2", "unet", "attention-residuals", "value-residual", "gemma3", "hyper-connections"]
+"""Entries that differ in structure: one stream, norms on it, history, lists of history, taps, rotary and windows,
+several streams."""
+
+MORE = ["highway", "gtrxl", "mhc", "mudd", "vaswani", "transparent-attention", "albert", "mixtral", "t5", "conformer"]
+LONGER = [
+    "orthogonal", "dyt", "mpt", "xlnet", "realformer", "retnet", "residual-lstm", "linear-transformer", "vit", "clip",
+]  # fmt: skip
+"""One of every further structure: gates, dot products, functions for norms, doubly stochastic and dynamic mixtures,
+several stacks and their history, shared layers, experts, scores as values, as formulas, of inputs and carried,
+recurrences, convolutions, images, several outputs. Other entries put the same sums and norms in other places: that they
+are traced whole, forward and backward, is held of every one by the longer tests; kernels are made from
+what is traced."""
+
+EVERY_DAY = {*STRUCTURES, *MORE, *LONGER, "mamba2", "gated-deltanet", "yoco", "mla", "gpt-oss", "whisper"}
+"""Entries that stand for all in the everyday run, where a test of each would take long."""
 
 SMALL: Mapping[str, float] = {
     "depth": 4,
@@ -187,6 +205,11 @@ def chunk_of(name: str, given: Mapping[str, Tensor], begin: int, end: int) -> di
 def outputs(made: Any) -> list[Tensor]:
     """What a model returns, as a list."""
     return list(made.values()) if isinstance(made, Mapping) else [made]
+
+
+def every_day(names: Iterable[str]) -> list[Any]:
+    """Names for a test's parameters: those of EVERY_DAY, and the others marked slow."""
+    return [name if name in EVERY_DAY else pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def joined(made: Any) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tests.invariants import checks
 from tests.invariants.families import decoders, given, made, refused, small, text_of
-from tests.invariants.harness import close, joined, reduced
+from tests.invariants.harness import close, every_day, joined, reduced
 from transformula import gallery
 from transformula.analysis.canonical import formula_hash
 from transformula.errors import TransformulaError
@@ -25,7 +25,7 @@ WITHOUT_SKIPS = ("no-skip", "stacked-blocks")
 """Here what is written reaches the output only as what is asked of the memory: it changes little."""
 
 
-@pytest.mark.parametrize("name", decoders())
+@pytest.mark.parametrize("name", every_day(decoders()))
 def test_a_decoder(name: str) -> None:
     architecture = small(name, "decoder")
     assert formula_hash(reduced(text_of(name, "decoder"), architecture.main.depth)) == formula_hash(architecture)

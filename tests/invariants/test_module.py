@@ -13,9 +13,13 @@ from torch import nn
 
 from tests.invariants.harness import (
     CAUSAL,
+    LONGER,
+    MORE,
+    STRUCTURES,
     built,
     chunk_of,
     close,
+    every_day,
     finite,
     fixed_inputs,
     fresh,
@@ -33,22 +37,8 @@ from transformula.language.model_file import read_text
 from transformula.language.model_writing import write_text
 from transformula.words import vocabulary
 
-STRUCTURES = ["pre-norm", "skip-2", "unet", "attention-residuals", "value-residual", "gemma3", "hyper-connections"]
-"""Entries that differ in structure: one stream, norms on it, history, lists of history, taps, rotary and windows,
-several streams."""
 
-MORE = ["highway", "gtrxl", "mhc", "mudd", "vaswani", "transparent-attention", "albert", "mixtral", "t5", "conformer"]
-LONGER = [
-    "orthogonal", "dyt", "mpt", "xlnet", "realformer", "retnet", "residual-lstm", "linear-transformer", "vit", "clip",
-]  # fmt: skip
-"""One of every further structure: gates, dot products, functions for norms, doubly stochastic and dynamic mixtures,
-several stacks and their history, shared layers, experts, scores as values, as formulas, of inputs and carried,
-recurrences, convolutions, images, several outputs. Other entries put the same sums and norms in other places: that they
-are traced whole, forward and backward, is held of every one by the longer tests; kernels are made from
-what is traced."""
-
-
-@pytest.mark.parametrize("name", gallery.names())
+@pytest.mark.parametrize("name", every_day(gallery.names()))
 def test_checkpoint_round_trip(name: str, tmp_path: Path) -> None:
     from transformula.interop.folder import load_model, save_model
 
@@ -84,9 +74,7 @@ def linear_layers(model: nn.Module) -> list[str]:
     return [path for path, module in model.named_modules() if type(module) is nn.Linear]
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in (*STRUCTURES, *MORE) else pytest.param(n, marks=pytest.mark.slow) for n in gallery.names()]
-)
+@pytest.mark.parametrize("name", every_day(gallery.names()))
 def test_what_stands_in_the_place_of_a_linear_layer_is_called(name: str) -> None:
     """Nothing reads past a linear layer to its weight: what LoRA or quantization put there would have no effect."""
     model, given = fresh(name, deep=False), inputs(name)
@@ -103,7 +91,7 @@ def test_what_stands_in_the_place_of_a_linear_layer_is_called(name: str) -> None
             close(joined(model.step(decoding=decoding, **chunk_of(name, given, 0, 3))), joined(expected)[:, :3])
 
 
-@pytest.mark.parametrize("name", gallery.names())
+@pytest.mark.parametrize("name", every_day(gallery.names()))
 def test_copies(name: str) -> None:
     model, given = built(name, deep=False), inputs(name)
     with torch.no_grad():
@@ -144,7 +132,7 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     assert finite(model(**given))
 
 
-@pytest.mark.parametrize("name", gallery.names())
+@pytest.mark.parametrize("name", every_day(gallery.names()))
 def test_initial_values_are_finite_and_repeat(name: str) -> None:
     model = fresh(name, torch.float32, randomly=False)
     again = fresh(name, torch.float32, randomly=False)
@@ -181,7 +169,11 @@ def compiled_equals_eager(name: str, backend: str, forward: bool = False, backwa
         torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("name", [*STRUCTURES, *MORE])
+COMPILED = [*STRUCTURES, "mudd", "t5", "mixtral"]
+"""Entries that are traced in the everyday run."""
+
+
+@pytest.mark.parametrize("name", COMPILED)
 def test_compiles_without_breaks(name: str) -> None:
     """One of each structure; all entries, and their gradients, are in the slow set."""
     compiled_equals_eager(name, "aot_eager", forward=True)
@@ -190,14 +182,10 @@ def test_compiles_without_breaks(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", gallery.names())
 def test_compiles_without_breaks_backward_too(name: str) -> None:
-    compiled_equals_eager(name, "aot_eager", forward=name not in (*STRUCTURES, *MORE), backward=True)
+    compiled_equals_eager(name, "aot_eager", forward=name not in COMPILED, backward=True)
 
 
-EVERY_DAY = ["pre-norm", "unet", "hyper-connections"]
-"""Entries that inductor compiles in the everyday run."""
-
-
-@pytest.mark.parametrize("name", EVERY_DAY)
+@pytest.mark.parametrize("name", ["unet"])
 def test_inductor(name: str) -> None:
     compiled_equals_eager(name, "inductor", forward=True)
 
@@ -205,4 +193,4 @@ def test_inductor(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*STRUCTURES, *MORE, *LONGER])
 def test_inductor_backward_too(name: str) -> None:
-    compiled_equals_eager(name, "inductor", forward=name not in EVERY_DAY, backward=True)
+    compiled_equals_eager(name, "inductor", forward=name != "unet", backward=True)

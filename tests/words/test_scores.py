@@ -484,8 +484,9 @@ class Around(torch.nn.Module):
         return made
 
 
-EACH_FORM = [*CASES[::2], {"real": True}, {"scores": True}, {"real": True, "memory": True}]
-OTHER_FORMS = [pytest.param(case, marks=pytest.mark.slow) for case in CASES[1::2]]
+EACH_FORM = [*CASES[::4], {"scores": True}, {"real": True, "memory": True}]
+OTHER_FORMS = [case for case in [*CASES, {"real": True}] if case not in EACH_FORM]
+OTHER_FORMS = [pytest.param(case, marks=pytest.mark.slow) for case in OTHER_FORMS]
 
 
 @pytest.mark.parametrize("case", [*EACH_FORM, *OTHER_FORMS], ids=str)
