@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import accumulate
 
 import pytest
@@ -11,8 +12,15 @@ from tests.model.helpers import NOT_BUILT, architecture_of, built, randomised, t
 from transformula.analysis.accounting import module_sizes, summary
 from transformula.errors import InputError
 from transformula.model import build
+from transformula.model.transformer import Transformer
 
 CAUSAL = writers()
+
+
+@cache
+def random_model(name: str) -> Transformer:
+    """With random weights; what uses it changes nothing in it."""
+    return randomised(build(architecture_of(name)))
 
 
 @pytest.mark.parametrize("name", built())
@@ -38,7 +46,7 @@ def test_small_forward_and_backward(name: str) -> None:
 @pytest.mark.parametrize("name", CAUSAL)
 @pytest.mark.parametrize("chunks", [[1] * 12, [5, 1, 1, 5], [12]], ids=str)
 def test_decoding_is_the_whole_pass(name: str, chunks: list[int]) -> None:
-    model = randomised(build(architecture_of(name)))
+    model = random_model(name)
     given = tokens(3, 12)
     whole = model(given)
     decoding = model.start(3, 12)
@@ -50,7 +58,7 @@ def test_decoding_is_the_whole_pass(name: str, chunks: list[int]) -> None:
 @pytest.mark.parametrize("name", CAUSAL)
 def test_decoding_rows_of_several_lengths(name: str) -> None:
     """Prompts of different lengths in one batch; then rows chosen anew, in another order, one twice."""
-    model = randomised(build(architecture_of(name)))
+    model = random_model(name)
     given, lengths = tokens(3, 12), torch.tensor([3, 9, 6])
     whole = model(given)
     padded = given[:, :9].clone()
@@ -71,7 +79,7 @@ def test_decoding_rows_of_several_lengths(name: str) -> None:
 
 @pytest.mark.parametrize("name", CAUSAL)
 def test_the_last_token_changes_nothing_before_it(name: str) -> None:
-    model = randomised(build(architecture_of(name)))
+    model = random_model(name)
     given = tokens()
     other = given.clone()
     other[:, -1] = (other[:, -1] + 1) % 11
