@@ -76,6 +76,16 @@ def test_a_convolution_without_padding_is_that_of_pytorch(groups: int, stride: i
         ours(x[:, :4])
 
 
+def test_an_even_kernel_looks_further_ahead_or_further_back() -> None:
+    x = torch.randn(2, 9, 8)
+    for padding, cut in (("same", slice(1, None)), ("same_lower", slice(None, -1))):
+        ours = random_weights(make("conv", {"x": 8}, causal=False, length=4, padding=padding)[0])
+        theirs = torch.nn.functional.conv1d(x.mT, ours.weight, ours.bias, padding=2)
+        torch.testing.assert_close(ours(x), theirs.mT[:, cut])
+    with pytest.raises(InputError, match="in a causal stack conv looks back only"):
+        make("conv", {"x": 8}, length=4, padding="same_lower")
+
+
 @pytest.mark.parametrize("groups", [1, 4, 8])
 def test_the_group_norm_is_that_of_pytorch_and_sees_no_padding(groups: int) -> None:
     ours = random_weights(make("groupnorm", {"x": 8}, groups=groups)[0])

@@ -80,8 +80,9 @@ class Shift(Word):
             later=True,
         ),
         "padding": choice(
-            "zeros around the sequence, so that the result is as long (same); or none, and a shorter sequence (valid)",
-            ["same", "valid"],
+            "zeros around the sequence, so that the result is as long: same, or same_lower, where of an odd number the "
+            "additional one stands before; or none, and a shorter sequence: valid",
+            ["same", "same_lower", "valid"],
             later=True,
         ),
     },
@@ -105,6 +106,9 @@ class Conv(Shift):
     ahead is 0 in a causal stack, so that a position sees itself and length - 1 before it; elsewhere length // 2:
     centered, for an even length one more position ahead than behind. x (batch, positions, x), y (batch,
     ceil(positions / stride), size). `groups=n`: W_k has n blocks on its diagonal; `depthwise=True`: W_k is diagonal.
+
+    `padding="same_lower"`: ahead is (length - 1) // 2, so that for an even length one more position is behind (wav2vec
+    2.0); a causal stack refuses it.
 
     `padding="valid"`: ahead is length - 1, and there is no y_i that would reach beyond the sequence: y (batch,
     floor((positions - length) / stride) + 1, size), as in the feature encoder of Wav2Vec2. A y_i is real if all that
@@ -130,7 +134,10 @@ class Conv(Shift):
         padding: str = "same",
     ) -> None:
         super().__init__(x, length - 1, causal)
+        if causal and padding == "same_lower":
+            raise InputError("in a causal stack conv looks back only: padding='same_lower' means nothing; leave it out")
         self.length, self.stride, self.causal, self.padded = length, stride, causal, padding != "valid"
+        self.ahead = 0 if causal else length // 2 if padding == "same" else (length - 1) // 2
         self.groups = x if depthwise else groups
         self.weight = empty(size, x // self.groups, length)
         self.bias = empty(size) if bias else None
@@ -142,8 +149,7 @@ class Conv(Shift):
         if at is not None:
             both = self.after_last(x, state, at)
         elif self.padded:
-            ahead = 0 if self.causal else self.length // 2
-            both = F.pad(x, (0, 0, self.n - ahead, ahead))
+            both = F.pad(x, (0, 0, self.n - self.ahead, self.ahead))
         elif x.shape[1] >= self.length:
             both = x
         else:

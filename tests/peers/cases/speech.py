@@ -1,4 +1,4 @@
-"""Speech: Whisper, wav2vec 2.0 with Conformer layers."""
+"""Speech: Whisper, wav2vec 2.0, and that with Conformer layers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def whisper() -> Pair:
         max_source_positions=frames, max_target_positions=24, pad_token_id=0, bos_token_id=0, eos_token_id=0,
         decoder_start_token_id=0,
     )  # fmt: skip
-    attention = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 
     def weights(theirs: Theirs) -> Weights:
         yield "words", theirs("model.decoder.embed_tokens")
@@ -41,7 +40,7 @@ def whisper() -> Pair:
         for side, calls in (("encoder", {"attend": "self_attn"}), ("decoder", CALLS)):
             for n, layer in theirs.layers(f"model.{side}.layers"):
                 for ours, call in calls.items():
-                    for part, name in attention.items():
+                    for part, name in ATTENTION.items():
                         yield f"{side}.layers.{n}.{ours}.{part}", layer(f"{call}.{name}")
                     yield f"{side}.layers.{n}.{ours}_input_norm", layer(f"{call}_layer_norm")
                 yield f"{side}.layers.{n}.mlp_input_norm", layer("final_layer_norm")
@@ -68,6 +67,7 @@ def whisper() -> Pair:
 
 
 SIDES = {"layers": DEPTH, "attention_heads": HEADS, "ffn_dim": 4 * WIDTH}
+ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 CALLS = {"self": "self_attn", "cross": "encoder_attn"}
 
 
@@ -133,4 +133,60 @@ def wav2vec2_conformer() -> Pair:
     return Pair(
         theirs, "wav2vec2-conformer", weights, {"hidden": HIDDEN}, run, inputs=lambda: {"audio": waveforms()},
         decodes=False,
+    )  # fmt: skip
+
+
+WAV2VEC2 = """
+causal: false
+words:
+  extract(x, length, stride): y = conv(x, length, width // 2, stride=stride, padding="valid", bias=False)
+before: |
+  w = gelu(groupnorm.one_norm(extract.one(frames(audio), 10, 5), width // 2))
+  w = gelu(extract.three(gelu(extract.two(w, 3, 2)), 3, 2))
+  w = gelu(extract.five(gelu(extract.four(w, 3, 2)), 3, 2))
+  w = gelu(extract.seven(gelu(extract.six(w, 2, 2)), 2, 2))
+  x = linear.projection(norm(w), width)
+  x = norm.enter(x + gelu(conv.places(x, 16, groups=4, padding="same_lower")))
+layer: |
+  x = norm(x + attention(x))
+  x = norm(x + mlp(x, hidden=hidden))
+output: logits = unembed(x, bias=True)
+"""
+
+
+@hub_case("Wav2Vec2ForCTC (feat_extract_norm='group')")
+def wav2vec2() -> Pair:
+    theirs = model(
+        "Wav2Vec2ForCTC", "Wav2Vec2Config", vocab_size=VOCAB, hidden_size=WIDTH, num_hidden_layers=DEPTH,
+        num_attention_heads=HEADS, intermediate_size=HIDDEN, conv_dim=[WIDTH // 2] * 7, apply_spec_augment=False,
+        num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4,
+    )  # fmt: skip
+    theirs.wav2vec2.masked_spec_embed.requires_grad_(False)
+
+    def weights(theirs: Theirs) -> Weights:
+        trunk = theirs("wav2vec2")
+        names = ("one", "two", "three", "four", "five", "six", "seven")
+        for name, (_, conv) in zip(names, trunk.layers("feature_extractor.conv_layers"), strict=True):
+            yield f"{name}.conv", conv("conv")
+            if name == "one":
+                yield "one_norm", conv("layer_norm")
+        yield "before.projection_input_norm", trunk("feature_projection.layer_norm")
+        yield "projection", trunk("feature_projection.projection")
+        places = trunk("encoder.pos_conv_embed.conv")
+        length, direction = (places("parametrizations.weight")[f"original{n}"] for n in (0, 1))
+        yield "places.weight", length * direction / direction.norm(dim=(0, 1), keepdim=True)
+        yield "places.bias", places["bias"]
+        yield "enter", trunk("encoder.layer_norm")
+        for n, layer in trunk.layers("encoder.layers"):
+            for ours, name in ATTENTION.items():
+                yield f"layers.{n}.attention.{ours}", layer(f"attention.{name}")
+            yield f"layers.{n}.attention_sum_norm", layer("layer_norm")
+            yield f"layers.{n}.mlp.up", layer("feed_forward.intermediate_dense")
+            yield f"layers.{n}.mlp.down", layer("feed_forward.output_dense")
+            yield f"layers.{n}.mlp_sum_norm", layer("final_layer_norm")
+        yield "output.unembed", theirs("lm_head")
+
+    return Pair(
+        theirs, WAV2VEC2, weights, {"hidden": HIDDEN}, lambda audio: theirs(audio).logits,
+        inputs=lambda: {"audio": waveforms()}, decodes=False,
     )  # fmt: skip
