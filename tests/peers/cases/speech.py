@@ -1,4 +1,4 @@
-"""Speech: Whisper, wav2vec 2.0, and that with Conformer layers."""
+"""Speech: Whisper, Moonshine, wav2vec 2.0, and that with Conformer layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.peers.carry import QKV, Leaf, Theirs, Weights, each, split, together
 from tests.peers.case import DEPTH, HEADS, VOCAB, WIDTH, Pair, ids
-from tests.peers.hub import HIDDEN, hub_case, model
+from tests.peers.hub import HIDDEN, hub_case, model, rope
 from tests.references.whisper import log_mel
 
 SAMPLES = 3300
@@ -190,3 +190,80 @@ def wav2vec2() -> Pair:
         theirs, WAV2VEC2, weights, {"hidden": HIDDEN}, lambda audio: theirs(audio).logits,
         inputs=lambda: {"audio": waveforms()}, decodes=False,
     )  # fmt: skip
+
+
+MOONSHINE = """
+words:
+  norm: x = layernorm(x, bias=False)
+encoder:
+  causal: false
+  before: |
+    a = groupnorm.first(tanh(conv.one(frames(audio), 127, width, stride=64, padding="valid", bias=False)), 1)
+    x = gelu(conv.two(a, 7, 2 * width, stride=3, padding="valid"))
+    x = gelu(conv.three(x, 3, width, stride=2, padding="valid"))
+  layer: |
+    x = x + attention(norm(x), rotary=10000, rotary_part=0.5, rotary_pairs=True, bias=False)
+    x = x + mlp(norm(x), hidden=hidden)
+  after: x = norm(x)
+decoder:
+  before: x = embed.words(tokens)
+  layer: |
+    x = x + attention(norm(x), rotary=10000, rotary_part=0.5, rotary_pairs=True, bias=False)
+    x = x + attention(norm(x), memory, bias=False)
+    x = x + mlp(norm(x), hidden=hidden, gated=True, activation="silu")
+  after: x = norm(x)
+output: logits = unembed.words(x)
+"""
+
+
+@hub_case("MoonshineForConditionalGeneration")
+def moonshine() -> Pair:
+    sizes = {"num_hidden_layers": DEPTH, "num_attention_heads": HEADS}
+    keys = {f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in sizes.items()}
+    theirs = model(
+        "MoonshineForConditionalGeneration", "MoonshineConfig", **keys, **rope(10000, 0.5), hidden_size=WIDTH,
+        intermediate_size=HIDDEN, vocab_size=VOCAB,
+    )  # fmt: skip
+    names = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
+    encoder = {"attention": ("self_attn", "input_layernorm"), "mlp": ("mlp", "post_attention_layernorm")}
+    decoder = {**encoder, "cross_attention": ("encoder_attn", "post_attention_layernorm")}
+    decoder["mlp"] = ("mlp", "final_layernorm")
+
+    def weights(theirs: Theirs) -> Weights:
+        yield "words", theirs("model.decoder.embed_tokens")
+        for number, name in enumerate(("one", "two", "three"), 1):
+            yield name, theirs(f"model.encoder.conv{number}")
+        yield "first", theirs("model.encoder.groupnorm")
+        for side, calls, last in (("encoder", encoder, "layer_norm"), ("decoder", decoder, "norm")):
+            for n, layer in theirs.layers(f"model.{side}.layers"):
+                for ours, (call, norm) in calls.items():
+                    yield f"{side}.layers.{n}.{ours}_input_norm", layer(norm)
+                    for part, name in names.items() if ours != "mlp" else ():
+                        yield f"{side}.layers.{n}.{ours}.{part}", layer(f"{call}.{name}")
+                own = f"{side}.layers.{n}.mlp"
+                first = layer("mlp.fc1")
+                yield from ([(f"{own}.up", first)] if side == "encoder" else gated(own, first))
+                yield f"{own}.down", layer("mlp.fc2")
+            yield f"{side}.after.norm", theirs(f"model.{side}.{last}")
+
+    def run(audio: Tensor, tokens: Tensor) -> Tensor:
+        return theirs(input_values=audio, decoder_input_ids=tokens, use_cache=False).logits
+
+    def steps(audio: Tensor, tokens: Tensor, chunks: tuple[int, ...]) -> Tensor:
+        memory = theirs.model.encoder(audio)
+        kept, logits = None, []
+        for chunk in tokens.split(chunks, 1):
+            result = theirs(decoder_input_ids=chunk, encoder_outputs=memory, past_key_values=kept, use_cache=True)
+            kept = result.past_key_values
+            logits.append(result.logits)
+        return torch.cat(logits, 1)
+
+    def inputs() -> Mapping[str, Any]:
+        return {"audio": waveforms(), "tokens": ids()}
+
+    return Pair(theirs, MOONSHINE, weights, {"hidden": HIDDEN}, run, steps, inputs)
+
+
+def gated(own: str, leaf: Leaf) -> Weights:
+    """What is gated, then the gate, in one matrix."""
+    return together(own, ("up", "gate"), split(leaf, HIDDEN, HIDDEN))
