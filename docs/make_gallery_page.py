@@ -155,6 +155,8 @@ def costs(architecture: Architecture) -> tuple[dict[str, float], str]:
     numbers = architecture.main.numbers
     same = {key: int(numbers[key]) for key in ("width", "heads", "vocab", "context") if key in numbers}
     same["depth"] = sum(stack.depth for stack in architecture.stacks)
+    if "heads" in same:  # where heads have a size of their own they may not divide the width
+        same["heads"] = next(heads for heads in range(same["heads"], 0, -1) if same["width"] % heads == 0)
     baseline = check(gallery.load(BASELINE).override(same), vocabulary())
     mine, other = (summary(a, length=same["context"]).data["totals"] for a in (architecture, baseline))
     size = ", ".join(f"{key} {same[key]:,}" for key in ("depth", "width", "heads", "context") if key in same)
