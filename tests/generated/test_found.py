@@ -229,6 +229,33 @@ layer: x = x + linear_attention(x / lstm(x)) + attention(x / gru(x))
 layer: x = x + (rmsnorm.l(x, share=2) if layer == 1 else mlp.l(x))
 """,
     ),
+    (
+        "queries of one position that all see, of a recurrence",
+        BUILT,
+        """
+causal: false
+layer: x = x + scan(pick(x, n=1), x, x, -softplus(x))
+""",
+    ),
+    (
+        "one position beside others gave a recurrence wrong gradients without a word",
+        BUILT,
+        """
+causal: false
+layer: |
+  h = linear(x, 2)
+  x = x + selective_scan(pick(h, n=1), h, x, softplus(x), exp(vector(0, 16))) / 4
+  x = x + selective_scan(h, h, x, softplus(pick(x, n=1)), exp(vector(0, 16))) / 4
+""",
+    ),
+    (
+        "one position beside others, of the delta rule",
+        BUILT,
+        """
+causal: false
+layer: x = x + delta(pick(x, n=1), l2norm(x, size=4), x, sigmoid(linear(mean(x), 2)))
+""",
+    ),
 ]
 
 

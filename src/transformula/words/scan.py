@@ -96,9 +96,8 @@ class Scan(Word):
 
     def forward(self, *streams: Tensor, state: Any = None, at: At | None = None) -> Tensor:
         """In decoding the chunk; `state` becomes that after the last real position."""
-        length = streams[0].shape[1]
-        batch = max(stream.shape[0] for stream in streams if stream.dim() == 3)
-        # a coefficient goes with every row and position
+        batch, length = (max(stream.shape[d] for stream in streams if stream.dim() == 3) for d in (0, 1))
+        # a coefficient goes with every row and position, and so does one position that all see
         given = [stream.expand(batch, length, -1) if stream.dim() == 3 else stream[None, None] for stream in streams]
         if at is not None and at.new is not None:  # what is no real position neither decays nor adds
             padding = (torch.arange(length, device=at.new.device) >= at.new[:, None])[..., None]

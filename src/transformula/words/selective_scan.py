@@ -62,14 +62,16 @@ class SelectiveScan(Word):
     ) -> Tensor:
         """In decoding the chunk; `state` becomes that after the last real position."""
         precise = torch.promote_types(v.dtype, torch.float32)
-        streams = [stream.to(precise) for stream in (q, k, v, step)]
+        # one position that all see goes with every one of them
+        batch, length = (max(t.shape[d] for t in (q, k, v, step, rate) if t.dim() == 3) for d in (0, 1))
+        streams = [stream.to(precise).expand(batch, length, -1) for stream in (q, k, v, step)]
         if at is not None and at.new is not None:  # what is no real position neither decays nor adds
-            padding = (torch.arange(v.shape[1], device=v.device) >= at.new[:, None])[..., None]
+            padding = (torch.arange(length, device=v.device) >= at.new[:, None])[..., None]
             streams = [stream.masked_fill(padding, 0) for stream in streams]
             rate = rate.masked_fill(padding, 0) if rate.dim() == 3 else rate
         # channels last: the numbers of a channel that are multiplied by its value lie apart
         rate = rate.to(precise).unflatten(-1, (v.shape[-1], -1)).transpose(-1, -2).contiguous()  # type: ignore[no-untyped-call]
-        first = state["h"] if state else rate.new_zeros(v.shape[0], q.shape[-1], v.shape[-1])
+        first = state["h"] if state else rate.new_zeros(batch, q.shape[-1], v.shape[-1])
         y, last = selective_scan(streams, rate, first.to(precise))
         if state:
             state["h"] = last.to(state["h"].dtype)
