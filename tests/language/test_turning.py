@@ -37,6 +37,15 @@ REFUSED = {
         ("angles the definition 'late'", "same options"),
     ),
     "through norms and numbers": (layer(f"2 * norm({Q}, size=8)", "-rmsnorm(rotary(linear.k(x, 16)))"), ("heads=2",)),
+    "of a recurrence": (
+        f"layer: x = x + scan({Q}, rotary(linear.k(x, 64), heads=1), linear.v(x, 64), -softplus(linear.d(x, 8)))",
+        ("8 channels (of 64", "64 channels (of 64"),
+    ),
+    "of a recurrence with fewer heads of keys": (
+        "layer: x = x + scan(rotary(linear.q(x, 64), heads=1), rotary(linear.k(x, 64)), linear.v(x, 64), "
+        "-softplus(linear.d(x, 8)), groups=1)",
+        ("8 channels (of 64", "64 channels (of 64"),
+    ),
     "through a definition": (
         f"words:\n  turned(x): y = rotary(x) / 3\n{layer('turned(linear.q(x, 64))', 'turned(linear.k(x, 16))')}",
         ("heads=2",),

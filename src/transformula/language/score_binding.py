@@ -84,10 +84,8 @@ class ScoreBinding:
         if self.option in ROTARY:
             read = {node.name for line in self.definition.lines for node in walk(line.value) if isinstance(node, Name)}
             if "length" in {*parameters, *read} - {*self.numbers}:
-                detail = (
-                    "what depends on the length (dynamic NTK, LongRoPE) would turn anew, with every position, the keys"
-                )
-                detail += " that decoding keeps; write the rates of one length"
+                what = "rates of a length (dynamic NTK, LongRoPE) would change, at every position, all keys"
+                detail = f"{what} that decoding keeps; write the rates of one length"
             elif self.definition.defaults or not {*parameters} <= {*ROTARY[self.option]}:
                 detail = f"its parameters are not among {', '.join(ROTARY[self.option])}"
             if detail:

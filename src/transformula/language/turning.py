@@ -140,7 +140,7 @@ def check_products(call: Call, args: Sequence[Value], name: str, place: Place) -
     for one, other in call.word.products:
         a, b = by_name.get(one), by_name.get(other)
         if a is not None and b is not None and a.turns and b.turns:
-            heads = call.options.get("heads", 1)
+            heads = call.options.get("groups", call.options.get("heads", 1))  # of queries and keys
             for left, right in differing(a, b, heads):
                 raise unlike(name, place, (one, left), (other, right), a.width // heads)
 

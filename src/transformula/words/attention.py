@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from ..errors import InputError
 from .cache import Cache, CrossCache, of_one_batch, once
 from .scores import Attended, AttentionSettings, Extras, ScoreFunction, attend
-from .waves import rotate, rotation_tables, turning
+from .waves import NO_INPUTS, rotate, rotation_tables, turning
 from .word import At, GeneratorFor, Word, choice, definition, empty, flag, matrix, number, whole, word
 
-NO_INPUTS: Mapping[str, Tensor] = {}
 Streams = tuple[Tensor, Tensor, Tensor]  # queries, keys and values
 Call = tuple[AttentionSettings, Extras | None]  # the settings, and what there is besides queries, keys and values
 

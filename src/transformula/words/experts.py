@@ -199,7 +199,7 @@ class Experts(Word):
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """b_e <- b_e + bias_rate sign(mean load - load_e), and the load is counted anew."""
+        """b_e <- b_e + bias_rate sign(mean load - load_e), and the count of the load starts again at 0."""
         if self._load and self.selection_bias is not None:
             load = self._load["choices"]
             self.selection_bias += self.options["bias_rate"] * torch.sign(load.mean() - load).to(self.selection_bias)

@@ -24,6 +24,7 @@ SMALLEST = -50.0  # of the logarithm of a decay where it is summed: e^-50 is not
     width="x + v",
     reach="past",
     together=True,
+    products=(("q", "k"),),
     coefficients=("decay", "bonus"),
     order="'recurrent'",
     ordered=True,

@@ -22,6 +22,7 @@ ENOUGH = 2**14  # numbers of a state: so many rows are walked together as have t
     width="v",
     reach="past",
     together=True,
+    products=(("q", "k"),),
     coefficients=("rate",),
     order="'recurrent'",
     ordered=True,

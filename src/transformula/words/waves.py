@@ -15,6 +15,8 @@ from .word import At, Word, definition, flag, number, split, whole, word
 if TYPE_CHECKING:
     from .scores import ScoreFunction
 
+NO_INPUTS: Mapping[str, Tensor] = {}
+
 
 @word(
     "sinusoids",
@@ -198,7 +200,7 @@ def rotations(
     given: tuple[float, ...],
     scale: float,
     formula: Angles | None,
-    inputs: Mapping[str, Tensor] = {},  # noqa: B006
+    inputs: Mapping[str, Tensor] = NO_INPUTS,
 ) -> tuple[Tensor, Tensor]:
     """Cosines and signed sines, each (..., positions, size): y = x cos + swapped(x) sin. positions (..., positions),
     and so is each input that the formula of angles reads."""
@@ -218,7 +220,7 @@ def rotations(
     return torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
 
 
-def rotation_tables(like: Tensor, turning: Turning, at: At | None, inputs: Mapping[str, Tensor] = {}) -> Tables:  # noqa: B006
+def rotation_tables(like: Tensor, turning: Turning, at: At | None, inputs: Mapping[str, Tensor] = NO_INPUTS) -> Tables:
     """The tables for the positions of `like` (batch, heads, length, size): each (length, turned), or
     (batch, 1, length, turned). `inputs`: those that the formula of angles reads, each (batch, length)."""
     length, dtype, device = like.shape[2], like.dtype, like.device
