@@ -58,15 +58,15 @@ def logits(p: Parameters, given: Mapping[str, Tensor], n: Mapping[str, float]) -
     memory = gelu(convolved(p("two"), memory, 1)[:, ::2])
     memory = memory + waves(*memory.shape[1:])
     for layer in layers(p, n, "encoder"):
-        u = layer_norm(layer("attend_input_norm"), memory)
-        memory = memory + attend(layer("attend"), u, u, n, causal=False)
+        u = layer_norm(layer("attention_input_norm"), memory)
+        memory = memory + attend(layer("attention"), u, u, n, causal=False)
         memory = memory + mlp(layer("mlp"), layer_norm(layer("mlp_input_norm"), memory))
     memory = layer_norm(p("encoder.after.norm"), memory)
     x = embed(p, given["tokens"]) + p["decoder.before.positions.weight"][: given["tokens"].shape[1]]
     for layer in layers(p, n, "decoder"):
-        u = layer_norm(layer("self_input_norm"), x)
-        x = x + attend(layer("self"), u, u, n, causal=True)
-        u = layer_norm(layer("cross_input_norm"), x)
-        x = x + attend(layer("cross"), u, memory, n, causal=False)
+        u = layer_norm(layer("attention_input_norm"), x)
+        x = x + attend(layer("attention"), u, u, n, causal=True)
+        u = layer_norm(layer("cross_attention_input_norm"), x)
+        x = x + attend(layer("cross_attention"), u, memory, n, causal=False)
         x = x + mlp(layer("mlp"), layer_norm(layer("mlp_input_norm"), x))
     return unembed(p, layer_norm(p("decoder.after.norm"), x))

@@ -37,9 +37,9 @@ def whisper() -> Pair:
         yield "one", theirs("model.encoder.conv1")
         yield "two", theirs("model.encoder.conv2")
         yield "decoder.before.positions", theirs("model.decoder.embed_positions")
-        for side, calls in (("encoder", {"attend": "self_attn"}), ("decoder", CALLS)):
+        for side in ("encoder", "decoder"):
             for n, layer in theirs.layers(f"model.{side}.layers"):
-                for ours, call in calls.items():
+                for ours, call in CALLS.items() if side == "decoder" else [("attention", "self_attn")]:
                     for part, name in ATTENTION.items():
                         yield f"{side}.layers.{n}.{ours}.{part}", layer(f"{call}.{name}")
                     yield f"{side}.layers.{n}.{ours}_input_norm", layer(f"{call}_layer_norm")
@@ -68,7 +68,7 @@ def whisper() -> Pair:
 
 SIDES = {"layers": DEPTH, "attention_heads": HEADS, "ffn_dim": 4 * WIDTH}
 ATTENTION = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-CALLS = {"self": "self_attn", "cross": "encoder_attn"}
+CALLS = {"attention": "self_attn", "cross_attention": "encoder_attn"}
 
 
 def matrix(leaf: Leaf) -> Leaf:
