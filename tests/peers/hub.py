@@ -54,14 +54,19 @@ def decoder(theirs: nn.Module, text: str, weights: Callable[[Theirs], Weights], 
         return theirs(tokens, use_cache=False).logits
 
     def steps(tokens: Tensor, chunks: tuple[int, ...]) -> Tensor:
-        kept, made = None, []
-        for chunk in tokens.split(chunks, 1):
-            result = theirs(chunk, past_key_values=kept, use_cache=True)
-            kept = result.past_key_values
-            made.append(result.logits)
-        return torch.cat(made, 1)
+        return in_chunks(theirs, tokens, chunks)
 
     return Pair(theirs, text, weights, numbers, run, steps)
+
+
+def in_chunks(theirs: Callable[..., Any], tokens: Tensor, chunks: tuple[int, ...]) -> Tensor:
+    """The logits of `theirs(chunk, past_key_values=..., use_cache=True)`, one chunk after another."""
+    kept, logits = None, []
+    for chunk in tokens.split(chunks, 1):
+        result = theirs(chunk, past_key_values=kept, use_cache=True)
+        kept = result.past_key_values
+        logits.append(result.logits)
+    return torch.cat(logits, 1)
 
 
 def hub_case(
@@ -75,4 +80,4 @@ def hub_case(
     return announce
 
 
-__all__ = ["GPT", "HIDDEN", "KV_HEADS", "SIZE", "USUAL", "WINDOW", "decoder", "hub_case", "model", "rope"]
+__all__ = ["GPT", "HIDDEN", "KV_HEADS", "SIZE", "USUAL", "WINDOW", "decoder", "hub_case", "in_chunks", "model", "rope"]

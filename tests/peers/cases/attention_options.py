@@ -27,13 +27,9 @@ def smollm3() -> Pair:
 @hub_case("Cohere2ForCausalLM", "cohere2")
 def cohere2() -> Pair:
     theirs = model(
-        "Cohere2ForCausalLM",
-        **FIVE,
-        num_key_value_heads=KV_HEADS,
-        sliding_window=WINDOW,
-        logit_scale=0.25,
+        "Cohere2ForCausalLM", **FIVE, num_key_value_heads=KV_HEADS, sliding_window=WINDOW, logit_scale=0.25,
         **rope(50000),
-    )
+    )  # fmt: skip
     weights = named(norms={"attention_input_norm": "input_layernorm"})
     return decoder(theirs, "cohere2", weights, hidden=HIDDEN, kv_heads=KV_HEADS, window=WINDOW, depth=5)
 
@@ -137,13 +133,9 @@ last: min(-(-{size} * log(original / (2 * pi)) / (2 * log(10000)) // 1), {size} 
 def hunyuan() -> Pair:
     """Norms of queries and keys after rotary positions."""
     theirs = model(
-        "HunYuanDenseV1ForCausalLM",
-        **USUAL,
-        num_key_value_heads=KV_HEADS,
-        head_dim=WIDTH // HEADS,
-        pad_token_id=0,
+        "HunYuanDenseV1ForCausalLM", **USUAL, num_key_value_heads=KV_HEADS, head_dim=WIDTH // HEADS, pad_token_id=0,
         **rope(10000),
-    )
+    )  # fmt: skip
     text = "words:\n  norm: x = rmsnorm(x, eps=1e-5)\n" + LAYERS.format(
         options='rotary=10000, qk_norm="head", rotary_first=True'
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 from tests.peers.carry import Leaf, Theirs, Weights, each, plus_one, split, thirds
 from tests.peers.case import DEPTH, HEADS, Pair
 from tests.peers.cases.experts import ACTIVE, EXPERT, LOOPS, ROUTED, experts
-from tests.peers.cases.llama import GATED, INNER, MATRICES
+from tests.peers.cases.llama import GATED, MATRICES, named
 from tests.peers.hub import HIDDEN, KV_HEADS, USUAL, decoder, hub_case, model, rope
 
 STATE, STATES, KEYS, HEAD = 6, 4, 2, 8
@@ -118,12 +118,10 @@ output: logits = unembed(x)
 """
 
     def weights(theirs: Theirs) -> Weights:
-        yield "words", theirs("model.embed_tokens")
+        yield from named(norms={}, matrices={})(theirs)
         for n, layer in theirs.layers("model.layers"):
-            for ours, name in GATED.items():
-                yield f"layers.{n}.mlp.{ours}", layer(f"mlp.{name}")
             if layer.has("self_attn"):
-                for ours, name in {**MATRICES, **INNER}.items():
+                for ours, name in MATRICES.items():
                     yield f"layers.{n}.attention.{ours}", layer(f"self_attn.{name}")
                 yield f"layers.{n}.attention_output_norm", layer("post_attention_layernorm")
                 yield f"layers.{n}.mlp_output_norm", layer("post_feedforward_layernorm")
@@ -139,8 +137,6 @@ output: logits = unembed(x)
             yield f"{ours}.gate_output_rmsnorm", inner("o_norm")
             yield f"layers.{n}.gated_delta_input_norm", layer("input_layernorm")
             yield f"layers.{n}.mlp_input_norm", layer("post_attention_layernorm")
-        yield "after.norm", theirs("model.norm")
-        yield "output.unembed", theirs("lm_head")
 
     return decoder(
         theirs, text, weights, hidden=HIDDEN, kv_heads=KV_HEADS, states=STATES, state_size=STATE
@@ -175,11 +171,11 @@ after: x = norm(x)
 output: logits = unembed(x)
 """
 
+    norms = {"kda_input_norm": "input_layernorm", "mlp_input_norm": "post_attention_layernorm"}
+
     def weights(theirs: Theirs) -> Weights:
-        yield "words", theirs("model.embed_tokens")
+        yield from named(norms=norms, matrices={})(theirs)
         for n, layer in theirs.layers("model.layers"):
-            for ours, name in GATED.items():
-                yield f"layers.{n}.mlp.{ours}", layer(f"mlp.{name}")
             inner, ours = layer("self_attn"), f"layers.{n}.kda"
             kernels = zip(("query", "key", "value"), "qkv", thirds(inner("conv1d")), strict=True)
             for part, letter, leaf in kernels:
@@ -191,10 +187,6 @@ output: logits = unembed(x)
             ):  # fmt: skip
                 yield f"{ours}.{part}", inner(name)
             yield from steps(ours, inner("forget_gate"))
-            yield f"layers.{n}.kda_input_norm", layer("input_layernorm")
-            yield f"layers.{n}.mlp_input_norm", layer("post_attention_layernorm")
-        yield "after.norm", theirs("model.norm")
-        yield "output.unembed", theirs("lm_head")
 
     pair = decoder(theirs, text, weights, hidden=HIDDEN, states=STATES, state_size=STATE)
     pair.steps = None  # their cache needs a layer that attends

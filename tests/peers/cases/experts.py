@@ -8,10 +8,12 @@ from torch import Tensor
 
 from tests.peers.carry import Leaf, Theirs, Weights, each, split
 from tests.peers.case import HEADS, Pair
-from tests.peers.cases.llama import GATED, INNER, MATRICES
+from tests.peers.cases.llama import GATED, named
 from tests.peers.hub import HIDDEN, KV_HEADS, USUAL, decoder, hub_case, model, rope
 
 EXPERT, ROUTED, ACTIVE = 20, 5, 2
+
+NORMS = {"attention_input_norm": "input_layernorm", "experts_input_norm": "post_attention_layernorm"}
 
 LOOPS = {"experts_implementation": "eager"}
 """Their experts one by one: the fused product knows no float64."""
@@ -28,18 +30,9 @@ def experts(name: str, theirs: Theirs, router: str = "gate") -> Weights:
 
 def decoder_weights(theirs: Theirs) -> Weights:
     """LLaMA's names, experts in every layer."""
-    yield "words", theirs("model.embed_tokens")
+    yield from named(norms=NORMS, mlp={})(theirs)
     for n, layer in theirs.layers("model.layers"):
-        yield f"layers.{n}.attention_input_norm", layer("input_layernorm")
-        yield f"layers.{n}.experts_input_norm", layer("post_attention_layernorm")
-        for ours, name in MATRICES.items():
-            yield f"layers.{n}.attention.{ours}", layer(f"self_attn.{name}")
-        for ours, name in INNER.items():
-            if layer.has(f"self_attn.{name}"):
-                yield f"layers.{n}.attention.{ours}", layer(f"self_attn.{name}")
         yield from experts(f"layers.{n}.experts", layer("mlp"))
-    yield "after.norm", theirs("model.norm")
-    yield "output.unembed", theirs("lm_head")
 
 
 @hub_case("MixtralForCausalLM", "mixtral")
@@ -112,18 +105,16 @@ def deepseek_v2() -> Pair:
         topk_method="greedy", **LOOPS, **rope(10000),
     )  # fmt: skip
 
+    norms = {"latent_input_norm": "input_layernorm", "mlp_input_norm": "post_attention_layernorm"}
+
     def weights(theirs: Theirs) -> Weights:
-        yield "words", theirs("model.embed_tokens")
+        yield from named(norms=norms, matrices={}, mlp={})(theirs)
         for n, layer in theirs.layers("model.layers"):
-            yield f"layers.{n}.latent_input_norm", layer("input_layernorm")
-            yield f"layers.{n}.mlp_input_norm", layer("post_attention_layernorm")
             yield from latent(f"layers.{n}.latent", layer("self_attn"))
             for ours, name in GATED.items():
                 yield f"layers.{n}.mlp.{ours}", layer("mlp")(name if n == 1 else f"shared_experts.{name}")
             if n > 1:
                 yield from experts(f"layers.{n}.experts", layer("mlp"))
-        yield "after.norm", theirs("model.norm")
-        yield "output.unembed", theirs("lm_head")
 
     return decoder(
         theirs, "mla", weights, hidden=HIDDEN, expert=EXPERT, routed=ROUTED, active=ACTIVE, head=HEAD,

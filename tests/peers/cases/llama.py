@@ -316,15 +316,9 @@ output: logits = 0.0625 * unembed.words(x)
 def glm4() -> Pair:
     """Four norms, half of each head turns by pairs of neighbours, gate and up in one matrix."""
     theirs = model(
-        "Glm4ForCausalLM",
-        **USUAL,
-        num_key_value_heads=KV_HEADS,
-        head_dim=WIDTH // HEADS,
-        pad_token_id=0,
-        attention_bias=False,
-        rms_norm_eps=1e-6,
-        **rope(10000, 0.5),
-    )
+        "Glm4ForCausalLM", **USUAL, num_key_value_heads=KV_HEADS, head_dim=WIDTH // HEADS, pad_token_id=0,
+        attention_bias=False, rms_norm_eps=1e-6, **rope(10000, 0.5),
+    )  # fmt: skip
     text = """
 words:
   norm: x = rmsnorm(x, eps=1e-6)

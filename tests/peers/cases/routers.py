@@ -16,6 +16,7 @@ from tests.peers.cases.experts import (
     HEAD,
     LATENT,
     LOOPS,
+    NORMS,
     QUERY,
     ROTATING,
     ROUTED,
@@ -23,7 +24,7 @@ from tests.peers.cases.experts import (
     experts,
     latent,
 )
-from tests.peers.cases.llama import GATED, INNER, MATRICES
+from tests.peers.cases.llama import GATED, INNER, MATRICES, named
 from tests.peers.hub import HIDDEN, KV_HEADS, SIZE, USUAL, WINDOW, decoder, hub_case, model, rope
 
 OF_GROUPS, GROUPS, ACTIVE_GROUPS = 8, 4, 2
@@ -179,12 +180,8 @@ def gpt_oss() -> Pair:
     )  # fmt: skip
 
     def weights(theirs: Theirs) -> Weights:
-        yield "words", theirs("model.embed_tokens")
+        yield from named(norms=NORMS, mlp={})(theirs)
         for n, layer in theirs.layers("model.layers"):
-            yield f"layers.{n}.attention_input_norm", layer("input_layernorm")
-            yield f"layers.{n}.experts_input_norm", layer("post_attention_layernorm")
-            for ours, name in MATRICES.items():
-                yield f"layers.{n}.attention.{ours}", layer(f"self_attn.{name}")
             yield f"layers.{n}.attention.sinks", layer("self_attn")["sinks"]
             own, name = layer("mlp.experts"), f"layers.{n}.experts"
             yield f"{name}.router", layer("mlp.router")
@@ -193,8 +190,6 @@ def gpt_oss() -> Pair:
                 yield f"{name}.{part}.bias", own["gate_up_proj_bias"][:, first::2].flatten()
             yield f"{name}.down.weight", own["down_proj"].transpose(1, 2)
             yield f"{name}.down.bias", own["down_proj_bias"].flatten()
-        yield "after.norm", theirs("model.norm")
-        yield "output.unembed", theirs("lm_head")
 
     pair = decoder(
         theirs, "gpt-oss", weights, hidden=HIDDEN, kv_heads=KV_HEADS, size=SIZE, window=WINDOW, routed=ROUTED,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.peers.around import causal
 from tests.peers.carry import QKV, Leaf, Theirs, Weights, renamed, thirds, together
 from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH, Pair, case, ids, real
-from tests.peers.hub import HIDDEN, hub_case, model
+from tests.peers.hub import HIDDEN, hub_case, in_chunks, model
 
 SOURCE = 9
 LENGTHS = torch.tensor([SOURCE, SOURCE - 3])
@@ -117,16 +117,13 @@ def hub_pair(theirs: nn.Module, text: str, weights: Callable[[Theirs], Weights],
         return theirs(source, attention_mask=mask, decoder_input_ids=tokens, use_cache=False).logits
 
     def steps(source: Tensor, tokens: Tensor, lengths: Mapping[str, Tensor], chunks: tuple[int, ...]) -> Tensor:
-        mask, kept, made = real(lengths["source"], source.shape[1]).long(), None, []
+        mask = real(lengths["source"], source.shape[1]).long()
         encoded = theirs.get_encoder()(source, attention_mask=mask)
-        for chunk in tokens.split(chunks, 1):
-            result = theirs(
-                attention_mask=mask, encoder_outputs=encoded, decoder_input_ids=chunk, past_key_values=kept,
-                use_cache=True,
-            )  # fmt: skip
-            kept = result.past_key_values
-            made.append(result.logits)
-        return torch.cat(made, 1)
+
+        def write(chunk: Tensor, **cache: Any) -> Any:
+            return theirs(attention_mask=mask, encoder_outputs=encoded, decoder_input_ids=chunk, **cache)
+
+        return in_chunks(write, tokens, chunks)
 
     return Pair(theirs, text, weights, numbers, run, steps, inputs)
 

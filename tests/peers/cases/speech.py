@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.peers.carry import QKV, Leaf, Theirs, Weights, each, split, together
 from tests.peers.case import DEPTH, HEADS, VOCAB, WIDTH, Pair, ids
-from tests.peers.hub import HIDDEN, hub_case, model, rope
+from tests.peers.hub import HIDDEN, hub_case, in_chunks, model, rope
 from tests.references.whisper import log_mel
 
 SAMPLES = 3300
@@ -19,6 +19,29 @@ SAMPLES = 3300
 def waveforms() -> Tensor:
     """Two rows of noise, a fifth of a second of it."""
     return torch.randn(2, SAMPLES, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) / 4
+
+
+def writer(
+    theirs: nn.Module,
+    text: str,
+    weights: Callable[[Theirs], Weights],
+    features: Callable[[Tensor], Tensor] = lambda audio: audio,
+    **numbers: float,
+) -> Pair:
+    """An encoder that hears and a decoder that writes; `features`: what theirs is given of the waveform."""
+
+    def run(audio: Tensor, tokens: Tensor) -> Tensor:
+        return theirs(features(audio), decoder_input_ids=tokens, use_cache=False).logits
+
+    def steps(audio: Tensor, tokens: Tensor, chunks: tuple[int, ...]) -> Tensor:
+        memory = theirs.get_encoder()(features(audio))
+
+        def write(chunk: Tensor, **cache: Any) -> Any:
+            return theirs(encoder_outputs=memory, decoder_input_ids=chunk, **cache)
+
+        return in_chunks(write, tokens, chunks)
+
+    return Pair(theirs, text, weights, numbers, run, steps, lambda: {"audio": waveforms(), "tokens": ids()})
 
 
 @hub_case("WhisperForConditionalGeneration", "whisper")
@@ -48,22 +71,7 @@ def whisper() -> Pair:
                 yield f"{side}.layers.{n}.mlp.down", layer("fc2")
             yield f"{side}.after.norm", theirs(f"model.{side}.layer_norm")
 
-    def run(audio: Tensor, tokens: Tensor) -> Tensor:
-        return theirs(input_features=log_mel(audio, 80).mT, decoder_input_ids=tokens, use_cache=False).logits
-
-    def steps(audio: Tensor, tokens: Tensor, chunks: tuple[int, ...]) -> Tensor:
-        memory = theirs.model.encoder(log_mel(audio, 80).mT)
-        kept, logits = None, []
-        for chunk in tokens.split(chunks, 1):
-            result = theirs(decoder_input_ids=chunk, encoder_outputs=memory, past_key_values=kept, use_cache=True)
-            kept = result.past_key_values
-            logits.append(result.logits)
-        return torch.cat(logits, 1)
-
-    def inputs() -> Mapping[str, Any]:
-        return {"audio": waveforms(), "tokens": ids()}
-
-    return Pair(theirs, "whisper", weights, run=run, steps=steps, inputs=inputs)
+    return writer(theirs, "whisper", weights, lambda audio: log_mel(audio, 80).mT)
 
 
 SIDES = {"layers": DEPTH, "attention_heads": HEADS, "ffn_dim": 4 * WIDTH}
@@ -246,22 +254,7 @@ def moonshine() -> Pair:
                 yield f"{own}.down", layer("mlp.fc2")
             yield f"{side}.after.norm", theirs(f"model.{side}.{last}")
 
-    def run(audio: Tensor, tokens: Tensor) -> Tensor:
-        return theirs(input_values=audio, decoder_input_ids=tokens, use_cache=False).logits
-
-    def steps(audio: Tensor, tokens: Tensor, chunks: tuple[int, ...]) -> Tensor:
-        memory = theirs.model.encoder(audio)
-        kept, logits = None, []
-        for chunk in tokens.split(chunks, 1):
-            result = theirs(decoder_input_ids=chunk, encoder_outputs=memory, past_key_values=kept, use_cache=True)
-            kept = result.past_key_values
-            logits.append(result.logits)
-        return torch.cat(logits, 1)
-
-    def inputs() -> Mapping[str, Any]:
-        return {"audio": waveforms(), "tokens": ids()}
-
-    return Pair(theirs, MOONSHINE, weights, {"hidden": HIDDEN}, run, steps, inputs)
+    return writer(theirs, MOONSHINE, weights, hidden=HIDDEN)
 
 
 def gated(own: str, leaf: Leaf) -> Weights:
