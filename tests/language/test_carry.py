@@ -39,7 +39,7 @@ def test_the_number_is_one_of_the_file() -> None:
         ("memory > 3", "carry|not a number"),
         ("{memory: 2}", "is a mapping.*write carry: 150"),
         ("memori", "no number is called 'memori'; did you mean memory"),
-        ("memory +", "is not a formula"),
+        ("memory +", "is not an expression"),
     ],
 )
 def test_what_is_no_such_number(value: str, message: str) -> None:

@@ -88,6 +88,12 @@ class Context:
     def sequence_of(self, name: str) -> str:
         return "tokens" if name in OF_TOKENS else self.text.inputs.get(name) or name
 
+    def apart(self, place: Place | None, left: str, right: str) -> FormulaError:
+        """The error for two sequences that do not go together; one may be that of an input that the file declares."""
+        own = (name for name, sequence in self.text.inputs.items() if sequence in {left, right} - {*INPUTS})
+        also = "".join(f"; {name} goes along with the tokens by inputs: {{{name}: tokens}}" for name in own)
+        return FormulaError("sequences", place, left=left, right=right, also=also)
+
 
 @dataclass
 class Scope:

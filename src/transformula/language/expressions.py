@@ -19,6 +19,7 @@ from .rewriting import spine
 from .source import Place
 from .syntax import Binary, CallNode, Choice, Index, Line, Literal, Name, Negative, Node, Number, Tap
 from .turning import turns_of_arithmetic
+from .vocabulary import WordRecord
 from .word_calls import WordCall, WordCalls
 
 BY_OPERATOR = {operator: op for op, operator in OPERATIONS.items() if op != "neg"}
@@ -91,7 +92,7 @@ class Expressions:
         result = self.operand(first, scope)
         for part in chain:
             left, right = result, self.operand(part.right, scope)
-            combined = combine(part, left, right)
+            combined = combine(part, left, right, self.context)
             if not isinstance(combined, Value):
                 result = scope.number(combined, part.place)
             else:
@@ -108,7 +109,8 @@ class Expressions:
             raise FormulaError("not-an-input", node.place, word="an expression", what=f"{value.name!r}")
         return value
 
-    def options(self, node: CallNode, scope: Scope) -> Options:
+    def options(self, node: CallNode, scope: Scope, record: WordRecord | None) -> Options:
+        known = record.options if record else {}
         options: Options = {}
         value: Any
         for option in node.options:
@@ -118,7 +120,7 @@ class Expressions:
                 case Literal(value=value):
                     pass
                 case Name():
-                    value = self.names.look(option.value, scope)
+                    value = self.names.look(option.value, scope, known.get(option.name))
                     if isinstance(value, Definition):
                         self.names.reads.definitions.add(value.name)
                 case Index() if (constant := self.names.constant(option.value, scope)) is not None:
@@ -147,7 +149,7 @@ class Expressions:
                 raise unknown("unknown-option", option.place, option.name, [], word=node.word)
             return scope.number(apply_function(node.word, numbers, node.place), node.place)
         record = self.names.record(node, scope.visible) if definition is None else None
-        options = self.options(node, scope)
+        options = self.options(node, scope, record)
         if share is not None:
             options["share"] = (share, node.place)
         share = take_share(node.word if definition else name or node.word, node, options)
@@ -209,7 +211,7 @@ class Expressions:
         return result
 
 
-def combine(node: Binary, left: Value, right: Value) -> Value | float:
+def combine(node: Binary, left: Value, right: Value, context: Context) -> Value | float:
     """left operator right: a number where all is one, one of the two where the other changes nothing, else a new value.
     Raises FormulaError for kinds, widths or sequences that do not go together."""
     operator, place = node.operator, node.place
@@ -226,10 +228,10 @@ def combine(node: Binary, left: Value, right: Value) -> Value | float:
         return 1
     if remains := neutral(operator, a, b):
         return 0 if remains == "zero" else left if remains == "left" else right
-    return new_value(node, left, right)
+    return new_value(node, left, right, context)
 
 
-def new_value(node: Binary, left: Value, right: Value) -> Value:
+def new_value(node: Binary, left: Value, right: Value, context: Context) -> Value:
     """A value of two that change one another: their widths are equal or 1, and at most one sequence is theirs."""
     kinds = {left.kind, right.kind} - {"number"}
     if "scores" in kinds and kinds - {"scores"}:
@@ -240,7 +242,7 @@ def new_value(node: Binary, left: Value, right: Value) -> Value:
         raise FormulaError("widths", node.place, left=left.width, right=right.width)
     pairs = ((left.sequence, right.sequence), (left.keys, right.keys))
     for one, two in (pair for pair in pairs if all(pair) and len(set(pair)) == 2):
-        raise FormulaError("sequences", node.place, left=one, right=two)
+        raise context.apart(node.place, one, two)
     sequence, keys = (one or two for one, two in pairs)
     op, turns = BY_OPERATOR[node.operator], turns_of_arithmetic(node.operator, left, right)
     return Value(op, (left, right), kind, max(widths), sequence, keys=keys, place=node.place, turns=turns)

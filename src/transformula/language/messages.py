@@ -29,6 +29,12 @@ class Message:
 ROWS: dict[str, tuple[str, str]] = {
     # spelling
     "syntax": ("this is not a formula: {detail}\nwrite lines of the form: name = expression", "x = x + + * y"),
+    "expression-syntax": (
+        "this is not an expression: {detail}\n"
+        "write names and numbers with + - * / // % ** or `a if test else b`; "
+        "a flag is true or false, a string one word",
+        "tied: yes please\nlayer: x = x + mlp(x) if tied else x",
+    ),
     "empty": ("the formula is empty\nwrite at least one line: name = expression", "# nothing"),
     "not-ascii": ("{char!r} is not an ASCII character\nformulas are written in ASCII", "x = x + аttention(x)"),
     "too-long": ("the text has {count:,} characters\na formula has at most 20,000", "x = x" + " " * 20_001 + "+ x"),
@@ -197,7 +203,7 @@ ROWS: dict[str, tuple[str, str]] = {
     ),
     "sequences": (
         "the two sides belong to different sequences: {left} and {right}\n"
-        "attention reads across sequences; sums do not",
+        "attention reads across sequences; sums do not{also}",
         "before: |\n  x = embed(tokens)\n  m = embed.m(source)\nlayer: x = x + m",
     ),
     "kinds": (
@@ -257,7 +263,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "unknown-key": ("unknown key {name!r};{near}\nknown keys: {known}", "layr: x = x + mlp(x)"),
     "key-twice": ("the key {name!r} is given twice\nkeep one of them", "depth: 2\ndepth: 3\nlayer: x = x + mlp(x)"),
     "key-value": ("{name}: {detail}\n{remedy}", "depth: []\nlayer: x = x + mlp(x)"),
-    "not-yaml": ("this is not a model file: {detail}\na model file is YAML: keys with a colon", "layer: [x = x"),
+    "not-yaml": ("this is not a model file: {detail}\n{remedy}", "layer: [x = x"),
     "no-layer": ("{title} has no `layer`\nwrite layer: ..., or layers: with order:", "depth: 2\nwidth: 8"),
     "order": (
         "order: {detail}\nname one of: {known}",

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import yaml
 
 from .. import field_names
+from ..errors import did_you_mean, nearest
 from ..structured import LOADER, MOST_YAML_BYTES, Malformed, half_character, load_text, yaml_events
 from .messages import FormulaError, unknown
 from .parser import MOST_CHARACTERS, MOST_LEVELS
@@ -35,6 +36,8 @@ FREE_NUMBERS = ("depth", "width", "heads", "vocab", "context")  # numbers that a
 INPUTS = ("tokens", "source", "types", "targets", "characters", "image", "audio", "document", "rank")
 # What a model's call, a step of decoding or a segment is given beside its inputs, by name.
 OF_A_CALL = ("self", "lengths", "new", "decoding", "carried", "fixed", "states", "at")
+MAPPINGS = {"inputs": "write inputs: {NAME: tokens}", "words": "write words: {NAME: y = expression of x}"}
+YAML = "a model file is YAML: keys with a colon"
 REACHES = ("token", "past", "all")  # what a word sees of its own sequence
 ASSIGNMENT = re.compile(r"(?<![<>=!])=(?!=)")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -166,6 +169,10 @@ def layers_wanted(place: Place | None, value: Any, detail: str, remedy: str) -> 
     return FormulaError("key-value", place, name="layers", detail=detail, remedy=remedy)
 
 
+def not_a_model_file(place: Place | None, detail: str, remedy: str = YAML) -> FormulaError:
+    return FormulaError("not-yaml", place, detail=detail, remedy=remedy)
+
+
 def from_formula(text: str, name: str = "") -> ModelText:
     """A bare formula, as typed on a command line: the `layer` of a model with nothing else."""
     return ModelText(name=name, stacks=(StackText("", layers={"layer": Source("layer", text.strip("\n"))}),))
@@ -174,21 +181,25 @@ def from_formula(text: str, name: str = "") -> ModelText:
 def read_file(path: str | Path) -> ModelText:
     """Read a model file. Raises FormulaError with the file and line."""
     path = Path(path)
+    remedy = YAML
     try:
         return read_text(load_text(path, MOST_YAML_BYTES), file=str(path))
     except FileNotFoundError:
-        what = "does not exist"
+        beside = {file.stem: str(file) for file in path.parent.glob("*.y*ml")}
+        near = did_you_mean([beside[name] for name in nearest(path.stem, beside)])
+        what = f"does not exist;{near}" if near else "does not exist"
+        remedy = "name a file that is there, an entry of the gallery, or write a formula: a text with ="
     except Malformed as error:
         what = "is a folder" if path.is_dir() else f"cannot be read: {error}"
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
-    raise FormulaError("not-yaml", None, detail=f"{path} {what}")
+    raise not_a_model_file(None, detail=f"{path} {what}", remedy=remedy)
 
 
 def read_text(text: str, file: str = "") -> ModelText:
     for model in read_documents(text, file):
         return model
-    raise FormulaError("not-yaml", None, detail=f"{file or 'the text'} is empty")
+    raise not_a_model_file(None, detail=f"{file or 'the text'} is empty")
 
 
 def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
@@ -204,18 +215,20 @@ def read_documents(text: str, file: str = "") -> Iterator[ModelText]:
         for event in yaml_events(text, MOST_LEVELS):
             if getattr(event, "anchor", None) or getattr(event, "tag", None):
                 detail = "anchors, aliases and tags are not part of it"
-                raise FormulaError("not-yaml", at(event.start_mark), detail=detail)
+                raise not_a_model_file(at(event.start_mark), detail=detail)
         for node in yaml.compose_all(text, Loader=LOADER):
             yield ModelReader(whole).model(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         detail = getattr(error, "problem", None) or str(error)
-        raise FormulaError("not-yaml", at(mark) if mark else None, detail=detail) from None
+        tab = mark is not None and "\t" in whole.line(mark.line + 1)
+        remedy = "lines are indented by blanks, not by tabs" if tab else YAML
+        raise not_a_model_file(at(mark) if mark else None, detail=detail, remedy=remedy) from None
     except Malformed as error:
         place = None if error.line is None else Place(whole, error.line, 0, error.line, 1)
-        raise FormulaError("not-yaml", place, detail=error.said) from None
+        raise not_a_model_file(place, detail=error.said) from None
     except UnicodeEncodeError as error:
-        raise FormulaError("not-yaml", None, detail=f"it holds {half_character(error)}") from None
+        raise not_a_model_file(None, detail=f"it holds {half_character(error)}") from None
 
 
 Row = tuple[str, yaml.Node, yaml.Node]  # a key's text, the key and its value
@@ -237,7 +250,7 @@ class ModelReader:
     def mapping(self, node: yaml.Node, name: str) -> list[Row]:
         """The rows of a mapping, whose keys are names that stand once."""
         if not isinstance(node, yaml.MappingNode):
-            raise self.wrong(node, name, "is not a mapping", "write keys with a colon")
+            raise self.wrong(node, name, "is not a mapping", MAPPINGS.get(name, "write keys with a colon"))
         seen: set[str] = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -267,9 +280,12 @@ class ModelReader:
         return {key: self.text(value, key).text for key, _, value in self.mapping(node, name)}
 
     def inputs(self, node: yaml.Node) -> dict[str, str]:
-        for key, key_node, _ in self.mapping(node, "inputs"):
+        for key, key_node, sequence in self.mapping(node, "inputs"):
             if key in OF_A_CALL:
                 raise self.wrong(key_node, key, "is what a model's call gives beside its inputs", "call it otherwise")
+            if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*|", str(sequence.value)):  # nothing: a sequence of its own
+                what = "is an input, and its value no name of a sequence"
+                raise self.wrong(sequence, key, what, f"write {key}: tokens if it goes along with the tokens")
         return self.texts(node, "inputs")
 
     def sources(self, node: yaml.Node, name: str, called: Callable[[str], str]) -> dict[str, Source]:
@@ -369,7 +385,8 @@ class ModelReader:
             elif key == "layers":
                 if not isinstance(value, yaml.MappingNode):
                     written = getattr(value, "value", "")
-                    raise layers_wanted(self.place(value), written, "is not a mapping", "write keys with a colon")
+                    remedy = "write one formula under `layer`"
+                    raise layers_wanted(self.place(value), written, "holds no formulas by name", remedy)
                 here[key] = self.sources(value, key, lambda formula: f"{prefix}layers, {formula}")
             elif key == "causal":
                 here[key] = checked_flag(self.text(value, key).text, self.place(value))

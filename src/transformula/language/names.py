@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from .. import field_names
+from ..errors import did_you_mean, nearest
 from .constants import constants_read, element
 from .context import Context, Scope, Setting
 from .graph import Frame, Section, Value, describe
@@ -20,10 +21,16 @@ from .options import expression, unknown_option
 from .source import Place
 from .syntax import CallNode, Index, Name, Node, Tap, walk
 from .turning import turns_of_tap
-from .vocabulary import WordRecord
+from .vocabulary import Option, WordRecord
 
 # Values of layers that all lists of history together may hold: those of a stack of 440 layers that each list all.
 MOST_ENTRIES = 100_000
+
+
+def written_values(option: Option) -> dict[str, str]:
+    """The strings or flags that an option takes, and how each is written."""
+    flags = ("True", "False") if option.type == "flag" else ()
+    return {**{value: f'"{value}"' for value in option.choices}, **{value: value for value in flags}}
 
 
 class Names:
@@ -35,8 +42,9 @@ class Names:
         # A section, another stack or "", a name, a layer -> the value of history that stands for it in the section.
         self.past: dict[tuple[int, str, str, int], Value] = {}
 
-    def look(self, node: Name, scope: Scope) -> Any:
-        """What a name stands for: a Value, or in a definition what its parameter was given. Raises FormulaError."""
+    def look(self, node: Name, scope: Scope, option: Option | None = None) -> Any:
+        """What a name stands for: a Value, or in a definition what its parameter was given; `option`: whose value it
+        is. Raises FormulaError."""
         name = node.name
         if name in scope.names:
             self.reads.line(scope.places.get(name))
@@ -51,7 +59,7 @@ class Names:
         value = self.from_outside(node, scope) if scope.definition is None else None
         value = value or self.context.definition(name, scope.visible)
         if value is None:
-            raise self.unset(node, scope)
+            raise self.unset(node, scope, option)
         return value
 
     def from_outside(self, node: Name, scope: Scope) -> Value | None:
@@ -89,8 +97,12 @@ class Names:
         above = stacks[:-1] if scope.section.where == "output" else stacks
         return above[-1].name if above else ""
 
-    def unset(self, node: Name, scope: Scope) -> FormulaError:
+    def unset(self, node: Name, scope: Scope, option: Option | None = None) -> FormulaError:
         name, known = node.name, [*scope.names, *scope.constants]
+        values = written_values(option) if option else {}
+        if near := nearest(name, values, most=1):
+            said, remedy = did_you_mean([values[near[0]]]), "a string stands in quotes, a flag is True or False"
+            return FormulaError("unset", node.place, near=near, said=said, name=name, title=scope.title, remedy=remedy)
         remedy = "a definition sees its parameters, numbers and the words above it"
         if scope.definition is None:
             assigned = self.flow.assigned
@@ -99,6 +111,8 @@ class Names:
             remedy = f"set it before this line; a number is added to the file, or given as --{name}"
             if scope.section.where != "layer":
                 remedy += f"; what else the data give is declared, as in inputs: {{{name}: tokens}}"
+            if option and values:
+                remedy += f"; {option.name} takes {' or '.join(values.values())}"
             if name in assigned:
                 remedy = "it is set later: give it a first value in `before`, or read it only in layers where it is set"
         known = [k for k in known if k != name]

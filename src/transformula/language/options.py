@@ -67,7 +67,9 @@ def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place
         remedy = f"it is {default} by default, and the model has no number {missing.args[0]!r}"
         raise FormulaError("option-missing", place, word=word, name=option.name, help=remedy) from None
     if option.type == "whole" and not isinstance(value, int):
-        detail = f"{option.name} = {default} is {value:g}, not a whole number"
+        read = {name: names[name] for name in re.findall(r"\b[a-z_]+\b", default) if name not in ("if", "else")}
+        values = ", ".join(f"{name} {value}" for name, value in read.items() if value)
+        detail = f"{option.name} = {default} is {value:g} for {values}, not a whole number"
         raise FormulaError("check-failed", place, word=word, detail=detail)
     return check_option(word, option, value, place)
 

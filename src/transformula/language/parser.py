@@ -82,6 +82,7 @@ def parse_python(source: Source, mode: str) -> ast.AST:
     too_deep = next((at for at, level in enumerate(levels) if level > MOST_LEVELS), None)
     if too_deep is not None:
         raise FormulaError("too-deep", place(too_deep))
+    code = "syntax" if mode == "exec" else "expression-syntax"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -91,9 +92,9 @@ def parse_python(source: Source, mode: str) -> ast.AST:
         column = max(0, (error.offset or 1) - 1)
         end = error.end_offset - 1 if error.end_offset and error.end_lineno == error.lineno else column + 1
         wrong = Place(source, line, min(column, len(source.line(line))), line, max(end, column + 1))
-        raise FormulaError("syntax", wrong, detail=error.msg) from None
+        raise FormulaError(code, wrong, detail=error.msg) from None
     except ValueError as error:
-        raise FormulaError("syntax", Place(source, 1, 0, 1, 1), detail=str(error)) from None
+        raise FormulaError(code, Place(source, 1, 0, 1, 1), detail=str(error)) from None
     except (MemoryError, RecursionError):
         raise FormulaError("too-deep", start) from None
 

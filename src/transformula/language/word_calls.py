@@ -330,7 +330,7 @@ class WordCall:
             pairs = [list(dict.fromkeys(filter(None, sequences)))]
             sequences = pairs[0] or [""]
         for left, right, *_ in (pair for pair in pairs if len(set(pair)) > 1):
-            raise FormulaError("sequences", self.place, left=left or "none", right=right or "none")
+            raise self.context.apart(self.place, left or "none", right or "none")
         return sequences[0] if whose == "first" else ""
 
     def result(self, call: Call, width: int, sequence: str) -> Value:
