@@ -29,6 +29,10 @@ FORMULAS = {
     "a number beyond all bounds": ("x = 9**9**9 * x", ["^"]),
     "ten thousand brackets": ("x = " + "(" * 9_900 + "x" + ")" * 9_900, ["at most"]),
     "nothing": ("# = nothing", ["empty"]),
+    "a string without quotes": ("x = x + mlp(x, activation=silu)", ["^^^^", 'did you mean "silu"?']),
+    "a string that is none of the option's": ("x = x + mlp(x, activation=sin)", ["^^^", '"gelu" or "gelu_tanh"']),
+    "a flag in small letters": ("x = x + mlp(x, gated=true)", ["^^^^", "did you mean True?"]),
+    "a width that heads do not divide": ("x = x + attention(x, heads=3)", ["^", "5.33333 for x 16, heads 3"]),
     "a number without a value": ("x = x + dropout(mlp(x), p=rate)", ["^^^^", "'rate'"]),
 }
 
@@ -69,6 +73,20 @@ MODEL_FILES = {
     "nothing": (b"", "m.yaml"),
     "bytes that are no text": (b"\xff\xfe\x00\x01", "m.yaml"),
     "a newer language": (b"language: 99\nlayer: x = x + mlp(x)\n", "99"),
+    "a tab": (b"layer:\n\tx = x + mlp(x)\n", "not by tabs"),
+    "a flag of two words": (b"tied: yes please\nlayer: x = x + mlp(x)\n", "a flag is true or false"),
+    "an order of two words": (
+        b"layers: {a: x = x + mlp(x)}\norder: a a\n",
+        "m.yaml:2, order: this is not an expression",
+    ),
+    "one formula under layers": (b"layers: x = x + mlp(x)\n", "write one formula under `layer`"),
+    "inputs that are no mapping": (b"inputs: who\nlayer: x = x + mlp(x)\n", "write inputs: {NAME: tokens}"),
+    "an input of no sequence": (b"inputs: {who: 3}\nlayer: x = x + mlp(x)\n", "write who: tokens"),
+    "an input of a list": (b"inputs: {who: [a]}\nlayer: x = x + mlp(x)\n", "write who: tokens"),
+    "an input of an unknown sequence": (
+        b"inputs: {who: token}\nbefore: x = embed(tokens) + embed.w(who, rows=2)\nlayer: x = x + mlp(x)\n",
+        "by inputs: {who: tokens}",
+    ),
     "a mistake in a formula, by its line": (b"language: 1\nlayer: |\n  x = x + mlp(x)\n  x = x + mpl(x)\n", "m.yaml:4"),
 }
 
@@ -103,6 +121,17 @@ def test_data_files(name: str, folder: Path, capsys: pytest.CaptureFixture[str])
 def test_data_that_is_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "shakespeare.txt").write_text("to be or not")
     assert "did you mean shakespeare.txt" in said(capsys, folder, "train", GOOD, "--data", "shakespear.txt", *SMALL)
+
+
+def test_names_that_are_nearly_right(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.yaml").write_text(f"layer: {GOOD}")
+    (folder / "runs/first").mkdir(parents=True)
+    (folder / "runs/first/config.yaml").write_text("steps: 1")
+    assert "did you mean mine.yaml?" in said(capsys, folder, "explain", "mime.yaml")
+    assert "is a file; expected a run's folder" in said(capsys, folder, "sample", "mine.yaml")
+    for path in ("runs", "runs/frist"):
+        assert "did you mean runs/first?" in said(capsys, folder, "sample", path)
+        assert "did you mean runs/first?" in said(capsys, folder, "train", "--resume", path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

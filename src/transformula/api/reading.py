@@ -123,12 +123,11 @@ def model_folder(path: str | Path) -> Path:
     for folder in (path, path / "best", path / "last"):
         if (folder / MODEL_FILE).is_file():
             return folder
-    reason = f"holds no {MODEL_FILE}, so it is neither a model's folder nor a run's"
-    if not path.exists():
-        reason = "there is no such folder; expected a run's, as `train` leaves it, or a model's"
-    elif (path / "config.yaml").is_file():
-        from ..runs.folder import RunFolder
+    from ..runs.folder import CONFIG, RunFolder, runs_near
 
+    what = f"holds no {MODEL_FILE}" if path.is_dir() else "is a file" if path.exists() else "there is no such folder"
+    reason = f"{what}; expected a run's folder, as `train` leaves it, or a model's{runs_near(path)}"
+    if (path / CONFIG).is_file():
         reason = f"the run has saved no model yet; go on with it: {RunFolder(path).resume_command()}"
     raise CheckpointError(f"{path}: {reason}")
 

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from ..atomic_io import check_inside, remove_partial, write_whole
-from ..errors import CheckpointError, RunError
+from ..errors import CheckpointError, RunError, did_you_mean, nearest
 from ..settings import with_current_keys
 from ..structured import load_json, load_yaml
 from .checkpoint import Checkpoint, newest
@@ -30,6 +30,16 @@ from .log import Log
 CONFIG = "config.yaml"
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+
+
+def runs_near(path: Path) -> str:
+    """' did you mean runs/first?': the runs in a folder, or those beside one that is not there, by their names; with a
+    semicolon before it, or ""."""
+    inside = path.is_dir()
+    around = sorted(path.iterdir() if inside else path.parent.glob("*"))
+    runs = {other.name: str(other) for other in around if (other / CONFIG).is_file()}
+    near = list(runs)[:3] if inside else nearest(path.name, runs)
+    return f";{did_you_mean([runs[name] for name in near])}" if near else ""
 
 
 def command(verb: str, folder: Path | str, *arguments: str, use: Sequence[str] = ()) -> str:
@@ -77,9 +87,11 @@ class RunFolder:
         """A run that is there. Raises CheckpointError that says what the folder is instead."""
         run = cls(path)
         if not run.path.exists():
-            raise CheckpointError(f"{path}: there is no such folder; expected a run's, as `train --out` leaves it")
+            wanted = f"expected a run's, as `train --out` leaves it{runs_near(run.path)}"
+            raise CheckpointError(f"{path}: there is no such folder; {wanted}")
         if not (run.path / CONFIG).is_file():
-            raise CheckpointError(f"{path}: holds no {CONFIG}, so it is not a run's folder")
+            what = f"holds no {CONFIG}" if run.path.is_dir() else "is a file"
+            raise CheckpointError(f"{path}: {what}, so it is not a run's folder{runs_near(run.path)}")
         return run
 
     def refuse_if_taken(self) -> None:

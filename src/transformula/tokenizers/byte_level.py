@@ -159,7 +159,7 @@ def size_of(kind: str, vocab: int | None) -> int:
     if vocab is not None and vocab < SMALLEST:
         raise InputError(
             f"a {kind} tokenizer of {vocab} tokens: at least {SMALLEST} are needed, all bytes and the end of a"
-            " document; ask for more, or take `tokenizer: bytes`"
+            f" document; write vocab: {SMALLEST} or more, or leave it out, or take `tokenizer: bytes`"
         )
     return USUAL if vocab is None else vocab
 
