@@ -20,6 +20,15 @@ FORMULAS = {
     "a bracket that is left open": ("x = x + mlp(norm(x)", ["layer, line 1"]),
     "widths that differ": ("x = x + linear(x, 7)", ["^", "width"]),
     "an option that the word lacks": ("x = x + mlp(norm(x), hiden=8)", ["^", "hidden"]),
+    "a mask that nothing defines": (
+        "x = x + attention(x, mask=near)",
+        ["^", "define it under `words`; mask takes a def"],
+    ),
+    "an option that is a key of the file": (
+        "x = x + attention(x, causal=False)",
+        ["^", "on a line of its own: causal:"],
+    ),
+    "an option that is left out": ("x = x + linear(x)", ["^", "write size=: width of the result"]),
     "an option out of range": ("x = x + dropout(mlp(norm(x)), 2)", ["^"]),
     "history that does not exist": ("x = x + mlp(x[layer])", ["^"]),
     "Python that is not of the language": ("x = [y for y in x]", ["^"]),
@@ -73,6 +82,10 @@ MODEL_FILES = {
     "nothing": (b"", "m.yaml"),
     "bytes that are no text": (b"\xff\xfe\x00\x01", "m.yaml"),
     "a newer language": (b"language: 99\nlayer: x = x + mlp(x)\n", "99"),
+    "a comma in braces": (
+        b"layers: {a: 'x = x', b: x = x + mlp(x, hidden=8)}",
+        "in braces YAML ends a text at each comma",
+    ),
     "a tab": (b"layer:\n\tx = x + mlp(x)\n", "not by tabs"),
     "a flag of two words": (b"tied: yes please\nlayer: x = x + mlp(x)\n", "a flag is true or false"),
     "an order of two words": (

@@ -139,7 +139,7 @@ def use_model(verb: Verb, given: Given) -> int:
     predictor = model.predictor
     if predictor is not None and predictor.verb != verb.name and not (verb.live and predictor.continues):
         task = getattr(predictor, "task", "")
-        what = f"was trained for {task}" if task else f"is used by `{predictor.method}`"
+        what = f"was trained for {task}" if task else f"was not trained for what `{verb.name}` does"
         raise InputError(f"{given['run']}: {what}: transformula {predictor.verb} {given['run']}")
     if verb.live:
         return go_on(model, given, settings)

@@ -255,6 +255,11 @@ class ModelReader:
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise self.wrong(key, name, "has a key that is not a name", "write a plain name")
+            if node.flow_style and key.value.count(")") > key.value.count("("):
+                remedy = (
+                    "in braces YAML ends a text at each comma: write each formula on a line of its own, or in quotes"
+                )
+                raise self.wrong(key, name, "a formula is cut at a comma", remedy)
             if key.value in seen:
                 raise FormulaError("key-twice", self.place(key), name=key.value)
             seen.add(key.value)

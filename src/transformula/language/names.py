@@ -111,6 +111,8 @@ class Names:
             remedy = f"set it before this line; a number is added to the file, or given as --{name}"
             if scope.section.where != "layer":
                 remedy += f"; what else the data give is declared, as in inputs: {{{name}: tokens}}"
+            if option and option.type == "definition":
+                remedy = f"define it under `words`; {option.name} takes a {option.help}"
             if option and values:
                 remedy += f"; {option.name} takes {' or '.join(values.values())}"
             if name in assigned:

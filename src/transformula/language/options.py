@@ -10,6 +10,7 @@ from .. import field_names
 from ..errors import nearest
 from .graph import Call, Value, describe
 from .messages import FormulaError, unknown
+from .model_file import STACK_KEYS
 from .numbers import evaluate_text, is_number, is_whole
 from .score_formula import ScoreFormula
 from .source import Place
@@ -56,7 +57,8 @@ def default_of(word: str, option: Option, names: Mapping[str, Any], place: Place
     if option.type == "definition":
         return None
     if default is None:
-        raise FormulaError("option-missing", place, word=word, name=option.name, help=option.help)
+        help = f"write {option.name}=: {option.help}"
+        raise FormulaError("option-missing", place, word=word, name=option.name, help=help)
     if not isinstance(default, str) or option.type == "choice":
         return default
     try:
@@ -86,6 +88,8 @@ def unknown_option(word: WordRecord, name: str, option: Line) -> FormulaError:
         mended = f"{line[: place.column]}{written}{line[place.end_column :]}" if place.one_line else written
         ours = field_names.Ours(ours.name, write=mended.strip())
     see = f"\nsee: transformula words {word.name}"
+    if ours is None and option.name in STACK_KEYS:
+        see = f"\n`{option.name}` is a key of a model file, on a line of its own: {option.name}: ..."
     return unknown("unknown-option", option.place, option.name, known, ours, word=name, see=see)
 
 
