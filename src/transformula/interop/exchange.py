@@ -37,12 +37,17 @@ class ModelFiles:
 
     text     the model file, or its text where the format has no such file
     tensors  parameters and kept buffers by the names that the model has
-    weights  the file that they were read from, to be named in errors
+    weights  the file or folder that they were read from, to be named in errors
+    module   the model of the text on the meta device, where the reader has built it: it takes the tensors as they are,
+             in their types, without a copy. None: it is built, in float32, and the tensors are copied into it
+    notes    what who loads it should know, such as tensors that are no part of the text
     """
 
     text: Path | str
     tensors: Mapping[str, Tensor]
     weights: Path
+    module: nn.Module | None = None
+    notes: tuple[str, ...] = ()
 
 
 Importer = Callable[[Path, bool], ModelFiles]

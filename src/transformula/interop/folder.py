@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..atomic_io import follow_umask, sync, whole_folder
 from ..errors import CheckpointError
@@ -24,9 +26,11 @@ from ..model import build
 from ..words import vocabulary
 from .exchange import EXPORTERS, IMPORTERS, TEXT, ModelFiles
 from .formats.transformula import WEIGHTS as WEIGHTS
+from .named.config import is_theirs
 from .weights import check_finite, put_tensors
 
 OURS = "transformula"
+THEIRS = "transformers"
 
 
 def save_model(
@@ -57,28 +61,39 @@ def save_model(
     return folder
 
 
+def format_of(folder: Path | str) -> str:
+    """The format of a folder, by its files: that of transformers, or ours."""
+    return THEIRS if is_theirs(Path(folder)) else OURS
+
+
 def load_model(
-    folder: Path | str, device: torch.device | str = "cpu", verify: bool = True, format: str = OURS
+    folder: Path | str, device: torch.device | str = "cpu", verify: bool = True, format: str | None = None,
+    dtype: torch.dtype | None = None,
 ) -> tuple[nn.Module, Architecture]:
-    """The model of a folder, with its weights, in float32 and evaluating; and the architecture that its text says.
+    """The model of a folder, with its weights, evaluating; and the architecture that its text says.
 
     verify  compare the weights with the hash in their file, and refuse those that are not finite
+    format  by default the folder's files say it
+    dtype   of the weights; by default as they are stored, which is float32 in our folders
 
     Raises CheckpointError that names the file and what to do, FormulaError where the text is not a formula, UnknownName
     for a format that is not registered.
     """
-    model, architecture = build_model(read_files(folder, verify, format), verify)
+    files = read_files(folder, verify, format or format_of(folder))
+    for note in files.notes:
+        warnings.warn(note, stacklevel=2)
+    model, architecture = build_model(files, verify, dtype)
     return model.to(device).eval(), architecture
 
 
-def convert(source: Path | str, out: Path | str, *, read: str = OURS, write: str = OURS, verify: bool = True) -> Path:
+def convert(source: Path | str, out: Path | str, *, read: str | None = None, write: str = OURS, verify: bool = True) -> Path:
     """Write the model of a folder as a folder of another format; what else is in it, such as a tokenizer, goes along.
 
     Raises CheckpointError, UnknownName for a format that is not registered.
     """
     source, out = Path(source), Path(out)
     EXPORTERS.need(write)
-    files = read_files(source, verify, read)
+    files = read_files(source, verify, read or format_of(source))
     if out.exists() and out.samefile(source):
         raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
     model, _ = build_model(files, verify)
@@ -100,11 +115,18 @@ def read_files(folder: Path | str, verify: bool, format: str) -> ModelFiles:
     return read(folder, verify)
 
 
-def build_model(files: ModelFiles, verify: bool = True) -> tuple[nn.Module, Architecture]:
+def build_model(
+    files: ModelFiles, verify: bool = True, dtype: torch.dtype | None = None
+) -> tuple[nn.Module, Architecture]:
     """The model of a text, with the tensors that were read. Raises CheckpointError for a text of a newer language."""
+    if files.module is not None:
+        model = assigned(files.module, files.tensors, dtype)
+        if verify:
+            check_finite(model.named_parameters(), files.weights)
+        return model, model.architecture
     text = read_file(files.text) if isinstance(files.text, Path) else read_text(files.text, TEXT)
     architecture = check(text, vocabulary())
-    model: nn.Module = build(architecture, device="meta")
+    model = build(architecture, device="meta")
     kept = model.state_dict()
     if any(name not in kept and buffer.numel() for name, buffer in model.named_buffers()):
         model = build(architecture)  # tables that are computed and not stored
@@ -113,4 +135,17 @@ def build_model(files: ModelFiles, verify: bool = True) -> tuple[nn.Module, Arch
     put_tensors(model, files.tensors, files.weights)
     if verify:
         check_finite(model.named_parameters(), files.weights)
-    return model, architecture
+    return (model if dtype is None else model.to(dtype)), architecture
+
+
+def assigned(model: Any, tensors: Mapping[str, Tensor], dtype: torch.dtype | None) -> Any:
+    """A model without memory with these tensors as its own, in `dtype`, else in the widest of their types: some folders
+    keep norms in float32."""
+    kinds = {tensor.dtype for tensor in tensors.values() if tensor.is_floating_point()}
+    dtype = dtype or reduce(torch.promote_types, kinds)
+    model.load_state_dict({n: t.to(dtype) if t.is_floating_point() else t for n, t in tensors.items()}, assign=True)
+    for module in model.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            if buffer.is_meta:  # of no elements: it tells a device and a type
+                setattr(module, name, torch.empty(buffer.shape, dtype=dtype))
+    return model

@@ -1,0 +1,16 @@
+"""`transformers`: a folder of Hugging Face transformers, config.json and safetensors, of a family that is a named
+model: `gallery/named/NAME.yaml` says as data what its keys and tensors mean. Nothing of a folder is executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..exchange import ModelFiles, importer
+from ..named.reading import open_folder
+
+
+@importer("transformers")
+def read_transformers(folder: Path, verify: bool) -> ModelFiles:
+    """The text that config.json gives, and the tensors memory-mapped, in the type in which they are stored."""
+    opened = open_folder(folder)
+    return ModelFiles(opened.text, opened.tensors, folder, opened.module, opened.notes)

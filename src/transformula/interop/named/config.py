@@ -1,0 +1,296 @@
+"""config.json to the constants of a named model, and back. A key that is not understood is refused, never ignored."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ...errors import CheckpointError, did_you_mean, nearest
+from ...language.model_file import NAME
+from ...language.numbers import is_number
+from ...structured import load_json
+from .entries import NamedModel, common
+from .expressions import compute, names_of, parsed
+
+FILE = "config.json"
+ABSENT: Any = object()
+LENGTH = "len"  # in the place of a table: the constant is how many entries the value has
+
+
+@dataclass(frozen=True)
+class Key:
+    """A row of `config`.
+
+    paths   keys that mean the same, `a.b` of nested ones; the first is written
+    name    the constant
+    table   by which their value is translated: one of `common.yaml`, or LENGTH; "" for none
+    absent  the constant where the key is absent, an expression; None: it must be there
+    null    the same where the value is null; None: as where it is absent
+    """
+
+    paths: tuple[str, ...]
+    name: str
+    table: str = ""
+    absent: str | None = None
+    null: str | None = None
+
+    @classmethod
+    def read(cls, keys: str, said: Any) -> Self:
+        target, _, defaults = str(said).partition(" = ")
+        absent, _, null = (part.strip() for part in defaults.partition(" | "))
+        match = re.fullmatch(r"(\w+)\[(\w+)\]", target.strip())
+        table, name = (match[1], match[2]) if match else ("", target.strip())
+        return cls(tuple(key.strip() for key in keys.split("|")), name, table, absent or None, null or None)
+
+    @property
+    def fraction(self) -> bool:
+        """Whether the value is written as a float, as the default is: some programs ask for the type."""
+        return self.absent is not None and re.fullmatch(r"\d+\.\d+|[\d.]+e-?\d+", self.absent) is not None
+
+
+def keys_of(model: NamedModel) -> list[Key]:
+    return [Key.read(keys, said) for keys, said in model.config.items()]
+
+
+def is_theirs(folder: Path) -> bool:
+    """Whether a folder is one of transformers, and none of ours."""
+    return (folder / FILE).is_file() and not (folder / "model.yaml").is_file()
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a folder. Raises CheckpointError where it is missing or damaged, and for what is no plain
+    model: quantized weights, code of its own."""
+    path = folder / FILE
+    try:
+        config = load_json(path)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: the file is missing; copy the folder again from where it was made") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error}); copy the folder again") from None
+    if not isinstance(config, dict):
+        raise CheckpointError(f"{path}: expected a mapping of keys to values")
+    if config.get("quantization_config"):
+        what = f"{path}: quantization_config: the weights are quantized, and no unpacking of them is known here"
+        raise CheckpointError(f"{what}; use the folder of the unquantized model, or dequantize it where it was made")
+    if config.get("auto_map"):
+        what = f"{path}: auto_map: the model is Python code of its own folder, and none is executed here"
+        raise CheckpointError(f"{what}; use a folder of an architecture that has a named model, or write its formula")
+    return config
+
+
+def look(config: Mapping[str, Any], path: str) -> Any:
+    """The value at `a.b`, ABSENT where there is none."""
+    value: Any = config
+    for key in path.split("."):
+        if not isinstance(value, Mapping) or key not in value:
+            return ABSENT
+        value = value[key]
+    return value
+
+
+def put(config: dict[str, Any], path: str, value: Any) -> None:
+    *inside, last = path.split(".")
+    for key in inside:
+        if not isinstance(config.get(key), dict):
+            config[key] = {}
+        config = config[key]
+    config[last] = value
+
+
+def shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+class ConfigReader:
+    """Reads the constants of a named model from a config.json. `path` is named in errors."""
+
+    def __init__(self, model: NamedModel, config: Mapping[str, Any], path: Path) -> None:
+        self.model, self.config, self.path = model, config, path
+        self.constants: dict[str, Any] = {}
+        self.known = {"model_type", *common().unused, *model.unused}
+
+    def read(self) -> dict[str, Any]:
+        """Numbers, flags, strings and lists (tuples) by name. Raises CheckpointError that names the key, its value and
+        what was expected, for every key that would change the model, or might."""
+        waiting = []
+        for key in keys_of(self.model):
+            default = self.take(key)
+            if default is not None:
+                waiting.append((key, default))
+        while waiting:
+            rest = [(key, default) for key, default in waiting if not self.take_default(key, default)]
+            if len(rest) == len(waiting):
+                missing = [key.name for key, _ in rest]
+                raise CheckpointError(f"{self.model.name}: the defaults of {', '.join(missing)} wait for one another")
+            waiting = rest
+        for name, text in self.model.derived.items():
+            self.constants[name] = compute(text, self.constants)
+        self.check_fixed()
+        self.check_must()
+        self.check_known()
+        return self.constants
+
+    def wrong(self, key: str, value: Any, expected: str) -> CheckpointError:
+        state = "is missing" if value is ABSENT else f"is {shown(value)}"
+        return CheckpointError(f"{self.path}: {key} {state}; {expected}")
+
+    def take(self, key: Key) -> str | None:
+        """Take the value of a key; the expression of its default where it has none."""
+        self.known.update(key.paths)
+        said = {path: value for path in key.paths if (value := look(self.config, path)) is not ABSENT}
+        values = {path: value for path, value in said.items() if value is not None}
+        if not values:
+            default = (key.null or key.absent) if said else key.absent
+            if default is None:
+                state = None if said else ABSENT
+                raise self.wrong(key.paths[0], state, f"{self.model.name} needs it")
+            return default
+        path, value = next(iter(values.items()))
+        for other, another in values.items():
+            if another != value:
+                raise self.wrong(other, another, f"{path}, which means the same, is {shown(value)}")
+        self.assign(key, path, self.translated(key, path, value))
+        return None
+
+    def translated(self, key: Key, path: str, value: Any) -> Any:
+        """Our constant for their value."""
+        if is_number(value) and value == 0 and (key.null == "0" or key.name in common().not_zero):
+            raise self.wrong(path, value, "expected a number above 0" + (", or null for none" if key.null else ""))
+        if key.table == LENGTH:
+            return len(value)
+        if isinstance(value, list):
+            return shortest([self.plain(key, path, one) for one in value])
+        return self.plain(key, path, value)
+
+    def plain(self, key: Key, path: str, value: Any) -> Any:
+        if key.table:
+            table = common().tables[key.table]
+            if not isinstance(value, str) or value not in table:
+                raise self.wrong(path, value, f"expected one of {', '.join(table)}")
+            return table[value]
+        if isinstance(value, (bool, int, float)) or (isinstance(value, str) and NAME.match(value)):
+            return value
+        raise self.wrong(path, value, "expected a number, a flag or a name")
+
+    def take_default(self, key: Key, default: str) -> bool:
+        try:
+            value = compute(default, self.constants)
+        except KeyError:
+            return False
+        self.assign(key, key.paths[0], value, "is absent, which means")
+        return True
+
+    def assign(self, key: Key, path: str, value: Any, state: str = "means") -> None:
+        before = self.constants.setdefault(key.name, value)
+        if before != value or isinstance(before, bool) is not isinstance(value, bool):
+            what = f"{self.path}: {path} {state} {value!r}, where another key says {before!r}"
+            raise CheckpointError(f"{what}; {self.model.name} has one value for both")
+
+    def check_fixed(self) -> None:
+        for path, expected in self.model.fixed.items():
+            needed = path.endswith("!")  # where the key is absent the model is another
+            path = path.rstrip("!")
+            self.known.add(path)
+            value, choices = look(self.config, path), allowed(expected, self.constants)
+            if value is ABSENT or value is None:
+                if not needed:
+                    continue
+            elif (tuple(value) if isinstance(value, list) else value) in choices:
+                continue
+            words = f"expected {shown(choices[0])}" if choices else "expected that the key is absent"
+            raise self.wrong(path, value, f"{words}, all that the text of {self.model.name} says")
+
+    def check_must(self) -> None:
+        for test, why in self.model.must.items():
+            if not compute(test, self.constants):
+                read = [key for key in keys_of(self.model) if key.name in names_of(parsed(test))]
+                values = {key.paths[0]: look(self.config, key.paths[0]) for key in read}
+                state = ", ".join(f"{k} is {'absent' if v is ABSENT else shown(v)}" for k, v in values.items())
+                raise CheckpointError(f"{self.path}: {state}; {why}")
+
+    def check_known(self) -> None:
+        for path, value in leaves(self.config):
+            if not any(path == known or path.startswith(f"{known}.") for known in self.known):
+                near = nearest(path, self.known)
+                what = f"{self.path}: {path} = {shown(value)} is no key that {self.model.name} knows, and might change"
+                raise CheckpointError(f"{what} the model;{did_you_mean(near)} expected a folder without it", near=near)
+
+
+def allowed(expected: Any, constants: Mapping[str, Any]) -> list[Any]:
+    """What a fixed key may be: a value, one of several, or `= expression`."""
+    if isinstance(expected, str) and expected.startswith("= "):
+        return [compute(expected[2:], constants)]
+    return expected if isinstance(expected, list) else [expected]
+
+
+def shortest(values: list[Any]) -> tuple[Any, ...]:
+    """A list without its repetitions: the language repeats lists."""
+    for size in range(1, len(values)):
+        if all(one == other for one, other in zip(values, values[size:], strict=False)):
+            return tuple(values[:size])
+    return tuple(values)
+
+
+def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All keys and values that are not null, nested keys as `a.b`."""
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        elif value is not None:
+            yield f"{prefix}{key}", value
+
+
+def constants_of(model: NamedModel, config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The constants that a config.json gives a named model; see `ConfigReader.read`."""
+    return ConfigReader(model, config, path).read()
+
+
+def config_of(model: NamedModel, constants: Mapping[str, Any], kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The config.json that gives these constants. `kept`: one of which all else stays, and every value that means the
+    same already."""
+    architectures = list(model.architectures[:1])
+    config: dict[str, Any] = json.loads(json.dumps(kept or {"architectures": architectures}))
+    config.setdefault("model_type", model.model_type[0])
+    for key in keys_of(model):
+        value = constants[key.name]
+        path = next((p for p in key.paths if look(config, p) not in (ABSENT, None)), key.paths[0])
+        before = look(config, path)
+        if before is not ABSENT and before is not None and same_meaning(key, before, value):
+            continue
+        if before is None and compute(key.null or key.absent, constants) == value:
+            continue
+        if kept and before is ABSENT and key.absent and compute(key.absent, constants) == value:
+            continue
+        put(config, path, theirs(key, value, constants))
+    for path, expected in model.fixed.items():
+        choices, path = allowed(expected, constants), path.rstrip("!")
+        if choices and look(config, path) is ABSENT and (not kept or path.endswith("!")):
+            put(config, path, choices[0])
+    return config
+
+
+def same_meaning(key: Key, before: Any, value: Any) -> bool:
+    """Whether their value, as it stands, gives this constant."""
+    if key.table == LENGTH:
+        return len(before) == value
+    table = common().tables[key.table] if key.table else None
+    ours = [one if table is None else table.get(one) for one in (before if isinstance(before, list) else [before])]
+    return shortest(ours) == value if isinstance(before, list) else ours == [value]
+
+
+def theirs(key: Key, value: Any, constants: Mapping[str, Any]) -> Any:
+    """Their value for a constant."""
+    if key.null is not None and value == compute(key.null, constants):
+        return None
+    if key.table == LENGTH:
+        return {str(n): f"LABEL_{n}" for n in range(value)}
+    if isinstance(value, tuple):
+        return [theirs(key, value[n % len(value)], constants) for n in range(constants["depth"])]
+    if key.table:
+        return next(name for name, ours in common().tables[key.table].items() if ours == value)
+    return float(value) if key.fraction else value

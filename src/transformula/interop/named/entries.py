@@ -1,0 +1,141 @@
+"""The data files of named models, `gallery/named/NAME.yaml`: a model file whose constants are names, and a block
+`folder` that says what a config.json and the tensors beside it mean.
+
+    name: gpt2
+    layer: |
+      x = x + dropout(attention(norm(x), dropout=dropout))
+      x = x + dropout(mlp(norm(x), hidden=hidden, activation=act))
+    folder:
+      model_type: gpt2                    or a list
+      architectures: [GPT2LMHeadModel]    the first is written
+      config:                             key: constant = its value where the key is absent | where it is null
+        n_embd: width
+        n_inner: hidden = 4 * width
+        activation_function: activation[act] = "gelu_tanh"      by a table of `common.yaml`
+        rope_theta | rope_parameters.rope_theta: theta = 10000  keys that mean the same
+      derived: {gated: ...}               constants that follow from others
+      fixed: {scale_attn_weights: true}   the key has this value (of a list: one of these), or is absent
+      must: {"act == 'gelu'": why}        what else must hold
+      unused: [n_ctx]                     keys that change no logits
+      prefix: transformer.                what the names of tensors begin with, or lack
+      weights: {...}                      their tensors as expressions of ours: see `tensors.py`
+      leave: ["*.attn.bias"]              tensors that are no part of the text
+      zeros: ["*.output.bias"]            tensors of ours that they lack, all 0
+      choices: {kinds: [...]}             values that are tried for a constant that a text does not hold
+    like: llama                           all of another file, but for what stands here; null takes out
+
+A file without `model_type` is a part for others. Nothing of a file is executed: expressions are the language's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ...errors import CheckpointError, did_you_mean, nearest
+from ...gallery.reader import FOLDER as GALLERY
+from ...structured import load_yaml
+
+FOLDER = GALLERY.parent / "named"
+COMMON = "common"  # tables, and what holds for all
+JOINED = ("unused", "leave", "zeros")  # lists to which a file adds
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """A family of models. `body` is the model file without its constants; the other fields are those of `folder`."""
+
+    name: str
+    body: Mapping[str, Any]
+    model_type: Sequence[str]
+    architectures: Sequence[str]
+    config: Mapping[str, str]
+    weights: Mapping[str, Any]
+    derived: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    must: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unused: Sequence[str] = ()
+    prefix: str = ""
+    leave: Sequence[str] = ()
+    zeros: Sequence[str] = ()
+    choices: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Common:
+    """What all named models share: tables of names, keys of config.json that change no logits, tensors that are left
+    out, earlier spellings in names of tensors (patterns of `re`)."""
+
+    tables: Mapping[str, Mapping[str, Any]]
+    unused: Sequence[str]
+    leave: Sequence[str]
+    old_names: Mapping[str, str]
+    not_zero: Sequence[str]
+
+
+@cache
+def common() -> Common:
+    return Common(**load_yaml(FOLDER / f"{COMMON}.yaml"))
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The named models, sorted."""
+    files = sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != COMMON)
+    return tuple(name for name in files if "model_type" in content(name)["folder"])
+
+
+@cache
+def content(name: str) -> dict[str, Any]:
+    """What a file says, with what it is like."""
+    own = load_yaml(FOLDER / f"{name}.yaml")
+    like = own.pop("like", None)
+    return own if like is None else merged(content(like), own)
+
+
+@cache
+def named(name: str) -> NamedModel:
+    """A named model. Raises CheckpointError, with the nearest names, for one that is not known."""
+    if name not in names():
+        near = nearest(name, names())
+        raise CheckpointError(f"no named model is called {name!r};{did_you_mean(near)}", near=near)
+    body = dict(content(name))
+    folder = dict(body.pop("folder"))
+    if isinstance(folder["model_type"], str):
+        folder["model_type"] = [folder["model_type"]]
+    return NamedModel(name=body.pop("name", name), body=body, **folder)
+
+
+def merged(base: Any, over: Any, key: str = "") -> Any:
+    """A mapping with another laid over it: null takes out, lists of JOINED are added to, the rest is replaced."""
+    if key in JOINED and base is not None:
+        return [*base, *over]
+    if not (isinstance(base, dict) and isinstance(over, dict)):
+        return over
+    taken = {k for k, v in over.items() if v is None and k in base}
+    new = {k: merged(base.get(k), v, k) for k, v in over.items() if k not in taken}
+    return {k: v for k, v in base.items() if k not in taken} | new
+
+
+def named_for(path: Path, config: Mapping[str, Any]) -> NamedModel:
+    """The named model of a config.json, by `model_type` and `architectures`.
+
+    Raises CheckpointError, with those that are known, where there is none.
+    """
+    kind, architectures = config.get("model_type"), config.get("architectures") or []
+    alike = [model for model in map(named, names()) if kind in model.model_type]
+    if not alike:
+        known = sorted({kind for name in names() for kind in named(name).model_type})
+        near = nearest(str(kind), known)
+        what = f"{path}: model_type is {kind!r}, which no named model has;{did_you_mean(near)}"
+        raise CheckpointError(f"{what} known: {', '.join(known)}. How one is added: docs/how-to/named-models.md", near=near)
+    for model in alike:
+        if not architectures or set(architectures) & set(model.architectures):
+            return model
+    known = sorted({name for model in alike for name in model.architectures})
+    what = f"{path}: architectures is {', '.join(map(str, architectures))}, of model_type {kind}"
+    raise CheckpointError(f"{what}; known: {', '.join(known)}")

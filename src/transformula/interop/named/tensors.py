@@ -1,0 +1,288 @@
+"""The tensors of a folder as expressions of ours, `theirs = f(ours)`, which are read both ways.
+
+    query | key | value          rows one after the other
+    groups(heads, q | k | v)     rows in groups: the first head's of each, the second head's of each, ...
+    T(up)                        transposed
+    norm - 1                     less a number
+    shape(vector, 1, vocab)      in another shape
+    gate[E]                      the matrix of expert E
+    a if tied else b             by constants; `none`: there is no such tensor
+    again(words)                 a tied tensor, which is not stored again
+    vector.weight or 0           zeros where it is missing
+
+A mapping nests names: `h.N = layers.N+1: {ln_1: attention_input_norm}` says that `h.0.ln_1` is our
+`layers.1.attention_input_norm`, for each of our layers. A name of a module stands for all its tensors.
+
+Rows and matrices are counted from the end of a shape, so that the tables of experts are read alike. Nothing is copied
+where a view will do.
+"""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import CheckpointError
+from ...language.parser import parse_python
+from ...language.source import Source
+from .entries import NamedModel
+from .expressions import NOTHING, compute
+
+Shapes = Mapping[str, torch.Size]
+
+
+@dataclass(frozen=True)
+class Ours:
+    """A tensor of ours, or of a table of matrices the one of a number."""
+
+    name: str
+    variable: str = ""
+    number: int | None = None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of several one after the other; in `groups`, those of the first group of each, then of the second, ..."""
+
+    parts: tuple[Expression, ...]
+    groups: str = "1"
+
+
+@dataclass(frozen=True)
+class Transposed:
+    inner: Expression
+
+
+@dataclass(frozen=True)
+class Less:
+    inner: Expression
+    number: str
+
+
+@dataclass(frozen=True)
+class Shaped:
+    inner: Expression
+    sizes: tuple[str, ...]
+
+
+Expression = Ours | Rows | Transposed | Less | Shaped
+
+
+@dataclass(frozen=True)
+class Equation:
+    """A tensor of theirs, of ours. `again`: it is another's, tied; `optional`: zeros where it is missing; `chosen`: its
+    text depends on whether the output is tied."""
+
+    theirs: str
+    expression: Expression
+    again: bool = False
+    optional: bool = False
+    chosen: bool = False
+
+
+def first_size(shape: Sequence[int]) -> int:
+    """How many rows a tensor has: of a matrix, or each of a table of matrices, its first size."""
+    return shape[-2] if len(shape) > 1 else shape[-1]
+
+
+def row_axis(tensor: Tensor) -> int:
+    return -2 if tensor.dim() > 1 else -1
+
+
+class Solver:
+    """Both directions of expressions over tensors of ours, with the model's constants."""
+
+    def __init__(self, constants: Mapping[str, Any]) -> None:
+        self.constants = constants
+
+    def number(self, text: str) -> int:
+        return int(compute(text, self.constants))
+
+    def theirs(self, expression: Expression, ours: Callable[[Ours], Tensor]) -> Tensor:
+        """Their tensor; `ours` looks one up."""
+        match expression:
+            case Ours():
+                return ours(expression)
+            case Rows(parts=parts, groups=groups):
+                n, tensors = self.number(groups), [self.theirs(part, ours) for part in parts]
+                axis = row_axis(tensors[0])
+                if n == 1:
+                    return torch.cat(tensors, axis)
+                by_group = torch.cat([split_rows(t, axis, n) for t in tensors], axis)
+                return by_group.flatten(axis - 1, axis)
+            case Transposed(inner=inner):
+                return transposed(self.theirs(inner, ours))
+            case Less(inner=inner, number=number):
+                return self.theirs(inner, ours) - self.number(number)
+            case Shaped(inner=inner, sizes=sizes):
+                return self.theirs(inner, ours).reshape([self.number(size) for size in sizes])
+
+    def shape(self, expression: Expression, shapes: Shapes) -> torch.Size:
+        """The shape of their tensor."""
+        return self.theirs(expression, lambda one: on_meta(one, shapes)).shape
+
+    def ours(self, expression: Expression, theirs: Tensor, shapes: Shapes) -> Iterator[tuple[Ours, Tensor]]:
+        """Ours of theirs, whose shape is that of `shape`."""
+        match expression:
+            case Ours():
+                yield expression, theirs
+            case Rows(parts=parts, groups=groups):
+                n, axis = self.number(groups), row_axis(theirs)
+                sizes = [first_size(self.shape(part, shapes)) // n for part in parts]
+                pieces = (theirs if n == 1 else split_rows(theirs, axis, n)).split(sizes, axis)
+                for part, piece in zip(parts, pieces, strict=True):
+                    yield from self.ours(part, piece if n == 1 else piece.flatten(axis - 1, axis), shapes)
+            case Transposed(inner=inner):
+                yield from self.ours(inner, transposed(theirs), shapes)
+            case Less(inner=inner, number=number):
+                yield from self.ours(inner, theirs + self.number(number), shapes)
+            case Shaped(inner=inner):
+                yield from self.ours(inner, theirs.reshape(self.shape(inner, shapes)), shapes)
+
+
+def split_rows(tensor: Tensor, axis: int, groups: int) -> Tensor:
+    """(..., groups, rows of each[, columns])"""
+    return tensor.unflatten(axis, (groups, -1))  # type: ignore[no-untyped-call, no-any-return]
+
+
+def transposed(tensor: Tensor) -> Tensor:
+    return tensor.transpose(-1, -2) if tensor.dim() > 1 else tensor
+
+
+def on_meta(one: Ours, shapes: Shapes) -> Tensor:
+    shape = shapes[one.name]
+    return torch.empty(shape if one.number is None else shape[1:], device="meta")
+
+
+def refs(expression: Expression) -> list[Ours]:
+    """The tensors of ours that an expression is made of."""
+    match expression:
+        case Ours():
+            return [expression]
+        case Rows(parts=parts):
+            return [one for part in parts for one in refs(part)]
+        case _:
+            return refs(expression.inner)
+
+
+def changed(expression: Expression, change: Callable[[Ours], Ours]) -> Expression:
+    """The expression with its tensors replaced."""
+    match expression:
+        case Ours():
+            return change(expression)
+        case Rows(parts=parts):
+            return replace(expression, parts=tuple(changed(part, change) for part in parts))
+        case _:
+            return replace(expression, inner=changed(expression.inner, change))
+
+
+@lru_cache(maxsize=4096)
+def parsed(text: str) -> ast.expr:
+    tree = parse_python(Source("tensor of a named model", text.strip()), "eval")
+    assert isinstance(tree, ast.Expression)
+    return tree.body
+
+
+def read_expression(node: ast.expr) -> Expression:
+    """An expression of tensors; names are not looked up. Raises CheckpointError for what is none."""
+    match node:
+        case ast.Name() | ast.Attribute():
+            return Ours(ast.unparse(node))
+        case ast.Subscript(value=table, slice=ast.Name(id=variable)):
+            return Ours(ast.unparse(table), variable)
+        case ast.BinOp(op=ast.BitOr()):
+            return Rows(tuple(map(read_expression, joined(node))))
+        case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant() as number):
+            return Less(read_expression(left), ast.unparse(number))
+        case ast.Call(func=ast.Name(id="T"), args=[inner]):
+            return Transposed(read_expression(inner))
+        case ast.Call(func=ast.Name(id="groups"), args=[count, inner]):
+            return Rows(tuple(map(read_expression, joined(inner))), ast.unparse(count))
+        case ast.Call(func=ast.Name(id="shape"), args=[inner, *sizes]):
+            return Shaped(read_expression(inner), tuple(map(ast.unparse, sizes)))
+    raise CheckpointError(f"{ast.unparse(node)}: is no expression of tensors; see interop/named/tensors.py")
+
+
+def joined(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return [*joined(node.left), node.right]
+    return [node]
+
+
+class Equations:
+    """The equations of a named model for the tensors that a model of ours has. `rows` are in the order of the file."""
+
+    def __init__(self, model: NamedModel, constants: Mapping[str, Any], shapes: Shapes) -> None:
+        self.constants, self.shapes = constants, shapes
+        self.rows: list[Equation] = []
+        self.suffixes: dict[str, list[str]] = defaultdict(list)
+        for name in shapes:
+            module, _, last = name.rpartition(".")
+            self.suffixes[module].append(f".{last}")
+            self.suffixes[name].append("")
+        self.nested(model.weights, "", "", {})
+
+    def nested(self, rows: Mapping[str, Any], theirs: str, ours: str, at: Mapping[str, int]) -> None:
+        for key, value in rows.items():
+            if not isinstance(value, dict):
+                self.leaf(theirs + key, str(value), ours, at)
+                continue
+            left, _, right = (part.strip() for part in key.partition("="))
+            start = ours + right
+            variable = re.search(r"(?<![\w])([A-Z])(\+1)?(?![\w])", right)
+            if variable is None:
+                self.nested(value, f"{theirs}{left}.", f"{start}." if right else start, at)
+                continue
+            before, after = ours + right[: variable.start()], right[variable.end() :]
+            pattern = re.compile(re.escape(before) + r"(\d+)" + re.escape(after) + r"\.")
+            numbers = {int(match[1]) for name in self.shapes if (match := pattern.match(name))}
+            for number in sorted(numbers):
+                n = number - (1 if variable[2] else 0)
+                inside = put_number(theirs + left, variable[1], n)
+                self.nested(value, f"{inside}.", f"{before}{number}{after}.", {**at, variable[1]: n})
+
+    def leaf(self, theirs: str, text: str, place: str, at: Mapping[str, int]) -> None:
+        node, chosen = parsed(text), False
+        while isinstance(node, ast.IfExp):
+            test = ast.unparse(node.test)
+            chosen = chosen or "tied" in test
+            node = node.body if compute(test, self.constants) else node.orelse
+        if isinstance(node, ast.Name) and node.id == NOTHING:
+            return
+        optional, again = isinstance(node, ast.BoolOp), False
+        if isinstance(node, ast.BoolOp):
+            node = node.values[0]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "again":
+            node, again = node.args[0], True
+        expression = read_expression(node)
+        tensors = refs(expression)
+        for suffix in self.suffixes.get(place + tensors[0].name, ()):
+            free = sorted({one.variable for one in tensors if one.variable and one.variable not in at})
+            tables = {one.variable: self.shapes.get(place + one.name + suffix, ()) for one in tensors}
+            for numbers in itertools.product(*(range(tables[variable][0]) for variable in free)):
+                here = {**at, **dict(zip(free, numbers, strict=True))}
+                name = theirs
+                for variable, number in here.items():
+                    name = put_number(name, variable, number)
+                whole = changed(expression, lambda one: Ours(place + one.name + suffix, "", here.get(one.variable)))  # noqa: B023
+                if all(one.name in self.shapes for one in refs(whole)):
+                    self.rows.append(Equation(name + suffix, whole, again, optional, chosen))
+
+
+def put_number(name: str, variable: str, number: int) -> str:
+    return re.sub(rf"(?<!\w){variable}(?!\w)", str(number), name)
+
+
+def zeros_of(model: NamedModel, shapes: Shapes) -> list[str]:
+    """The tensors of ours that their folder lacks, all zero."""
+    return [name for pattern in model.zeros for name in fnmatch.filter(shapes, pattern)]

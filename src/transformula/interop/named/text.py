@@ -1,0 +1,121 @@
+"""The text of a named model with its constants: a model file as a person would write it, without flags and strings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ...language.model_file import ASSIGNMENT, FREE_NUMBERS, LANGUAGE
+from ...language.numbers import is_number
+from ...language.parser import parse
+from ...language.rewriting import rewritten, spell
+from ...language.source import Source
+from ...language.syntax import CallNode, Choice, Line, Literal, Name, Node
+from .entries import NamedModel
+from .expressions import NOTHING, compute, names_of
+
+
+def text_of(model: NamedModel, constants: Mapping[str, Any]) -> str:
+    """The model file: formulas in which flags and strings stand in their places and choices between them are taken,
+    without definitions that nothing calls, and the constants that are read."""
+    definitions = frozenset(key.split("(")[0] for key in model.body.get("words", {}))
+    body = Folding(constants, definitions).content(dict(model.body))
+    body["words"] = called_definitions(body)
+    mentioned = json.dumps(body)
+    read = {
+        name: value
+        for name, value in constants.items()
+        if name in FREE_NUMBERS or ((is_number(value) or isinstance(value, tuple)) and mentions(mentioned, name))
+    }
+    first = {name: constant(read.pop(name)) for name in FREE_NUMBERS if name in read}
+    rest = {name: constant(value) for name, value in read.items()}
+    whole = {"language": LANGUAGE, "name": model.name, **first, **rest, **{k: v for k, v in body.items() if v != {}}}
+    return yaml.safe_dump(whole, sort_keys=False, width=float("inf"))
+
+
+def constant(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value if isinstance(value, int) else repr(value)
+
+
+def mentions(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
+
+
+@dataclass(frozen=True)
+class Folding:
+    """Puts flags and strings in their places in formulas. A string that names a definition becomes that name."""
+
+    constants: Mapping[str, Any]
+    definitions: frozenset[str]
+
+    def content(self, content: Any) -> Any:
+        """All formulas of a mapping folded; what is none stays as it is."""
+        if isinstance(content, dict):
+            return {key: self.content(value) for key, value in content.items()}
+        if isinstance(content, str) and ASSIGNMENT.search(content):
+            return self.formula(content)
+        if isinstance(content, str) and isinstance(self.constants.get(content), (str, bool)):  # causal: flag
+            return self.constants[content]
+        return content
+
+    def formula(self, formula: str) -> str:
+        """Lines in which nothing changes stay as they are written."""
+        source = Source("formula", formula.strip("\n"))
+        rows = source.text.splitlines()
+        lines = []
+        for line in parse(source, second=True):
+            value = without_nothing(rewritten(line.value, self.change))
+            written = "\n".join(rows[line.place.line - 1 : line.place.end_line]).strip()
+            lines.append(written if value == line.value else f"{line.name} = {spell(value)}")
+        return "\n".join(lines)
+
+    def change(self, node: Node) -> Node | None:
+        """What is put in the place of a node; None: it stays."""
+        match node:
+            case Name(name=name) if isinstance(self.constants.get(name), (bool, str)):
+                value = self.constants[name]
+                if value in self.definitions or value == NOTHING:
+                    return Name(node.place, value)
+                return Literal(node.place, value)
+            case Choice(test=test, then=then, other=other):
+                names = names_of(test)
+                if names <= self.constants.keys() and not names & set(FREE_NUMBERS):
+                    taken = then if compute(spell(test), self.constants) else other
+                    return rewritten(taken, self.change)
+        return None
+
+
+def without_nothing(node: Node) -> Node:
+    """A tree whose calls have no option that is nothing."""
+
+    def change(node: Node) -> Node | None:
+        if not isinstance(node, CallNode) or not any(map(is_nothing, node.options)):
+            return None
+        options = tuple(option for option in node.options if not is_nothing(option))
+        return without_nothing(dataclasses.replace(node, options=options))
+
+    return rewritten(node, change)
+
+
+def is_nothing(option: Line) -> bool:
+    return isinstance(option.value, Name) and option.value.name == NOTHING
+
+
+def called_definitions(body: Mapping[str, Any]) -> dict[str, str]:
+    """The definitions that a formula calls, or another that is called."""
+    words = dict(body.get("words", {}))
+    while True:
+        called = {
+            key: formula
+            for key, formula in words.items()
+            if mentions(json.dumps([{k: v for k, v in words.items() if k != key}, {**body, "words": None}]), key.split("(")[0])
+        }
+        if called.keys() == words.keys():
+            return words
+        words = called
