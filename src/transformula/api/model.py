@@ -115,21 +115,25 @@ class Model:
 
     @classmethod
     def from_folder(
-        cls, path: str | Path, *, device: str = "cpu", use: Sequence[str] = (), verify: bool = True
-    ) -> Model:
-        """A trained model: a run's folder (its best model) or a model's. Nothing in it is executed.
+        cls, path: str | Path, *, device: str = "cpu", use: Sequence[str] = (), verify: bool = True,
+        dtype: str | None = None,
+    ) -> Model:  # fmt: skip
+        """A trained model: a run's folder (its best model), a model's, or a folder of transformers (config.json and
+        safetensors) of a family that is a named model. Nothing in it is executed.
 
         verify  compare the weights with the hash in their file (about a second for 300 million parameters), and refuse
                 those that are not finite
+        dtype   "float32", "bfloat16", "float16" or "float64"; by default as the weights are stored. They are mapped
+                from the files, and take memory only where their type changes
 
         Raises CheckpointError, FormulaError.
         """
         folder = model_folder(check_path(path, "the name of a model's folder, or of a run's"))
-        from ..interop.folder import load_model
+        from ..interop.folder import load_model, type_named
         from ..training.machine import pick_device
 
         import_packages(use)
-        return cls._in(folder, *load_model(folder, pick_device(device), verify))
+        return cls._in(folder, *load_model(folder, pick_device(device), verify, dtype=type_named(dtype)))
 
     @classmethod
     def _in(cls, folder: Path, module: nn.Module, architecture: Architecture) -> Model:

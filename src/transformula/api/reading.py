@@ -64,7 +64,7 @@ def read_model(
     elif name.endswith((".yaml", ".yml")):
         text = read_file(path_of(name, "model"))
     elif os.path.isdir(name) or "/" in name:
-        text = read_file(model_folder(name) / MODEL_FILE)
+        text = text_of_folder(model_folder(name))
     else:
         from ..gallery import load
 
@@ -117,15 +117,32 @@ def path_of(given: str | Path, what: str) -> Path:
     return Path(given)
 
 
+def text_of_folder(folder: Path) -> ModelText:
+    """The text of a model's folder, ours or one of transformers; needs no torch."""
+    from ..interop.named.config import is_theirs
+    from ..language.model_file import read_file, read_text
+
+    if not is_theirs(folder):
+        return read_file(folder / MODEL_FILE)
+    from ..interop.named.text import text_of_folder
+
+    return read_text(text_of_folder(folder))
+
+
 def model_folder(path: str | Path) -> Path:
-    """The folder with the model of a run (its best, else its last), or `path` itself if it is a model's."""
+    """The folder with the model of a run (its best, else its last), or `path` itself if it is a model's, ours or one
+    of transformers."""
+    from ..interop.named.config import is_theirs
+
     path = path_of(path, "model")
     for folder in (path, path / "best", path / "last"):
         if (folder / MODEL_FILE).is_file():
             return folder
+    if is_theirs(path):
+        return path
     from ..runs.folder import CONFIG, RunFolder, runs_near
 
-    what = f"holds no {MODEL_FILE}" if path.is_dir() else "is a file" if path.exists() else "there is no such folder"
+    what = f"holds neither {MODEL_FILE} nor config.json" if path.is_dir() else "is a file" if path.exists() else "there is no such folder"
     reason = f"{what}; expected a run's folder, as `train` leaves it, or a model's{runs_near(path)}"
     if (path / CONFIG).is_file():
         reason = f"the run has saved no model yet; go on with it: {RunFolder(path).resume_command()}"

@@ -40,6 +40,7 @@ class ModelFiles:
     weights  the file or folder that they were read from, to be named in errors
     module   the model of the text on the meta device, where the reader has built it: it takes the tensors as they are,
              in their types, without a copy. None: it is built, in float32, and the tensors are copied into it
+    files    names of the files that were read beside these: they do not go along when the folder is converted
     notes    what who loads it should know, such as tensors that are no part of the text
     """
 
@@ -47,6 +48,7 @@ class ModelFiles:
     tensors: Mapping[str, Tensor]
     weights: Path
     module: nn.Module | None = None
+    files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

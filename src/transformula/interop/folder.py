@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..atomic_io import follow_umask, sync, whole_folder
-from ..errors import CheckpointError
+from ..errors import CheckpointError, InputError, did_you_mean, nearest, setting
 from ..language.check import check
 from ..language.graph import Architecture
 from ..language.model_file import read_file, read_text
@@ -31,6 +31,7 @@ from .weights import check_finite, put_tensors
 
 OURS = "transformula"
 THEIRS = "transformers"
+TYPES = ("float32", "bfloat16", "float16", "float64")  # of weights, by torch's names
 
 
 def save_model(
@@ -61,13 +62,29 @@ def save_model(
     return folder
 
 
+def type_named(name: str | None) -> torch.dtype | None:
+    """The type of weights by its name. Raises InputError, with those that are known."""
+    if name is None:
+        return None
+    if name not in TYPES:
+        near = nearest(str(name), TYPES)
+        raise InputError(
+            f"{setting('dtype', name)}: expected one of {', '.join(TYPES)};{did_you_mean(near)}", near=near
+        )
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
 def format_of(folder: Path | str) -> str:
     """The format of a folder, by its files: that of transformers, or ours."""
     return THEIRS if is_theirs(Path(folder)) else OURS
 
 
 def load_model(
-    folder: Path | str, device: torch.device | str = "cpu", verify: bool = True, format: str | None = None,
+    folder: Path | str,
+    device: torch.device | str = "cpu",
+    verify: bool = True,
+    format: str | None = None,
     dtype: torch.dtype | None = None,
 ) -> tuple[nn.Module, Architecture]:
     """The model of a folder, with its weights, evaluating; and the architecture that its text says.
@@ -86,7 +103,9 @@ def load_model(
     return model.to(device).eval(), architecture
 
 
-def convert(source: Path | str, out: Path | str, *, read: str | None = None, write: str = OURS, verify: bool = True) -> Path:
+def convert(
+    source: Path | str, out: Path | str, *, read: str | None = None, write: str = OURS, verify: bool = True
+) -> Path:
     """Write the model of a folder as a folder of another format; what else is in it, such as a tokenizer, goes along.
 
     Raises CheckpointError, UnknownName for a format that is not registered.
@@ -97,7 +116,7 @@ def convert(source: Path | str, out: Path | str, *, read: str | None = None, wri
     if out.exists() and out.samefile(source):
         raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
     model, _ = build_model(files, verify)
-    read_names = {path.name for path in (files.text, files.weights) if isinstance(path, Path)}
+    read_names = {*files.files, *(path.name for path in (files.text, files.weights) if isinstance(path, Path))}
 
     def others(new: Path) -> None:
         for path in sorted(source.iterdir()):

@@ -5,12 +5,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..exchange import ModelFiles, importer
+from torch import nn
+
+from ..exchange import ModelFiles, exporter, importer
 from ..named.reading import open_folder
+from ..named.writing import write_folder
 
 
 @importer("transformers")
 def read_transformers(folder: Path, verify: bool) -> ModelFiles:
     """The text that config.json gives, and the tensors memory-mapped, in the type in which they are stored."""
     opened = open_folder(folder)
-    return ModelFiles(opened.text, opened.tensors, folder, opened.module, opened.notes)
+    return ModelFiles(opened.text, opened.tensors, folder, opened.module, opened.files, opened.notes)
+
+
+@exporter("transformers")
+def write_transformers(model: nn.Module, folder: Path) -> None:
+    """config.json and the tensors, in their type, where the text equals a named model. A folder that was read before is
+    written as it was."""
+    write_folder(model, folder)

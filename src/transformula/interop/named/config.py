@@ -277,10 +277,11 @@ def config_of(model: NamedModel, constants: Mapping[str, Any], kept: Mapping[str
 def same_meaning(key: Key, before: Any, value: Any) -> bool:
     """Whether their value, as it stands, gives this constant."""
     if key.table == LENGTH:
-        return len(before) == value
+        return bool(len(before) == value)
     table = common().tables[key.table] if key.table else None
     ours = [one if table is None else table.get(one) for one in (before if isinstance(before, list) else [before])]
-    return shortest(ours) == value if isinstance(before, list) else ours == [value]
+    expected = value if isinstance(before, list) else (value,)
+    return shortest(ours) == expected
 
 
 def theirs(key: Key, value: Any, constants: Mapping[str, Any]) -> Any:

@@ -92,7 +92,7 @@ def names() -> tuple[str, ...]:
 @cache
 def content(name: str) -> dict[str, Any]:
     """What a file says, with what it is like."""
-    own = load_yaml(FOLDER / f"{name}.yaml")
+    own: dict[str, Any] = load_yaml(FOLDER / f"{name}.yaml")
     like = own.pop("like", None)
     return own if like is None else merged(content(like), own)
 
@@ -132,7 +132,9 @@ def named_for(path: Path, config: Mapping[str, Any]) -> NamedModel:
         known = sorted({kind for name in names() for kind in named(name).model_type})
         near = nearest(str(kind), known)
         what = f"{path}: model_type is {kind!r}, which no named model has;{did_you_mean(near)}"
-        raise CheckpointError(f"{what} known: {', '.join(known)}. How one is added: docs/how-to/named-models.md", near=near)
+        raise CheckpointError(
+            f"{what} known: {', '.join(known)}. How one is added: docs/how-to/named-models.md", near=near
+        )
     for model in alike:
         if not architectures or set(architectures) & set(model.architectures):
             return model

@@ -41,23 +41,17 @@ class Origin:
 class Opened:
     """A folder that was read.
 
-    module   the model, on the meta device
+    module   the model, on the meta device; its `origin` is an Origin
     tensors  its parameters by name; views of the files where nothing had to be computed
+    files    names of the files that were read
     notes    what a reader should know, such as tensors that were left out
     """
 
     text: str
     module: nn.Module
     tensors: Mapping[str, Tensor]
-    origin: Origin
+    files: tuple[str, ...]
     notes: tuple[str, ...] = ()
-
-
-def read_named_text(folder: Path) -> str:
-    """The text of the model of a folder, by its config.json alone. Raises CheckpointError."""
-    config = read_config(folder)
-    model = named_for(folder / FILE, config)
-    return text_of(model, constants_of(model, config, folder / FILE))
 
 
 def open_folder(folder: Path) -> Opened:
@@ -94,11 +88,15 @@ def opened(
     unknown = [name for name in left if not is_left_out(model, name)]
     if unknown:
         near = nearest(unknown[0], [row.theirs for row in equations.rows])
-        what = f"{folder}: {listed(unknown)} {'has' if len(unknown) == 1 else 'have'} no place in the text of {model.name}"
+        what = (
+            f"{folder}: {listed(unknown)} {'has' if len(unknown) == 1 else 'have'} no place in the text of {model.name}"
+        )
         raise CheckpointError(f"{what};{did_you_mean(near)} expected the tensors of the architecture that {FILE} names")
     if left:
         notes.append(f"{folder}: left out, since no logits depend on them: {listed(left)}")
-    return Opened(text, module, tensors, Origin(model.name, constants, config), tuple(notes))
+    origin = Origin(model.name, equations.constants, config)
+    module.origin = origin  # type: ignore[assignment]
+    return Opened(text, module, tensors, (FILE, *shards.names), tuple(notes))
 
 
 def built(model: NamedModel, constants: Mapping[str, Any]) -> tuple[str, nn.Module, Equations]:
@@ -111,7 +109,8 @@ def built(model: NamedModel, constants: Mapping[str, Any]) -> tuple[str, nn.Modu
 
 def spelled(model: NamedModel, shards: Iterable[str], rows: Iterable[Equation]) -> dict[str, str]:
     """The name in the file of each tensor that equations speak of: older spellings, and names without the prefix."""
-    wanted, names = {row.theirs for row in rows}, {}
+    wanted = {row.theirs for row in rows}
+    names: dict[str, str] = {}
     for name in shards:
         new = name
         for old, spelling in common().old_names.items():

@@ -1,4 +1,4 @@
-"""The tensors of a folder by name: one safetensors file or several with an index; memory-mapped, read when asked for."""
+"""The tensors of a folder by name: one safetensors file, or several with an index, memory-mapped."""
 
 from __future__ import annotations
 
@@ -71,6 +71,11 @@ class Shards(Mapping[str, Tensor]):
                 "AutoModel.from_pretrained(FOLDER).save_pretrained(OUT)"
             )
         raise CheckpointError(f"{what}; copy the folder again")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the files."""
+        return (INDEX, *sorted(set(self.files.values())))
 
     def __getitem__(self, name: str) -> Tensor:
         with readable(self.folder / self.files[name]):

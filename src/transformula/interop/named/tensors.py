@@ -92,7 +92,7 @@ class Equation:
 
 def first_size(shape: Sequence[int]) -> int:
     """How many rows a tensor has: of a matrix, or each of a table of matrices, its first size."""
-    return shape[-2] if len(shape) > 1 else shape[-1]
+    return shape[-2:][0]
 
 
 def row_axis(tensor: Tensor) -> int:
@@ -139,7 +139,7 @@ class Solver:
             case Rows(parts=parts, groups=groups):
                 n, axis = self.number(groups), row_axis(theirs)
                 sizes = [first_size(self.shape(part, shapes)) // n for part in parts]
-                pieces = (theirs if n == 1 else split_rows(theirs, axis, n)).split(sizes, axis)
+                pieces = (theirs if n == 1 else split_rows(theirs, axis, n)).split(sizes, axis)  # type: ignore[no-untyped-call]
                 for part, piece in zip(parts, pieces, strict=True):
                     yield from self.ours(part, piece if n == 1 else piece.flatten(axis - 1, axis), shapes)
             case Transposed(inner=inner):
@@ -268,7 +268,7 @@ class Equations:
         tensors = refs(expression)
         for suffix in self.suffixes.get(place + tensors[0].name, ()):
             free = sorted({one.variable for one in tensors if one.variable and one.variable not in at})
-            tables = {one.variable: self.shapes.get(place + one.name + suffix, ()) for one in tensors}
+            tables = {one.variable: self.shapes.get(place + one.name + suffix, (0,)) for one in tensors}
             for numbers in itertools.product(*(range(tables[variable][0]) for variable in free)):
                 here = {**at, **dict(zip(free, numbers, strict=True))}
                 name = theirs

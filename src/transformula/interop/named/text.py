@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -17,8 +18,16 @@ from ...language.parser import parse
 from ...language.rewriting import rewritten, spell
 from ...language.source import Source
 from ...language.syntax import CallNode, Choice, Line, Literal, Name, Node
-from .entries import NamedModel
+from .config import FILE, constants_of, read_config
+from .entries import NamedModel, named_for
 from .expressions import NOTHING, compute, names_of
+
+
+def text_of_folder(folder: Path) -> str:
+    """The text of the model of a folder, by its config.json alone. Raises CheckpointError."""
+    config = read_config(folder)
+    model = named_for(folder / FILE, config)
+    return text_of(model, constants_of(model, config, folder / FILE))
 
 
 def text_of(model: NamedModel, constants: Mapping[str, Any]) -> str:
@@ -40,7 +49,10 @@ def text_of(model: NamedModel, constants: Mapping[str, Any]) -> str:
 
 
 def constant(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value if isinstance(value, int) else repr(value)
+    """As YAML's library writes it: whole numbers without a point."""
+    if isinstance(value, tuple):
+        return list(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def mentions(text: str, name: str) -> bool:
@@ -111,11 +123,11 @@ def called_definitions(body: Mapping[str, Any]) -> dict[str, str]:
     """The definitions that a formula calls, or another that is called."""
     words = dict(body.get("words", {}))
     while True:
-        called = {
-            key: formula
-            for key, formula in words.items()
-            if mentions(json.dumps([{k: v for k, v in words.items() if k != key}, {**body, "words": None}]), key.split("(")[0])
-        }
+        called = {}
+        for key, formula in words.items():
+            others = [{**body, "words": None}, {name: text for name, text in words.items() if name != key}]
+            if mentions(json.dumps(others), key.split("(")[0]):
+                called[key] = formula
         if called.keys() == words.keys():
             return words
         words = called

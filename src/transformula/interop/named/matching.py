@@ -1,0 +1,310 @@
+"""Which named model a text equals, and with which constants.
+
+The text is compared in its canonical form, taken apart into tokens. For each named model: flags, strings and lists that
+the text does not hold are changed one at a time until no token but numbers differs; then each number is read off where
+it stands. What is found is checked: with these constants the named model's text has the same canonical form.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import zip_longest
+from typing import Any
+
+from ...analysis.canonical import canonical
+from ...errors import CheckpointError, shortened
+from ...language.check import check
+from ...language.graph import Architecture
+from ...language.messages import FormulaError
+from ...language.model_file import STACK_KEYS, ModelText, read_text
+from ...language.numbers import is_number
+from ...language.parser import parse
+from ...language.rewriting import rewritten, spell
+from ...language.source import Source
+from ...language.syntax import CallNode, Node
+from ...words import vocabulary
+from .config import LENGTH, Key, keys_of
+from .entries import NamedModel, common, named, names
+from .expressions import compute
+from .text import text_of
+
+TOKEN = re.compile(r"[A-Za-z_@][\w.@]*|'[^']*'|\d[\d.]*(?:e[+-]?\d+)?|\S")
+DROPOUT = "dropout"
+ROUNDS = 3  # in which flags are changed, one after the other
+MOST_SHOWN = 120  # characters of a row, in errors
+TRIED = 6  # named models that are tried, those first that begin nearest
+STEPS = 4  # in which a number is sought that does not stand in the text as it is
+
+
+@dataclass(frozen=True)
+class Match:
+    """A named model and the constants with which its text is the one that was asked for."""
+
+    model: NamedModel
+    constants: Mapping[str, Any]
+
+
+class Candidate:
+    """A named model that is changed until it is the text that was asked for, or as near as it comes."""
+
+    def __init__(self, model: NamedModel, architecture: Architecture) -> None:
+        self.model, self.target = model, evaluating(architecture.text)
+        self.tokens = TOKEN.findall(self.target)
+        self.stated = stated_constants(model, architecture)
+        self.choices: dict[str, list[Any]] = {}
+        self.sought: list[str] = []  # numbers that the text does not hold under their names
+        self.constants: dict[str, Any] = dict(self.stated)
+        waiting = [key for key in keys_of(model) if key.name not in self.stated]
+        for key in [*waiting, *waiting]:  # defaults may be made of others that come later
+            self.begin(key, architecture)
+        self.derive()
+
+    def begin(self, key: Key, architecture: Architecture) -> None:
+        """A first value of a constant that the text does not hold."""
+        default = default_of(key, self.constants)
+        values = list(self.model.choices.get(key.name, [])) or choices_of(key, default)
+        if values:
+            values = [tuple(value) if isinstance(value, list) else value for value in values]
+            first = [] if default is None else [default]
+            self.choices[key.name] = list(dict.fromkeys([*first, *values]))
+            self.constants[key.name] = self.choices[key.name][0]
+        else:
+            self.sought = [*dict.fromkeys([*self.sought, key.name])]
+            stand_in = architecture.numbers.get("width", 64)
+            self.constants[key.name] = stand_in if default is None else default
+
+    def derive(self) -> None:
+        for name, text in self.model.derived.items():
+            self.constants[name] = compute(text, self.constants)
+
+    def form(self, changes: Mapping[str, Any]) -> str:
+        """The canonical form with other constants; "" where they make no model."""
+        constants = {**self.constants, **changes}
+        try:
+            for name, text in self.model.derived.items():
+                constants[name] = compute(text, constants)
+            return evaluating(read_text(text_of(self.model, constants)))
+        except (FormulaError, KeyError, ZeroDivisionError):
+            return ""
+
+    def distance(self, changes: Mapping[str, Any]) -> int:
+        """How many tokens differ from the target's, numbers apart."""
+        one, other = words_in(TOKEN.findall(self.form(changes))), self.words
+        return (one - other).total() + (other - one).total()
+
+    @cached_property
+    def words(self) -> Counter[str]:
+        return words_in(self.tokens)
+
+    @cached_property
+    def first_distance(self) -> int:
+        return self.distance({})
+
+    def settle(self) -> int:
+        """Choose flags, strings and lists; how far the nearest is from the target."""
+        best = self.first_distance
+        for _ in range(ROUNDS):
+            before = best
+            for name, values in self.choices.items():
+                if best == 0:
+                    return 0
+                tried = {n: self.distance({name: value}) for n, value in enumerate(values)}
+                nearest = min(tried, key=lambda n: (tried[n], n))
+                if tried[nearest] < best:
+                    best, self.constants[name] = tried[nearest], values[nearest]
+            if best == before:
+                break
+        return best
+
+    def solve(self) -> bool:
+        """Read off numbers. Whether the text then equals the target."""
+        for name in self.sought:
+            self.read_off(name)
+        for name, values in self.choices.items():  # numbers that may be none, and are some
+            if any(map(is_number, values)) and self.constants[name] != 0:
+                self.read_off(name)
+        self.derive()
+        return self.form({}) == self.target
+
+    def read_off(self, name: str) -> None:
+        value = self.constants[name]
+        for _ in range(STEPS):
+            place = self.place_of(name, value)
+            if place is None:
+                return
+            other, here, there, wanted = place
+            if here == wanted:
+                self.constants[name] = value
+                return
+            value = solution(value, other, here, there, wanted)
+            if value is None:
+                return
+        if (place := self.place_of(name, value)) and place[1] == place[3]:
+            self.constants[name] = value
+
+    def place_of(self, name: str, value: float) -> tuple[float, float, float, float] | None:
+        """Another value, and a number of the form with this one, with the other, and of the target at its place; None
+        where the form does not depend on it."""
+        here = TOKEN.findall(self.form({name: value}))
+        for other in (2 * value if value else 1, value + 1, value / 2, 1.25 * value):
+            other = int(other) if float(other).is_integer() else other
+            there = TOKEN.findall(self.form({name: other}))
+            if len(there) != len(here) or len(here) != len(self.tokens):
+                continue
+            for one, two, wanted in zip(here, there, self.tokens, strict=True):
+                if one != two and all(map(is_numeral, (one, two, wanted))):
+                    return other, float(one), float(two), float(wanted)
+        return None
+
+
+def evaluating(text: ModelText) -> str:
+    """The canonical form of what an evaluating model computes: without dropout. Raises FormulaError."""
+    numbers = {name: number for name, number in text.numbers.items() if name != DROPOUT}
+    return canonical(check(replace(map_formulas(text, without_dropout), numbers=numbers), vocabulary()))
+
+
+def without_dropout(formula: Source) -> Source:
+    def change(node: Node) -> Node | None:
+        if not isinstance(node, CallNode):
+            return None
+        if node.word == DROPOUT and node.items:
+            return rewritten(node.items[0], change)
+        options = tuple(option for option in node.options if option.name != DROPOUT)
+        return None if options == node.options else rewritten(replace(node, options=options), change)
+
+    if DROPOUT not in formula.text:
+        return formula
+    lines = [f"{line.name} = {spell(rewritten(line.value, change))}" for line in parse(formula, second=True)]
+    return replace(formula, text="\n".join(lines))
+
+
+def map_formulas(text: ModelText, change: Callable[[Source], Source]) -> ModelText:
+    """A model's text with its formulas changed."""
+
+    def each(sources: Mapping[str, Source]) -> dict[str, Source]:
+        return {name: change(source) for name, source in sources.items()}
+
+    def one(source: Source | None) -> Source | None:
+        return None if source is None else change(source)
+
+    stacks = tuple(
+        replace(stack, before=one(stack.before), after=one(stack.after), layers=each(stack.layers))
+        for stack in text.stacks
+    )
+    return replace(text, stacks=stacks, output=one(text.output), words=each(text.words))
+
+
+def is_numeral(token: str) -> bool:
+    return token[0].isdigit()
+
+
+def words_in(tokens: list[str]) -> Counter[str]:
+    return Counter(token for token in tokens if not is_numeral(token))
+
+
+def solution(value: float, other: float, here: float, there: float, wanted: float) -> float | None:
+    """The value at which f is `wanted`, where f(value) = here and f(other) = there: exact for lines and for powers."""
+    if there == here:
+        return None
+    line = value + (wanted - here) * (other - value) / (there - here)
+    straight = math.isclose(here * other, there * value) or here == value or wanted == here
+    if not straight and min(value, other, here, there, wanted) > 0:
+        power = math.log(there / here) / math.log(other / value)
+        line = value * (wanted / here) ** (1 / power)
+    near = round(line)
+    return near if math.isclose(near, line, rel_tol=1e-9, abs_tol=1e-12) else float(f"{line:.12g}")
+
+
+def default_of(key: Key, constants: Mapping[str, Any]) -> Any:
+    try:
+        return None if key.absent is None else compute(key.absent, constants)
+    except KeyError:
+        return None
+
+
+def choices_of(key: Key, default: Any) -> list[Any]:
+    """The values that a constant may have, where they are few."""
+    if key.table == LENGTH:
+        return []
+    if key.table:
+        values = list(dict.fromkeys(common().tables[key.table].values()))
+        return [(value,) for value in values] if isinstance(default, tuple) else values
+    if isinstance(default, bool):
+        return [True, False]
+    if key.null == "0":
+        return [default, 0] if default else [default]
+    return []
+
+
+def stated_constants(model: NamedModel, architecture: Architecture) -> dict[str, Any]:
+    """The constants that a text holds under their names, and the numbers of its stacks."""
+    stated: dict[str, Any] = {DROPOUT: architecture.numbers.get(DROPOUT, 0)}
+    stated |= {key.name: architecture.numbers[key.name] for key in keys_of(model) if key.name in architecture.numbers}
+    for (_, rows), stack in zip(stacks_of(model), architecture.stacks, strict=False):
+        for key, value in rows.items():
+            if isinstance(value, str) and value.isidentifier() and key in stack.numbers:
+                stated[value] = stack.numbers[key]
+    return stated
+
+
+def stacks_of(model: NamedModel) -> list[tuple[str, Mapping[str, Any]]]:
+    """The stacks of a data file by name; that of the only one is ""."""
+    stacks: list[tuple[str, Mapping[str, Any]]]
+    stacks = [(k, v) for k, v in model.body.items() if isinstance(v, dict) and not v.keys().isdisjoint(STACK_KEYS)]
+    return stacks or [("", model.body)]
+
+
+def same_stacks(model: NamedModel, architecture: Architecture) -> bool:
+    ours = [(name, bool(rows.get("causal", True))) for name, rows in stacks_of(model)]
+    return ours == [(stack.name, stack.causal) for stack in architecture.stacks]
+
+
+def match(architecture: Architecture) -> Match:
+    """The named model whose text this is.
+
+    Raises CheckpointError that says which line differs from the nearest, where there is none.
+    """
+    candidates = [Candidate(named(name), architecture) for name in names() if same_stacks(named(name), architecture)]
+    tried = sorted(candidates, key=lambda candidate: candidate.first_distance)[:TRIED]
+    distances = {}
+    for number, candidate in enumerate(tried):
+        distances[number] = candidate.settle()
+        if distances[number] == 0 and candidate.solve():
+            return Match(candidate.model, candidate.constants)
+    what = "the text equals no named model, so no class of transformers computes it"
+    if not tried:
+        raise CheckpointError(f"{what}: none has its stacks. Known: {', '.join(names())}")
+    near = tried[min(distances, key=lambda n: distances[n])]
+    own, other = first_difference(near.target, near.form({}))
+    rows = f"    its text:   {other}\n    this text:  {own}"
+    raise CheckpointError(f"{what}; the nearest is {near.model.name}, which differs in:\n{rows}")
+
+
+def first_difference(one: str, other: str) -> tuple[str, str]:
+    """The first rows of two canonical forms that differ, from shortly before the place, with their section."""
+    for (place, a), (another, b) in zip_longest(rows_of(one), rows_of(other), fillvalue=("", "")):
+        if a != b:
+            same = len(os.path.commonprefix((a, b)))
+            start = max(a.rfind(" ", 0, same), 0)
+            return tuple(f"{where}: {part(row, start)}" for where, row in ((place, a), (another, b)))  # type: ignore[return-value]
+    return "the same lines", "the same lines"
+
+
+def part(row: str, start: int) -> str:
+    """A row from a place on, as an error shows it."""
+    return shortened(("..." if start else "") + row[start:], MOST_SHOWN) or "nothing"
+
+
+def rows_of(form: str) -> Iterator[tuple[str, str]]:
+    section = ""
+    for row in form.splitlines():
+        if row.startswith("  "):
+            yield section, row.strip()
+        else:
+            section = row.rstrip(":")

@@ -1,0 +1,76 @@
+"""A model of ours as a folder of a named model: config.json and safetensors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from ...analysis.canonical import canonical
+from ...errors import CheckpointError
+from ...language.check import check
+from ...language.model_file import read_text
+from ...words import vocabulary
+from ..weights import model_tensors
+from .config import FILE, config_of
+from .entries import named
+from .matching import Match, match
+from .reading import Origin
+from .shards import write_shards
+from .tensors import Equations, Ours, Solver, refs, zeros_of
+from .text import text_of
+
+SPECIAL = ("pad_token_id", "bos_token_id", "eos_token_id")  # null where nobody says them: their defaults are others
+
+
+def write_folder(module: nn.Module, folder: Path) -> None:
+    """Write config.json and the tensors of a module whose text equals a named model.
+
+    Raises CheckpointError where it equals none, with the line that differs from the nearest.
+    """
+    origin = getattr(module, "origin", None)
+    found = match_of(module, origin)
+    tensors = model_tensors(module)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    zeros = zeros_of(found.model, shapes)
+    for name in zeros:
+        if tensors[name].any():
+            raise CheckpointError(f"{name} is not 0, and {found.model.name} of transformers has no such tensor")
+    equations = Equations(found.model, found.constants, shapes)
+    written = {one.name for row in equations.rows for one in refs(row.expression)}
+    lost = sorted(shapes.keys() - written - set(zeros))
+    if lost:
+        raise CheckpointError(f"{lost[0]}: the data file of {found.model.name} has no place for it")
+    kept = None if origin is None else origin.config
+    config = config_of(found.model, found.constants, kept)
+    if kept is None:
+        config = {**dict.fromkeys(SPECIAL), **config}
+    dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
+    config["torch_dtype" if "torch_dtype" in config else "dtype"] = str(dtype).removeprefix("torch.")
+    (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_shards(folder, theirs_of(found, equations, tensors))
+
+
+def match_of(module: Any, origin: Origin | None) -> Match:
+    """The named model of a module: the one that it was read from, where it still is that one."""
+    if origin is not None:
+        model = named(origin.name)
+        text = text_of(model, origin.constants)
+        if canonical(check(read_text(text), vocabulary())) == canonical(module.architecture):
+            return Match(model, origin.constants)
+    return match(module.architecture)
+
+
+def theirs_of(found: Match, equations: Equations, tensors: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Their tensors by name, made one after the other."""
+    solver = Solver(found.constants)
+
+    def ours(one: Ours) -> Tensor:
+        return tensors[one.name] if one.number is None else tensors[one.name][one.number]
+
+    for row in equations.rows:
+        if not row.again:
+            yield row.theirs, solver.theirs(row.expression, ours)

@@ -1,0 +1,186 @@
+"""Folders of named models: read, written back, refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from transformula import Model
+from transformula.errors import CheckpointError
+from transformula.interop.folder import convert, load_model
+
+SIZES = {
+    "vocab_size": 29,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 32,
+}
+TOKENS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that was made here, in our folder and in one of transformers."""
+    folder = tmp_path_factory.mktemp("written")
+    sizes = {"depth": 2, "width": 16, "heads": 4, "vocab": 29, "context": 32, "kv_heads": 2, "hidden": 24}
+    Model("llama", **sizes).save(folder / "ours")
+    convert(folder / "ours", folder / "llama", write="transformers")
+    return folder
+
+
+@pytest.fixture
+def llama(written: Path, tmp_path: Path) -> Path:
+    """The folder of transformers, to be spoiled."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "llama"
+
+
+def change(folder: Path, **keys: Any) -> Path:
+    """Change keys of config.json; None takes one out."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) | keys
+    path.write_text(json.dumps({key: value for key, value in config.items() if value is not None}))
+    return folder
+
+
+def test_out_and_in_again(llama: Path, tmp_path: Path) -> None:
+    ours, _ = load_model(tmp_path / "ours")
+    theirs, _ = load_model(llama)
+    assert torch.equal(ours(TOKENS), theirs(TOKENS))
+    config = json.loads((llama / "config.json").read_text())
+    assert {key: config[key] for key in SIZES} == SIZES
+    assert config["architectures"] == ["LlamaForCausalLM"]
+    again = convert(llama, tmp_path / "again", write="transformers")
+    assert json.loads((again / "config.json").read_text()) == config
+    one, two = (load_file(folder / "model.safetensors") for folder in (llama, again))
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_import_leaves_their_files_behind(llama: Path, tmp_path: Path) -> None:
+    (llama / "notes.txt").write_text("kept")
+    folder = convert(llama, tmp_path / "imported")
+    assert sorted(path.name for path in folder.iterdir()) == ["model.yaml", "notes.txt", "weights.safetensors"]
+
+
+def test_types_are_kept_or_asked_for(llama: Path) -> None:
+    stored = {name: tensor.bfloat16() for name, tensor in load_file(llama / "model.safetensors").items()}
+    save_file(stored, llama / "model.safetensors")
+    assert next(Model.from_folder(llama).module.parameters()).dtype == torch.bfloat16
+    assert next(Model.from_folder(llama, dtype="float32").module.parameters()).dtype == torch.float32
+    with pytest.raises(Exception, match=r"dtype=float23: expected one of .* did you mean float32"):
+        Model.from_folder(llama, dtype="float23")
+
+
+def test_sharded(llama: Path) -> None:
+    before = load_model(llama)[0](TOKENS)
+    tensors = load_file(llama / "model.safetensors")
+    half = sorted(tensors)[::2]
+    files = {name: "a.safetensors" if name in half else "b.safetensors" for name in tensors}
+    for file in set(files.values()):
+        save_file({name: tensors[name] for name in tensors if files[name] == file}, llama / file)
+    (llama / "model.safetensors").unlink()
+    (llama / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    assert torch.equal(load_model(llama)[0](TOKENS), before)
+    (llama / "b.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="b.safetensors: the file is missing; copy the folder again"):
+        load_model(llama)
+
+
+def without(folder: Path, name: str) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    del tensors[name]
+    save_file(tensors, folder / "model.safetensors")
+
+
+def with_tensor(folder: Path, name: str, tensor: torch.Tensor) -> None:
+    save_file({**load_file(folder / "model.safetensors"), name: tensor}, folder / "model.safetensors")
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "quantized": (lambda f: change(f, quantization_config={"bits": 4}), "quantized.*use the folder of the unquantized"),
+    "code": (lambda f: change(f, auto_map={"AutoModel": "x.py"}), "auto_map: the model is Python code"),
+    "unknown type": (lambda f: change(f, model_type="lama"), "model_type is 'lama'.* did you mean llama"),
+    "unknown class": (lambda f: change(f, architectures=["LlamaForX"]), "architectures is LlamaForX.* known: Llama"),
+    "unknown key": (
+        lambda f: change(f, residual_multiplier=0.5),
+        "residual_multiplier = 0.5 is no key that",
+    ),
+    "missing key": (lambda f: change(f, hidden_size=None), "hidden_size is missing; llama needs it"),
+    "other sizes": (
+        lambda f: change(f, intermediate_size=25),
+        r"shape \(24, 16\); config.json says \(25, 16\)",
+    ),
+    "no model": (lambda f: change(f, num_attention_heads=3), "its sizes make no model"),
+    "activation": (lambda f: change(f, hidden_act="tanh"), 'hidden_act is "tanh"; expected one of silu'),
+    "null heads": (lambda f: change(f, rope_theta=0), "rope_theta is 0; expected a number above 0"),
+    "tensor missing": (lambda f: without(f, "model.norm.weight"), "model.norm.weight is missing"),
+    "tensor too many": (
+        lambda f: with_tensor(f, "model.norms.weight", torch.ones(2)),
+        r"model.norms.weight has no place in the text of llama; did you mean model.norm.weight",
+    ),
+    "damaged": (
+        lambda f: (f / "model.safetensors").write_bytes(b"12345678{}"),
+        "damaged or cut off",
+    ),
+    "pickle": (
+        lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"),
+        r"holds neither model.safetensors nor .* but pytorch_model.bin.*save_pretrained\(OUT\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str, llama: Path) -> None:
+    spoil, message = REFUSED[name]
+    spoil(llama)
+    with pytest.raises(CheckpointError, match=message):
+        load_model(llama)
+
+
+def test_left_out_tensors_are_named(llama: Path) -> None:
+    with_tensor(llama, "model.rotary_emb.inv_freq", torch.ones(2))
+    with pytest.warns(UserWarning, match="left out, since no logits depend on them: model.rotary_emb.inv_freq"):
+        load_model(llama)
+
+
+def test_a_tied_output_that_differs_is_kept(llama: Path) -> None:
+    before = load_model(llama)[0](TOKENS)
+    change(llama, tie_word_embeddings=True)
+    with pytest.warns(UserWarning, match="lm_head.weight differs from the embedding to which config.json ties it"):
+        assert torch.equal(load_model(llama)[0](TOKENS), before)
+    without(llama, "lm_head.weight")
+    assert "unembed.words" in Model.from_folder(llama).text
+
+
+def test_a_text_that_no_named_model_has(tmp_path: Path) -> None:
+    Model("x = x + attention(norm(x))", vocab=9, depth=1, width=8, heads=2, context=9).save(tmp_path / "m")
+    with pytest.raises(CheckpointError, match=r"equals no named model.*\n    its text: .*\n    this text: "):
+        convert(tmp_path / "m", tmp_path / "out", write="transformers")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plain_text_is_a_known_model(tmp_path: Path) -> None:
+    """Pre-norm as anybody types it, without dropout, is GPT-2 with other sizes."""
+    layer = "x = x + attention(norm(x))\nx = x + mlp(norm(x), hidden=24)"
+    Model(layer, after="x = norm(x)", vocab=9, depth=2, width=8, heads=2, context=9).save(tmp_path / "m")
+    config = json.loads((convert(tmp_path / "m", tmp_path / "out", write="transformers") / "config.json").read_text())
+    expected = {"model_type": "gpt2", "n_inner": 24, "activation_function": "gelu", "resid_pdrop": 0.0, "n_layer": 2}
+    assert {key: config[key] for key in expected} == expected
+
+
+def test_explain_of_a_folder_needs_no_torch(llama: Path) -> None:
+    code = f"import sys, transformula as t; t.explain({str(llama)!r}); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
