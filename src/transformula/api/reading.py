@@ -142,7 +142,9 @@ def model_folder(path: str | Path) -> Path:
         return path
     from ..runs.folder import CONFIG, RunFolder, runs_near
 
-    what = f"holds neither {MODEL_FILE} nor config.json" if path.is_dir() else "is a file" if path.exists() else "there is no such folder"
+    what = "is a file" if path.exists() else "there is no such folder"
+    if path.is_dir():
+        what = f"holds neither {MODEL_FILE} nor a config.json of transformers"
     reason = f"{what}; expected a run's folder, as `train` leaves it, or a model's{runs_near(path)}"
     if (path / CONFIG).is_file():
         reason = f"the run has saved no model yet; go on with it: {RunFolder(path).resume_command()}"
