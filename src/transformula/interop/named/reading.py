@@ -29,7 +29,7 @@ MOST_NAMED = 5  # tensors that an error names
 
 
 @dataclass(frozen=True)
-class Origin:
+class NamedOrigin:
     """Where a module came from: what its text does not say and a folder like it needs."""
 
     name: str
@@ -41,7 +41,7 @@ class Origin:
 class Opened:
     """A folder that was read.
 
-    module   the model, on the meta device; its `origin` is an Origin
+    module   the model, on the meta device; its `origin` is an NamedOrigin
     tensors  its parameters by name; views of the files where nothing had to be computed
     files    names of the files that were read
     notes    what a reader should know, such as tensors that were left out
@@ -94,7 +94,7 @@ def opened(
         raise CheckpointError(f"{what};{did_you_mean(near)} expected the tensors of the architecture that {FILE} names")
     if left:
         notes.append(f"{folder}: left out, since no logits depend on them: {listed(left)}")
-    origin = Origin(model.name, equations.constants, config)
+    origin = NamedOrigin(model.name, equations.constants, config)
     module.origin = origin  # type: ignore[assignment]
     return Opened(text, module, tensors, (FILE, *shards.names), tuple(notes))
 

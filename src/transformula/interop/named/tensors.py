@@ -13,7 +13,7 @@
 A mapping nests names: `h.N = layers.N+1: {ln_1: attention_input_norm}` says that `h.0.ln_1` is our
 `layers.1.attention_input_norm`, for each of our layers. A name of a module stands for all its tensors.
 
-Rows and matrices are counted from the end of a shape, so that the tables of experts are read alike. Nothing is copied
+Concatenated and matrices are counted from the end of a shape, so that the tables of experts are read alike. Nothing is copied
 where a view will do.
 """
 
@@ -42,7 +42,7 @@ Shapes = Mapping[str, torch.Size]
 
 
 @dataclass(frozen=True)
-class Ours:
+class OurTensor:
     """A tensor of ours, or of a table of matrices the one of a number."""
 
     name: str
@@ -51,8 +51,8 @@ class Ours:
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of several one after the other; in `groups`, those of the first group of each, then of the second, ..."""
+class Concatenated:
+    """Concatenated of several one after the other; in `groups`, those of the first group of each, then of the second, ..."""
 
     parts: tuple[Expression, ...]
     groups: str = "1"
@@ -75,7 +75,7 @@ class Shaped:
     sizes: tuple[str, ...]
 
 
-Expression = Ours | Rows | Transposed | Less | Shaped
+Expression = OurTensor | Concatenated | Transposed | Less | Shaped
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ class Solver:
     def number(self, text: str) -> int:
         return int(compute(text, self.constants))
 
-    def theirs(self, expression: Expression, ours: Callable[[Ours], Tensor]) -> Tensor:
+    def theirs(self, expression: Expression, ours: Callable[[OurTensor], Tensor]) -> Tensor:
         """Their tensor; `ours` looks one up."""
         match expression:
-            case Ours():
+            case OurTensor():
                 return ours(expression)
-            case Rows(parts=parts, groups=groups):
+            case Concatenated(parts=parts, groups=groups):
                 n, tensors = self.number(groups), [self.theirs(part, ours) for part in parts]
                 axis = row_axis(tensors[0])
                 if n == 1:
@@ -131,12 +131,12 @@ class Solver:
         """The shape of their tensor."""
         return self.theirs(expression, lambda one: on_meta(one, shapes)).shape
 
-    def ours(self, expression: Expression, theirs: Tensor, shapes: Shapes) -> Iterator[tuple[Ours, Tensor]]:
-        """Ours of theirs, whose shape is that of `shape`."""
+    def ours(self, expression: Expression, theirs: Tensor, shapes: Shapes) -> Iterator[tuple[OurTensor, Tensor]]:
+        """OurTensor of theirs, whose shape is that of `shape`."""
         match expression:
-            case Ours():
+            case OurTensor():
                 yield expression, theirs
-            case Rows(parts=parts, groups=groups):
+            case Concatenated(parts=parts, groups=groups):
                 n, axis = self.number(groups), row_axis(theirs)
                 sizes = [first_size(self.shape(part, shapes)) // n for part in parts]
                 pieces = (theirs if n == 1 else split_rows(theirs, axis, n)).split(sizes, axis)  # type: ignore[no-untyped-call]
@@ -159,28 +159,28 @@ def transposed(tensor: Tensor) -> Tensor:
     return tensor.transpose(-1, -2) if tensor.dim() > 1 else tensor
 
 
-def on_meta(one: Ours, shapes: Shapes) -> Tensor:
+def on_meta(one: OurTensor, shapes: Shapes) -> Tensor:
     shape = shapes[one.name]
     return torch.empty(shape if one.number is None else shape[1:], device="meta")
 
 
-def refs(expression: Expression) -> list[Ours]:
+def refs(expression: Expression) -> list[OurTensor]:
     """The tensors of ours that an expression is made of."""
     match expression:
-        case Ours():
+        case OurTensor():
             return [expression]
-        case Rows(parts=parts):
+        case Concatenated(parts=parts):
             return [one for part in parts for one in refs(part)]
         case _:
             return refs(expression.inner)
 
 
-def changed(expression: Expression, change: Callable[[Ours], Ours]) -> Expression:
+def changed(expression: Expression, change: Callable[[OurTensor], OurTensor]) -> Expression:
     """The expression with its tensors replaced."""
     match expression:
-        case Ours():
+        case OurTensor():
             return change(expression)
-        case Rows(parts=parts):
+        case Concatenated(parts=parts):
             return replace(expression, parts=tuple(changed(part, change) for part in parts))
         case _:
             return replace(expression, inner=changed(expression.inner, change))
@@ -197,17 +197,17 @@ def read_expression(node: ast.expr) -> Expression:
     """An expression of tensors; names are not looked up. Raises CheckpointError for what is none."""
     match node:
         case ast.Name() | ast.Attribute():
-            return Ours(ast.unparse(node))
+            return OurTensor(ast.unparse(node))
         case ast.Subscript(value=table, slice=ast.Name(id=variable)):
-            return Ours(ast.unparse(table), variable)
+            return OurTensor(ast.unparse(table), variable)
         case ast.BinOp(op=ast.BitOr()):
-            return Rows(tuple(map(read_expression, joined(node))))
+            return Concatenated(tuple(map(read_expression, joined(node))))
         case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant() as number):
             return Less(read_expression(left), ast.unparse(number))
         case ast.Call(func=ast.Name(id="T"), args=[inner]):
             return Transposed(read_expression(inner))
         case ast.Call(func=ast.Name(id="groups"), args=[count, inner]):
-            return Rows(tuple(map(read_expression, joined(inner))), ast.unparse(count))
+            return Concatenated(tuple(map(read_expression, joined(inner))), ast.unparse(count))
         case ast.Call(func=ast.Name(id="shape"), args=[inner, *sizes]):
             return Shaped(read_expression(inner), tuple(map(ast.unparse, sizes)))
     raise CheckpointError(f"{ast.unparse(node)}: is no expression of tensors; see interop/named/tensors.py")
@@ -274,7 +274,9 @@ class Equations:
                 name = theirs
                 for variable, number in here.items():
                     name = put_number(name, variable, number)
-                whole = changed(expression, lambda one: Ours(place + one.name + suffix, "", here.get(one.variable)))  # noqa: B023
+                whole = changed(
+                    expression, lambda one: OurTensor(place + one.name + suffix, "", here.get(one.variable))
+                )  # noqa: B023
                 if all(one.name in self.shapes for one in refs(whole)):
                     self.rows.append(Equation(name + suffix, whole, again, optional, chosen))
 

@@ -18,9 +18,9 @@ from ..weights import model_tensors
 from .config import FILE, config_of
 from .entries import named
 from .matching import Match, match
-from .reading import Origin
+from .reading import NamedOrigin
 from .shards import write_shards
-from .tensors import Equations, Ours, Solver, refs, zeros_of
+from .tensors import Equations, OurTensor, Solver, refs, zeros_of
 from .text import text_of
 
 SPECIAL = ("pad_token_id", "bos_token_id", "eos_token_id")  # null where nobody says them: their defaults are others
@@ -54,7 +54,7 @@ def write_folder(module: nn.Module, folder: Path) -> None:
     write_shards(folder, theirs_of(found, equations, tensors))
 
 
-def match_of(module: Any, origin: Origin | None) -> Match:
+def match_of(module: Any, origin: NamedOrigin | None) -> Match:
     """The named model of a module: the one that it was read from, where it still is that one."""
     if origin is not None:
         model = named(origin.name)
@@ -68,7 +68,7 @@ def theirs_of(found: Match, equations: Equations, tensors: dict[str, Tensor]) ->
     """Their tensors by name, made one after the other."""
     solver = Solver(found.constants)
 
-    def ours(one: Ours) -> Tensor:
+    def ours(one: OurTensor) -> Tensor:
         return tensors[one.name] if one.number is None else tensors[one.name][one.number]
 
     for row in equations.rows:
