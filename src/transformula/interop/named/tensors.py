@@ -13,7 +13,7 @@
 A mapping nests names: `h.N = layers.N+1: {ln_1: attention_input_norm}` says that `h.0.ln_1` is our
 `layers.1.attention_input_norm`, for each of our layers. A name of a module stands for all its tensors.
 
-Concatenated and matrices are counted from the end of a shape, so that the tables of experts are read alike. Nothing is copied
+Rows and matrices are counted from the end of a shape, so that the tables of experts are read alike. Nothing is copied
 where a view will do.
 """
 
@@ -26,7 +26,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -52,7 +52,7 @@ class OurTensor:
 
 @dataclass(frozen=True)
 class Concatenated:
-    """Concatenated of several one after the other; in `groups`, those of the first group of each, then of the second, ..."""
+    """Rows of several one after the other; in `groups`, those of the first group of each, then of the second, ..."""
 
     parts: tuple[Expression, ...]
     groups: str = "1"
@@ -274,11 +274,13 @@ class Equations:
                 name = theirs
                 for variable, number in here.items():
                     name = put_number(name, variable, number)
-                whole = changed(
-                    expression, lambda one: OurTensor(place + one.name + suffix, "", here.get(one.variable))
-                )  # noqa: B023
+                whole = changed(expression, partial(self.placed, place, suffix, here))
                 if all(one.name in self.shapes for one in refs(whole)):
                     self.rows.append(Equation(name + suffix, whole, again, optional, chosen))
+
+    def placed(self, place: str, suffix: str, at: Mapping[str, int], one: OurTensor) -> OurTensor:
+        """A tensor under its whole name, with the number of its matrix."""
+        return OurTensor(place + one.name + suffix, "", at.get(one.variable))
 
 
 def put_number(name: str, variable: str, number: int) -> str:
