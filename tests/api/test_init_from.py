@@ -10,6 +10,7 @@ import torch
 from transformula.api.plan import task_trained
 from transformula.api.run import train
 from transformula.errors import CheckpointError, InputError
+from transformula.interop.folder import convert
 from transformula.interop.weights import load_tensors, model_tensors
 from transformula.tokenizers.base import load
 
@@ -179,3 +180,23 @@ def test_what_is_refused(data, language_model, repaired, before_the_first_step):
         train(LAYER, **rows, **BOTH, init_from=language_model[0], init_stack="enkoder")
     with pytest.raises(CheckpointError, match=r"no part of the model agrees .*words.weight is \(\d+, 8\)"):
         train(LAYER, **rows, **{**BOTH, "width": 8}, init_from=repaired[0])
+
+
+@pytest.fixture(scope="module")
+def theirs(data, tmp_path_factory) -> tuple[Path, dict[str, torch.Tensor]]:
+    """A folder of transformers that a run was written to."""
+    folder = tmp_path_factory.mktemp("theirs")
+    learned = {**SMALL, "before": "x = embed.words(tokens) + positions(tokens)"}
+    run, tensors = trained(data, folder / "run", **learned)
+    return convert(run / "best", folder / "exported", write="transformers"), tensors
+
+
+def test_from_a_folder_of_transformers(data, theirs, before_the_first_step, capsys):
+    folder, tensors = theirs
+    assert task_trained(folder) == "language-modeling"
+    begun = before_the_first_step(init_from=str(folder), data=str(data / "text.jsonl"), steps=1)
+    assert begun["tensors"].keys() == tensors.keys()
+    assert all(torch.equal(begun["tensors"][name], tensors[name]) for name in tensors)
+    assert f"weights from {folder}" in said(capsys)
+    with pytest.raises(InputError, match="is a trained model, and as MODEL its text alone is read"):
+        train(str(folder), data=str(data / "text.jsonl"))

@@ -195,12 +195,11 @@ class Start:
 
     def begin(self, module: nn.Module, architecture: Architecture) -> str:
         """Give a model its first weights; a line that says so."""
-        from ..interop.folder import WEIGHTS
+        from ..interop.folder import folder_tensors
         from ..interop.partial_load import load_parts
-        from ..interop.weights import load_tensors, put_tensors
+        from ..interop.weights import put_tensors
 
-        path = self.folder / WEIGHTS
-        tensors, parts = load_tensors(path), ""
+        (tensors, path), parts = folder_tensors(self.folder), ""
         if self.other:
             stacks = [stack.name for stack in architecture.stacks]
             parts = f": {load_parts(module, stacks, tensors, path, self.init_stack)}"
@@ -352,6 +351,9 @@ def text_for(task: str, run: str | Path, text: ModelText) -> tuple[ModelText, st
     former, named = task_trained(run), tasks.name_of(task)
     if former is None or former == named:
         return text, ""
+    head = head_of_family(model_folder(run), named)
+    if head is not None:
+        return head, f"{named}'s of the same family, in the place of {former}'s"
     new = of_task(task, "model").get("output")
     own = former in tasks and "output" in of_task(former, "model")  # the text's output is that of its task
     if new is None and (text.output is None or not own):
@@ -362,6 +364,15 @@ def text_for(task: str, run: str | Path, text: ModelText) -> tuple[ModelText, st
 
     old = None if text.output is None else text.output.text
     return without_output(text), f"{told(new)}, of {named}, in the place of {told(old)}, of {former}"
+
+
+def head_of_family(folder: Path, task: str) -> ModelText | None:
+    """The text of a folder of transformers with the output of its family for a task; None where there is none."""
+    from ..interop.named.config import is_theirs
+    from ..interop.named.text import text_for_task
+
+    text = text_for_task(folder, task) if is_theirs(folder) else None
+    return None if text is None else read_text(text)
 
 
 def without_output(text: ModelText) -> ModelText:
@@ -375,10 +386,15 @@ def without_output(text: ModelText) -> ModelText:
 def task_trained(run: str | Path) -> str | None:
     """The task by which a model was trained, as the run says in whose folder it lies, or its predictor; None where
     neither does, or it is of a package that is not here."""
+    from ..interop.named.config import is_theirs
+    from ..interop.named.text import task_of_folder
     from ..tasks.base import tasks
     from ..tasks.writing import TextGenerator, load_predictor
 
     folder = model_folder(run)
+    if is_theirs(folder):
+        former = task_of_folder(folder)
+        return tasks.name_of(former) if former in tasks else None
     with suppress(InputError):
         for path in (Path(run), folder.parent if folder.name in ("best", "last") else Path(run)):
             if (path / "config.yaml").is_file():
@@ -411,8 +427,9 @@ def refuse_trained(model: Any) -> None:
     if folder is None:
         return
     from ..interop.folder import WEIGHTS
+    from ..interop.named.config import is_theirs
 
-    if (folder / WEIGHTS).is_file():
+    if (folder / WEIGHTS).is_file() or is_theirs(folder):
         named = folder if isinstance(model, Model) else model
         raise InputError(
             f"{named}: is a trained model, and as MODEL its text alone is read: to start from its weights, give"

@@ -27,7 +27,7 @@ from ..words import vocabulary
 from .exchange import EXPORTERS, IMPORTERS, TEXT, ModelFiles
 from .formats.transformula import WEIGHTS as WEIGHTS
 from .named.config import is_theirs
-from .weights import check_finite, put_tensors
+from .weights import check_finite, in_float32, put_tensors
 
 OURS = "transformula"
 THEIRS = "transformers"
@@ -132,6 +132,14 @@ def read_files(folder: Path | str, verify: bool, format: str) -> ModelFiles:
         what = "is a file" if folder.exists() else "there is no such folder"
         raise CheckpointError(f"{folder}: {what}; expected a folder with a model, which holds {TEXT}")
     return read(folder, verify)
+
+
+def folder_tensors(folder: Path | str) -> tuple[dict[str, Tensor], Path]:
+    """The tensors of a model's folder, ours or one of transformers, by the names of ours, in float32; and the file or
+    folder that holds them. Raises CheckpointError."""
+    files = read_files(folder, True, format_of(folder))
+    check_finite(files.tensors.items(), files.weights)
+    return in_float32(files.tensors), files.weights
 
 
 def build_model(

@@ -22,6 +22,8 @@
       leave: ["*.attn.bias"]              tensors that are no part of the text
       zeros: ["*.output.bias"]            tensors of ours that they lack, all 0
       choices: {kinds: [...]}             values that are tried for a constant that a text does not hold
+      task: language-modeling             what such models were trained for; of several data files of a model_type, the
+                                          one of a task has the output with which the others are fine-tuned for it
     like: llama                           all of another file, but for what stands here; null takes out
 
 A file without `model_type` is a part for others. Nothing of a file is executed: expressions are the language's own.
@@ -63,6 +65,7 @@ class NamedModel:
     leave: Sequence[str] = ()
     zeros: Sequence[str] = ()
     choices: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
+    task: str = "language-modeling"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ...language.rewriting import rewritten, spell
 from ...language.source import Source
 from ...language.syntax import CallNode, Choice, Line, Literal, Name, Node
 from .config import FILE, constants_of, read_config
-from .entries import NamedModel, named_for
+from .entries import NamedModel, named, named_for, names
 from .expressions import NOTHING, compute, names_of
 
 
@@ -28,6 +28,22 @@ def text_of_folder(folder: Path) -> str:
     config = read_config(folder)
     model = named_for(folder / FILE, config)
     return text_of(model, constants_of(model, config, folder / FILE))
+
+
+def task_of_folder(folder: Path) -> str:
+    """What the models of a folder's family are trained for. Raises CheckpointError."""
+    return named_for(folder / FILE, read_config(folder)).task
+
+
+def text_for_task(folder: Path, task: str) -> str | None:
+    """The text of the model of a folder with the output that its family has for another task; None where no named model
+    of its `model_type` is for that task. Raises CheckpointError."""
+    config = read_config(folder)
+    own = named_for(folder / FILE, config)
+    for model in map(named, names()):
+        if model.task == task and set(model.model_type) & set(own.model_type):
+            return text_of(model, constants_of(model, config, folder / FILE))
+    return None
 
 
 def text_of(model: NamedModel, constants: Mapping[str, Any]) -> str:
@@ -96,8 +112,8 @@ class Folding:
                     return Name(node.place, value)
                 return Literal(node.place, value)
             case Choice(test=test, then=then, other=other):
-                names = names_of(test)
-                if names <= self.constants.keys() and not names & set(FREE_NUMBERS):
+                read = names_of(test)
+                if read <= self.constants.keys() and not read & set(FREE_NUMBERS):
                     taken = then if compute(spell(test), self.constants) else other
                     return rewritten(taken, self.change)
         return None
