@@ -167,6 +167,8 @@ def test_all_mistakes_of_a_configuration_at_once(folder: Path, capsys: pytest.Ca
         (["train"], "no model"),
         (["train", "pre-nrom"], "did you mean pre-norm"),
         (["train", "none.yaml"], "none.yaml"),
+        (["train", "electra"], "tasks that can train it: replaced-token-detection\n"),
+        (["train", "clip"], "tasks that can train it: image-text-retrieval\n"),
         (["train", GOOD, "--optimizer", "adamx", "--data", "python-docs"], "adamw"),
         (["train", GOOD, "--device", "cuda:77"], "device"),
         (["train", GOOD, "--threads", "0"], "threads"),

@@ -240,6 +240,7 @@ class Plan:
         """The plan with its batch. Raises an error for all that the trainer would refuse later, or come to lack."""
         from ..model.hook import check_hooks
         from ..runs.folder import RunFolder
+        from ..tasks.base import check_task
         from ..training.machine import pick_device
         from ..training.optimizer import optimizers
         from ..training.schedules import own_schedule, schedules
@@ -258,7 +259,7 @@ class Plan:
         check_hooks(architecture)
         pick_device(training.device)
         set_threads(training.threads)
-        kind.check(architecture)
+        check_task(kind, architecture)
         check_select(training.select, kind)
         if architecture.carry and not kind.carries:
             reason = f"the batches of {kind.name} do not go on from step to step, as those of {TASK} do"

@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -53,6 +54,21 @@ def task(name: str, needs: Sequence[str] = (), aliases: Sequence[str] = ()) -> C
         return tasks.register(name, needs, aliases)(kind)
 
     return decorate
+
+
+def check_task(kind: type[Task], architecture: Architecture) -> None:
+    """Raise InputError for a model that a task cannot train; it names the tasks that can."""
+    try:
+        kind.check(architecture)
+    except InputError as error:
+        fitting = []
+        for name in tasks.names():
+            with suppress(InputError):
+                tasks.get(name).check(architecture)
+                fitting.append(name)
+        if not fitting:
+            raise
+        raise InputError(f"{error}\ntasks that can train it: {', '.join(fitting)}") from None
 
 
 def check_causal(name: str, architecture: Architecture) -> None:

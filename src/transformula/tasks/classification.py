@@ -74,7 +74,7 @@ class LabeledTexts(LabelReader):
         records = read_records(sources, columns, kinds=kinds, like=settings.data, **settings.reading, empty="keep")
         rows = [row for row in records if str(row["text"]).strip()]
         if not rows:
-            raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+            raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
         notes += records.notes
         if len(rows) < records.tally.kept:
             notes.append(f"{key}: {records.tally.kept - len(rows):,} rows have no text and are left out")

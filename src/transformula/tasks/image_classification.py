@@ -116,7 +116,7 @@ class LabeledPictures(LabelReader):
         records = read_records(sources, columns, images=["image"], **settings.reading)
         rows = list(records)
         if not rows:
-            raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+            raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
         return rows
 
     def shown(self, record: Record) -> tuple[str, list[str]]:

@@ -138,7 +138,7 @@ class CaptionedPictures(VectorReader):
         records = read_records(sources, fields, images=["source"], **settings.reading)
         rows = list(records)
         if not rows:
-            raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+            raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
         notes += [f"{key}: {each}" for each in (note, records.tally.empty and str(records.tally)) if each]
         notes += records.notes
         return rows

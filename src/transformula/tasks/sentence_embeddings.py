@@ -135,7 +135,7 @@ class TextPairs(VectorReader):
         records = read_records(sources, columns, kinds=kinds, **settings.reading)
         rows = [Record({"text": row["text"], "text_2": "", **row}, row.place, row.group) for row in records]
         if not rows:
-            raise DataError(f"{key}: {records.name} holds no rows", path=records.name)
+            raise DataError(f"holds no rows; expected some for `{key}`", path=records.name)
         bad = next((row for row in rows if not math.isfinite(row.get("score", 0))), None)  # type: ignore[arg-type]
         if bad is not None:
             raise DataError(f"{bad.place}: the score is {bad['score']}; expected a finite number")
