@@ -90,9 +90,10 @@ def tokenizer_of(given: Any) -> Tokenizer:
 
 
 def check_fits(tokenizer: Tokenizer, architecture: Architecture) -> Tokenizer:
-    """Raise InputError unless a model has a row for each of the tokenizer's ids, and no more."""
+    """Raise InputError unless a model has a row for each of the tokenizer's ids, and no more; for one that came
+    with a model of others, at least."""
     vocab = architecture.numbers.get("vocab")
-    if vocab != tokenizer.vocab:
+    if not tokenizer.fits(vocab):
         remedy = f"vocab={tokenizer.vocab}, which is what Model(..., tokenizer=...) does where vocab is not given"
         sizes = f"it has {tokenizer.vocab} ids, and the model's vocab is {vocab}"
         raise InputError(f"tokenizer: {sizes}: build the model with {remedy}")

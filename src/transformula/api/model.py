@@ -258,10 +258,10 @@ class Model:
         from ..generation import generate
 
         prompts, one = ids_of(tokens, int(self.architecture.numbers["vocab"]))
-        end = None if self.tokenizer is None else self.tokenizer.end_of_document
+        ends = frozenset() if self.tokenizer is None else self.tokenizer.ends
         module: Any = self._with_weights()
-        rows = generate(module, prompts, settings, finished=lambda _, written: written[-1] == end)
-        rows = [row[:-1] if row[-1] == end else row for row in rows]
+        rows = generate(module, prompts, settings, finished=lambda _, written: written[-1] in ends)
+        rows = [row[:-1] if row[-1] in ends else row for row in rows]
         return rows[0] if one else rows
 
     def _with_weights(self) -> nn.Module:

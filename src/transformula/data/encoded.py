@@ -33,7 +33,7 @@ class Encoded:
     def of_texts(cls, texts: Sequence[str], tokenizer: Tokenizer, end: int, most: int | None = None) -> Encoded:
         """Texts by their tokenizer, each with the token `end`, and cut to `most` tokens with it."""
         groups = (tokenizer.encode_joined(texts[start : start + GROUP]) for start in range(0, len(texts), GROUP))
-        parts = [ended(ids, lengths, end, most) for ids, lengths in groups]
+        parts = [ended(ids, lengths, (end,), most) for ids, lengths in groups]
         return cls([ids for ids, _ in parts], [lengths for _, lengths in parts])
 
     def __len__(self) -> int:
@@ -51,17 +51,22 @@ class Encoded:
         return digest.hexdigest()[:32]
 
 
-def ended(ids: np.ndarray, lengths: np.ndarray, end: int, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that follow each other, each cut to `most` - 1 tokens and followed by `end`; and their lengths."""
+def ended(
+    ids: np.ndarray, lengths: np.ndarray, end: Sequence[int], most: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that follow each other, each followed by the tokens `end` and cut to `most` with them; and the lengths."""
     if most is not None:
         place = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        ids = ids[place < most - 1]
-        lengths = np.minimum(lengths, most - 1)
-    whole = np.full(len(ids) + len(lengths), end, dtype=np.int32)
+        ids = ids[place < most - len(end)]
+        lengths = np.minimum(lengths, most - len(end))
+    lengths = lengths + len(end)
+    whole = np.empty(lengths.sum(), dtype=np.int32)
     inside = np.ones(len(whole), dtype=bool)
-    inside[np.cumsum(lengths + 1) - 1] = False
+    for place, token in enumerate(end):
+        last = np.cumsum(lengths) - len(end) + place
+        whole[last], inside[last] = token, False
     whole[inside] = ids
-    return whole, lengths + 1
+    return whole, lengths
 
 
 def padded(rows: Sequence[np.ndarray], filled: int = 0) -> Tensor:

@@ -41,6 +41,7 @@ class TextData:
     chosen: str  # why this tokenizer
     training: Tokens
     validation: Tokens
+    extra: int = 0  # ids that a task uses above the tokenizer's
 
     @property
     def identity(self) -> str:
@@ -55,7 +56,8 @@ class TextData:
         return hashlib.sha256(" ".join([*parts, self.tokenizer.identity]).encode()).hexdigest()
 
     def preview(self) -> Preview:
-        """What the data holds, with five examples. `unknown` is always 0: unknown text is an error, never replaced."""
+        """What the data holds, with five examples. `unknown` is 0 but for a tokenizer of others, which may replace what
+        it does not know: for the kinds that are trained here unknown text is an error."""
         sides, corpus, split = (self.training, self.validation), self.corpus, self.split
         size, tokens = sum(side.text_bytes for side in sides), sum(map(len, sides))
         data: dict[str, Any] = {
@@ -75,7 +77,7 @@ class TextData:
             "chosen": self.chosen,
             "vocab": self.tokenizer.vocab,
             "bytes_per_token": size / max(1, tokens),
-            "unknown": 0,
+            "unknown": sum(side.count(self.tokenizer.unknown) for side in sides),
             "examples": _examples(split.training),
         }
         texts = "1 text" if data["documents"] == 1 else "{documents:,} documents"
@@ -112,13 +114,14 @@ def _examples(texts: Texts, count: int = 5, width: int = 96) -> list[str]:
     return [text if len(text) <= width else text[: width - 4] + "..." + text[-1] for text in shown]
 
 
-def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None = None) -> TextData:
+def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None = None, mask: bool = False) -> TextData:
     """Read, split and encode what the settings name.
 
     vocab  the model's number, where its file states one: the size of a BPE or a unigram tokenizer, and a check of every
            other
     extra  ids that a task needs above the tokenizer's: `vocab` has room for these, and may be larger than all; and the
            tokenizer has an end, of a single text too
+    mask   `extra` is one id that hides others, of which a tokenizer may have one of its own
 
     Raises DataError for data that cannot be used, ConfigError where `vocab` and the tokenizer disagree.
     """
@@ -128,13 +131,15 @@ def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None 
     if room is not None and room < 1:
         raise ConfigError(f"vocab: the model says {vocab}, and {extra} ids are needed beside those of the text")
     tokenizer, chosen = choose_tokenizer(settings.tokenizer, split, room, ends=extra is not None)
+    if mask and tokenizer.mask is not None:
+        extra, room = 0, vocab
     has = f"the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}"
     if extra is not None and room is not None and tokenizer.vocab > room:
         raise ConfigError(
             f"vocab: the model says {vocab}; {has}, and {extra} more ids are needed: leave `vocab` out of the model, or"
             f" write vocab: {tokenizer.vocab + extra}"
         )
-    if extra is None and vocab is not None and vocab != tokenizer.vocab:
+    if extra is None and vocab is not None and not tokenizer.fits(vocab):
         raise ConfigError(
             f"vocab: the model says {vocab}, {has}; leave `vocab` out of the model, or write vocab: {tokenizer.vocab}"
         )
@@ -154,7 +159,7 @@ def prepare(settings: TextSettings, vocab: int | None = None, extra: int | None 
                 path=corpus.name,
             )
         stores.append(store)
-    return TextData(corpus, split, tokenizer, chosen, *stores)
+    return TextData(corpus, split, tokenizer, chosen, stores[0], stores[1], extra or 0)
 
 
 def read_split(settings: TextSettings) -> tuple[Corpus, Split]:
@@ -189,6 +194,10 @@ class Tokens:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def count(self, token: int | None) -> int:
+        """How often an id occurs."""
+        return 0 if token is None else int(np.count_nonzero(self.ids == token))
 
 
 def id_type(vocab: int) -> np.dtype[Any]:
@@ -240,14 +249,14 @@ def token_store(documents: Sequence[str], tokenizer: Tokenizer, *, whole: bool =
 
 
 def _encoded(texts: Texts, tokenizer: Tokenizer, whole: bool) -> Iterator[np.ndarray]:
-    """The ids of documents in arrays of a bounded size, the end of a document before all and after each."""
-    end = tokenizer.end_of_document if whole else None
-    mark = np.array([] if end is None else [end], dtype=id_type(tokenizer.vocab))
-    yield mark
+    """The ids of documents in arrays of a bounded size, with the tokenizer's marks before all and after each."""
+    opening, between = (tokenizer.marks.opening, tokenizer.marks.between) if whole else ((), ())
+    mark = np.array(between, dtype=id_type(tokenizer.vocab))
+    yield np.array(opening, dtype=mark.dtype)
     for group in groups(texts.contents, GROUP, PIECE):
         if len(group[0]) > PIECE:
             yield from tokenizer.encode_pieces(pieces_of(group[0]))
             yield mark
         else:
             ids, lengths = tokenizer.encode_joined([str(content, "utf-8") for content in group])
-            yield ids if end is None else ended(ids, lengths, end)[0]
+            yield ended(ids, lengths, between)[0] if between else ids

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Protocol
 
 
@@ -19,18 +19,19 @@ class Pieces(Protocol):
 class StoppingStream:
     """One row's text, shown as far as it is certain.
 
-        stream = StoppingStream(tokenizer.stream(), stop=["\\n\\n"], end=tokenizer.end_of_document)
+        stream = StoppingStream(tokenizer.stream(), stop=["\\n\\n"], end=tokenizer.ends)
         shown = stream.push(token)      # "" while a character, or what may become a stop string, is incomplete
         shown = stream.close()          # the rest
 
     stop  the text ends before the first of these to be complete
-    end   the token that ends a document: the text ends before it
+    end   the token that ends a document, or several that do: the text ends before the first of them
     """
 
-    def __init__(self, pieces: Pieces, *, stop: Sequence[str] = (), end: int | None = None) -> None:
+    def __init__(self, pieces: Pieces, *, stop: Sequence[str] = (), end: int | Set[int] | None = None) -> None:
         self.text = ""
         self.finished = False
-        self._pieces, self._end = pieces, end
+        self._pieces = pieces
+        self._ends = {end} if end is None or isinstance(end, int) else end
         self._stop = [s for s in stop if s]
         self._shown = 0
 
@@ -38,7 +39,7 @@ class StoppingStream:
         """Add a token; return the text that became certain. After `finished` nothing is added."""
         if self.finished:
             return ""
-        if token == self._end:
+        if token in self._ends:
             return self.close()
         return self._add(self._pieces.push(token))
 

@@ -54,13 +54,14 @@ class TextTask(Task):
         numbers: Mapping[str, Any],
         given: Mapping[str, Any],
         extra: int | None = None,
+        mask: bool = False,
         cut: type[Windows] = Windows,
         less: int = 0,
     ) -> None:
-        """From the arguments of `make`. `extra` are ids above the tokenizer's, see `prepare`."""
+        """From the arguments of `make`. `extra` are ids above the tokenizer's, see `prepare`, as for `mask`."""
         vocab, context = numbers.get("vocab"), int(numbers.get("context") or CONTEXT)
-        self.data = data = prepare(settings, None if vocab is None else int(vocab), extra)
-        self.numbers = {"vocab": int(vocab or data.tokenizer.vocab + (extra or 0)), "context": context}
+        self.data = data = prepare(settings, None if vocab is None else int(vocab), extra, mask)
+        self.numbers = {"vocab": int(vocab or data.tokenizer.vocab + data.extra), "context": context}
         self.seed = given.get("seed", 1)
         most = min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"])
         self.evaluated_at_once = max(1, most // context)
@@ -318,13 +319,16 @@ prompt, the model begins a text. Filters act in the order in which they are list
         """About 200 tokens from the beginning of a document (or of a line)."""
         decoder: Any = model
         tokenizer = self.data.tokenizer
-        end = tokenizer.end_of_document
-        first = int(self.data.validation.ids[0]) if end is None else end
-        if end is None and b"\n" in tokenizer.pieces:
-            first = tokenizer.pieces.index(b"\n")
+        first = tokenizer.marks.opening or (int(self.data.validation.ids[0]),)
+        if not tokenizer.marks.opening and b"\n" in tokenizer.pieces:
+            first = (tokenizer.pieces.index(b"\n"),)
         settings = SamplingSettings(max_tokens=200, temperature=0.8, window=True)
         written = generate(
-            decoder, [[first]], settings, seed=seed, finished=lambda _, made: len(made) > 1 and made[-1] == end
+            decoder,
+            [first],
+            settings,
+            seed=seed,
+            finished=lambda _, made: len(made) > 1 and made[-1] in tokenizer.ends,
         )
         return tokenizer.decode(written[0]).strip("\n")
 

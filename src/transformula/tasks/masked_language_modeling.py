@@ -33,6 +33,8 @@ from .masking import (
     asked,
     batch_of_texts,
     check_sees_all,
+    marks_of,
+    mask_of,
     most_frequent,
     unigram,
     validation_batches,
@@ -95,16 +97,15 @@ class Filling(Predictor):
         if sign not in text:
             raise InputError(f"there is no gap in {shown(text)}: write {sign} where a token is missing")
         first, *others = (self.tokenizer.encode(part) for part in self.parts(text, sign))
-        ids = [*first, *(number for part in others for number in (self.tokenizer.vocab, *part))]
-        ends = [self.tokenizer.end_of_document] if self.documents else []
-        return np.array([*ends, *ids, *ends])
+        ids = [*first, *(number for part in others for number in (mask_of(self.tokenizer), *part))]
+        opening, closing = (self.tokenizer.marks.opening, self.tokenizer.marks.closing) if self.documents else ((), ())
+        return np.array([*opening, *ids, *closing])
 
     def filled(self, ids: np.ndarray, logits: Tensor, settings: FillSettings) -> list[Filled]:
         """The most probable combinations of tokens, one for each mask of (tokens,) ids; logits (length, vocab)."""
-        gaps = np.flatnonzero(ids == self.tokenizer.vocab)
+        gaps = np.flatnonzero(ids == mask_of(self.tokenizer))
         logits = logits[torch.from_numpy(gaps).to(logits.device)]
-        if self.tokenizer.end_of_document is not None:
-            logits[:, self.tokenizer.end_of_document] = -torch.inf  # it is never hidden
+        logits[:, sorted(marks_of(self.tokenizer))] = -torch.inf  # they are never hidden
         best = logits.softmax(-1).topk(min(settings.n_best, logits.shape[-1]))
         combinations: list[tuple[float, tuple[tuple[int, float], ...]]] = [(1.0, ())]
         for places, values in zip(best.indices.tolist(), best.values.tolist(), strict=True):

@@ -2,8 +2,8 @@
 
 Row `row` of micro-batch `micro` of step `step` is masked by numpy.random.default_rng((seed, step, micro, row)), window
 `number` of the validation text by default_rng(number). So a run that goes on sees what it would have seen, and every
-evaluation asks the same. The mask is the id above the tokenizer's own; a task that goes on with the weights and the
-same tokenizer leaves it unused.
+evaluation asks the same. The mask is the id above the tokenizer's own, unless this has one (that of a model of others);
+a task that goes on with the weights and the same tokenizer leaves it unused.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class Masked(NamedTuple):
 
 
 class Masking:
-    """Chooses tokens of a window and hides them. The end of a document is never chosen.
+    """Chooses tokens of a window and hides them. What stands around documents is never chosen.
 
     mask    the id of the mask
+    marks   the ids around documents, such as the end of one
     begins  (vocab,) bool: whether a token begins with white space, and with it a word
 
     Raises ConfigError for shares that are more than all.
@@ -73,7 +74,8 @@ class Masking:
                 f"mask_share, random_share: {settings.mask_share:g} and {settings.random_share:g} of the chosen tokens"
                 " are more than all of them; what is left of 1 stays as it is"
             )
-        self.settings, self.mask, self.end = settings, tokenizer.vocab, tokenizer.end_of_document
+        self.settings, self.mask, self.ids = settings, mask_of(tokenizer), tokenizer.vocab
+        self.marks = sorted(marks_of(tokenizer))
         self.begins = np.array([piece[:1].isspace() for piece in tokenizer.pieces])
 
     def apply(self, ids: np.ndarray, chance: Generator) -> Masked:
@@ -83,22 +85,33 @@ class Masking:
         chosen, drawn = self.choose(ids, chance), chance.random(len(ids))
         masked = chosen & (drawn < self.settings.mask_share)
         changed = chosen & ~masked & (drawn < self.settings.mask_share + self.settings.random_share)
-        tokens = np.where(masked, self.mask, np.where(changed, chance.integers(self.mask, size=len(ids)), ids))
+        tokens = np.where(masked, self.mask, np.where(changed, chance.integers(self.ids, size=len(ids)), ids))
         return Masked(tokens, np.where(chosen, ids, IGNORED), chance.random(len(ids)))
 
     def choose(self, ids: np.ndarray, chance: Generator) -> np.ndarray:
         """(tokens,) bool. Of whole words as many as fit, the first that is drawn in any case."""
-        chosen, places = np.zeros(len(ids), dtype=bool), np.flatnonzero(ids != self.end)
+        marks = np.isin(ids, self.marks)
+        chosen, places = np.zeros(len(ids), dtype=bool), np.flatnonzero(~marks)
         count = max(1, round(len(places) * self.settings.mask_rate))
         if not self.settings.mask_words:
             chosen[chance.permutation(places)[:count]] = True
             return chosen
-        words = np.cumsum(self.begins[ids] | (ids == self.end))
+        words = np.cumsum(self.begins[ids] | marks)
         names, sizes = np.unique(words[places], return_counts=True)
         order = chance.permutation(len(names))
         taken = names[order[np.cumsum(sizes[order]) <= max(count, sizes[order[:1]].sum())]]
         chosen[places] = np.isin(words[places], taken)
         return chosen
+
+
+def mask_of(tokenizer: Tokenizer) -> int:
+    """The id that hides another: the tokenizer's own, or the one above all of its ids."""
+    return tokenizer.vocab if tokenizer.mask is None else tokenizer.mask
+
+
+def marks_of(tokenizer: Tokenizer) -> set[int]:
+    """The ids that stand around documents."""
+    return {*tokenizer.marks.opening, *tokenizer.marks.between}
 
 
 class MaskedText(TextTask):
@@ -111,7 +124,7 @@ class MaskedText(TextTask):
     settings = evaluation = MaskSettings
 
     def __init__(self, settings: MaskSettings, numbers: Mapping[str, Any], **given: Any) -> None:
-        super().__init__(settings, numbers, given, extra=1)
+        super().__init__(settings, numbers, given, extra=1, mask=True)
         self.chosen, self.masking = settings, Masking(settings, self.data.tokenizer)
 
     def batch(self, step: int, micro: int = 0) -> Batch:
@@ -184,17 +197,17 @@ def unigram(data: TextData, windows: Sequence[Masked]) -> dict[str, float]:
 
 def as_line(tokenizer: Tokenizer, ids: Sequence[int] | np.ndarray) -> str:
     """Ids as a text on one line, with marks for masks."""
-    pieces = [*tokenizer.pieces, MASK.encode()]
+    pieces = [*tokenizer.pieces, b""]
+    pieces[mask_of(tokenizer)] = MASK.encode()
     return repr(b"".join(pieces[number] for number in ids).decode("utf-8", errors="replace"))
 
 
 def most_frequent(data: TextData) -> tuple[int, np.ndarray]:
-    """The most frequent token of a training text, and -log of the share of each token, each counted once more. The end
-    of a document is not among them."""
-    ids, end = np.asarray(data.training.ids), data.tokenizer.end_of_document
+    """The most frequent token of a training text, and -log of the share of each token, each counted once more. What
+    stands around documents is not among them."""
+    ids = np.asarray(data.training.ids)
     counts = 1.0 + np.bincount(ids[:: max(1, len(ids) // COUNTED)], minlength=data.tokenizer.vocab)
-    if end is not None:
-        counts[end] = 0
+    counts[sorted(marks_of(data.tokenizer))] = 0
     nats = np.log(counts.sum()) - np.log(np.maximum(counts, 1))
     return int(counts.argmax()), nats
 

@@ -145,8 +145,7 @@ class Choosing(Predictor):
         end of a context belong to the continuation, as its first token holds them."""
         wholes = [context_with(context, delimiter) + text for context, text in pairs]
         before = [context_with(context, delimiter).rstrip(" ") for context, _ in pairs]
-        end = self.tokenizer.end_of_document
-        begin = np.array([] if end is None else [end], dtype=np.int64)
+        begin = np.array(self.tokenizer.marks.opening, dtype=np.int64)
         texts, cut = [], []
         encoded = zip(self.tokenizer.encode_many(wholes), self.tokenizer.encode_many(before), strict=True)
         for number, (whole, known) in enumerate(encoded):

@@ -82,11 +82,8 @@ class LocatedTokens:
     def __init__(self, text: str, tokenizer: Tokenizer, lower: bool) -> None:
         if lower:  # each character stays one, so that places are those of the text
             text = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
-        self.text, self.ids = text, tokenizer.encode_many([text])[0]
-        sizes = np.array([len(tokenizer.pieces[number]) for number in self.ids], dtype=np.int64)
-        character = np.cumsum((np.frombuffer(text.encode(), np.uint8) & 0xC0) != 0x80) - 1  # of each byte
-        after = np.cumsum(sizes)
-        self.starts, self.ends = character[after - sizes], character[after - 1] + 1
+        self.text = text
+        self.ids, self.starts, self.ends = tokenizer.spans(text)
 
     @cached_property
     def words(self) -> list[tuple[int, int, str, str]]:
@@ -105,7 +102,8 @@ class LocatedTokens:
         levels = np.zeros(len(self.text), dtype=np.int64)
         for start, end, word, root in self.words:
             levels[start:end] = 2 if word in words else root in stems
-        return np.maximum.reduceat(levels, self.starts) if len(self.ids) else levels
+        # a tokenizer may put what it adds behind the last character
+        return np.maximum.reduceat(levels, np.minimum(self.starts, len(levels) - 1)) if len(self.ids) else levels
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,7 @@ class ContextWindow:
         it does not stand here whole. -100 at positions of the question."""
         marks = torch.full((len(self.row["tokens"]),), IGNORED)
         marks[0] = 0
-        marks[self.first :] = 0
+        marks[self.first : self.first + len(self.starts)] = 0
         places = [0, 0]
         if answer is not None and len(self.starts) and self.starts[0] <= answer[0] and answer[1] <= self.ends[-1]:
             start, end = answer
@@ -181,24 +179,28 @@ class Answering(RowPredictor):
             yield self.windows_of(LocatedTokens(each["question"], self.tokenizer, self.lower), contexts[name])
 
     def windows_of(self, question: LocatedTokens, context: LocatedTokens) -> list[ContextWindow]:
-        mark = self.tokenizer and self.tokenizer.end_of_document
-        before = [] if mark is None else [mark]
+        assert self.tokenizer is not None
+        marks = self.tokenizer.marks.row(2)
+        before, between, after = map(len, marks.ids)
         # a context has half of the room at least; without a mark the question has a token, for position 0
-        room = self.most - 2 * len(before) - min(len(context.ids), self.most // 2)
+        room = self.most - marks.size - min(len(context.ids), self.most // 2)
         asked = question.ids[:room] if len(question.ids) or before else np.zeros(1, np.int64)
-        head = np.concatenate([np.array(before, np.int64), asked, np.array(before, np.int64)])
-        size = self.most - len(head)
+        head = before + len(asked) + between
+        size = self.most - head - after
         ours, theirs = context.match(question), question.match(context)[: len(asked)]
-        matched = np.zeros(len(head), np.int64)
-        matched[len(before) : len(before) + len(theirs)] = theirs
+        matched = np.zeros(head, np.int64)
+        matched[before : before + len(theirs)] = theirs
         windows = []
         for first in range(0, max(1, len(context.ids) - size + self.stride), self.stride):
             part = slice(first, first + size)
-            ids = np.concatenate([head, context.ids[part]])
-            row = {"tokens": ids, "types": (np.arange(len(ids)) >= len(head) - len(before)).astype(np.int64)}
-            row["match"] = np.concatenate([matched, ours[part]])
+            ids, types = marks.around([asked, context.ids[part]])
+            row = {
+                "tokens": ids,
+                "types": types,
+                "match": np.concatenate([matched, ours[part], np.zeros(after, np.int64)]),
+            }
             read = {name: torch.from_numpy(row[name]) for name in INPUTS if name in (*self.inputs, "tokens")}
-            windows.append(ContextWindow(read, len(head), context.starts[part], context.ends[part]))
+            windows.append(ContextWindow(read, head, context.starts[part], context.ends[part]))
         return windows
 
     def encode(self, inputs: Sequence[Any]) -> list[EncodedRow]:
@@ -241,7 +243,8 @@ class Answering(RowPredictor):
             spans: dict[tuple[int, int], float] = {}
             none = 1.0
             for window in windows:
-                scores, empty = span_scores(next(parts), window.first, settings.max_answer or self.longest)
+                logits = next(parts)[: window.first + len(window.starts)]
+                scores, empty = span_scores(logits, window.first, settings.max_answer or self.longest)
                 none = min(none, empty)
                 # several runs of tokens may be one text: they differ in the blanks at the ends
                 values, places = scores.flatten().topk(min(4 * count, scores.numel()))

@@ -44,6 +44,7 @@ from .masking import (
     as_line,
     batch_of_texts,
     check_sees_all,
+    marks_of,
     unigram,
     validation_batches,
 )
@@ -142,8 +143,10 @@ class Detecting(Predictor):
         model, answers = models[0], []
         for first in range(0, len(inputs), AT_ONCE):
             texts = inputs[first : first + AT_ONCE]
-            ends = [self.tokenizer.end_of_document] if self.documents else []
-            rows = [np.array([*ends, *self.tokenizer.encode(text), *ends]) for text in texts]
+            opening, closing = (
+                (self.tokenizer.marks.opening, self.tokenizer.marks.closing) if self.documents else ((), ())
+            )
+            rows = [np.array([*opening, *self.tokenizer.encode(text), *closing]) for text in texts]
             batch = batch_of_texts(model, rows, first)
             ones = torch.ones(len(texts), 1, dtype=torch.long, device=device_of(model))
             lengths = {**batch.lengths, "source": ones[:, 0]}
@@ -157,8 +160,8 @@ class Detecting(Predictor):
 
     def marked(self, ids: Sequence[int], probabilities: Sequence[float]) -> Marked:
         """The text of ids, and what is said of each; ends of documents are not among them."""
-        decode, end = self.tokenizer.decode, self.tokenizer.end_of_document
-        real = [(token, p) for token, p in zip(ids, probabilities, strict=True) if token != end]
+        decode, marks = self.tokenizer.decode, marks_of(self.tokenizer)
+        real = [(token, p) for token, p in zip(ids, probabilities, strict=True) if token not in marks]
         text = ""
         for replaced, run in groupby(real, key=lambda pair: pair[1] > 0.5):
             part = decode([token for token, _ in run])

@@ -136,21 +136,20 @@ class RowEncoder(Predictor):
         return list(map(torch.from_numpy, self.tokenizer.encode_many([t.lower() if self.lower else t for t in texts])))
 
     def joined(self, rows: Sequence[Sequence[Tensor]]) -> list[EncodedRow]:
-        """Texts as one sequence each, the end of document before every text; `types` says which text a token is of.
-        Where they are too long together, the longest is cut first."""
+        """Texts as one sequence each, with the tokenizer's marks: the end of document before every text, unless it has
+        others; `types` says which text a token is of. Where they are too long together, the longest is cut first."""
         assert self.tokenizer is not None
-        mark = self.tokenizer.end_of_document
-        before = torch.tensor([] if mark is None else [mark], dtype=torch.int64)
+        marks_of = {count: self.tokenizer.marks.row(count) for count in set(map(len, rows))}
         encoded: list[EncodedRow] = []
         for texts in rows:
-            room = [len(text) for text in texts]
-            while sum(room) + len(room) * len(before) > self.most and max(room) > 1:
+            room, marks = [len(text) for text in texts], marks_of[len(texts)]
+            while sum(room) + marks.size > self.most and max(room) > 1:
                 room[room.index(max(room))] -= 1
-            parts = [torch.cat([before, text[:size]]) for text, size in zip(texts, room, strict=True)]
-            ids = torch.cat(parts)
+            parts = [text[:size].numpy() for text, size in zip(texts, room, strict=True)]
+            ids, types = map(torch.from_numpy, marks.around(parts))
             row = {"tokens": ids if len(ids) else torch.zeros(1, dtype=torch.int64)}
             if "types" in self.inputs:
-                row["types"] = torch.cat([torch.full_like(part, number) for number, part in enumerate(parts)])
+                row["types"] = types
             encoded.append(row)
         return encoded
 

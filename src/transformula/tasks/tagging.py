@@ -143,7 +143,7 @@ class Tagger(RowPredictor):
         if self.words is not None:
             return [[self.ids.get(token, 0)] for token in cased]
         assert self.tokenizer is not None
-        each = self.tokenizer.encode_many([f" {token}" for token in cased])
+        each = self.tokenizer.encode_many([self.tokenizer.word_start + token for token in cased])
         return [ids[: self.most].tolist() for ids in each]
 
     def parts(self, tokens: list[str]) -> list[list[str]]:

@@ -66,10 +66,10 @@ class TextGenerator(Predictor):
 
     def begin(self, prompt: str) -> list[int]:
         """The tokens of a prompt. An empty one begins as documents do: after the end of another, or a new line."""
-        if not prompt and self.tokenizer.end_of_document is not None:
-            return [self.tokenizer.end_of_document]
+        if not prompt and self.tokenizer.marks.opening:
+            return list(self.tokenizer.marks.opening)
         try:
-            return self.tokenizer.encode(prompt or "\n")
+            return self.tokenizer.prompt(prompt or "\n")
         except InputError:
             if prompt:
                 raise
@@ -95,8 +95,7 @@ def written_after(
 ) -> list[tuple[str, bool]]:
     """What follows the tokens of each prompt, and whether it came to its end or to a text that stops it. `on_text` is
     called with (row, piece of text) as it is written."""
-    end = tokenizer.end_of_document
-    streams = [StoppingStream(tokenizer.stream(), stop=settings.stop, end=end) for _ in prompts]
+    streams = [StoppingStream(tokenizer.stream(), stop=settings.stop, end=tokenizer.ends) for _ in prompts]
 
     def show(row: int, piece: str) -> None:
         if piece and on_text is not None:

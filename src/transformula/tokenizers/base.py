@@ -1,7 +1,8 @@
-"""What every tokenizer is: a table of pieces of bytes, and a way to cut a text into them.
+"""What every tokenizer is, and the kinds that lose nothing: a table of pieces of bytes, and a way to cut a text into
+them.
 
-Because every id stands for bytes, decoding is the same for all: join the bytes, read them as UTF-8. A new kind is one
-file here with a class under `@tokenizers.register("kind")`.
+A kind that is trained here is one file with a class under `@tokenizers.register("kind")`. What comes with a model that
+others made is read by `pretrained.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import codecs
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -20,36 +21,65 @@ from ..atomic_io import write_whole
 from ..errors import CheckpointError, InputError
 from ..registry import Registry
 from ..structured import half_character, load_json
+from .marks import Marks
 
-tokenizers: Registry[type[Tokenizer]] = Registry("tokenizer", "transformula.tokenizers")  # kinds by name
+tokenizers: Registry[type[Lossless]] = Registry("tokenizer", "transformula.tokenizers")  # kinds by name
+readers: Registry[Reader] = Registry("reader of tokenizers", "transformula.tokenizers")
 FILE = "tokenizer.json"  # the file of a tokenizer in a model's folder
+
+Reader = Callable[[Path, Any], "Tokenizer | None"]
+"""Reads a tokenizer that other programs wrote: of a path (a folder, or a file named itself), with the JSON of its
+`tokenizer.json`, None where there is none. It gives None for what is not its own. Raises CheckpointError."""
+
+
+class Stream(Protocol):
+    """Text from ids that come one by one."""
+
+    def push(self, *ids: int) -> str:
+        """The characters that these ids complete; may be empty."""
+
+    def finish(self) -> str:
+        """What is left of the text. The stream can be used again."""
+
+
+class Spans(NamedTuple):
+    """A text as tokens, with the characters that each is made of.
+
+    ids           (tokens,) int64
+    starts, ends  (tokens,) int64 characters; a token that is a part of a character has all of it
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
 
 
 class Tokenizer(ABC):
-    """Cuts a text into ids from 0 to `vocab - 1`, without loss: `decode(encode(text)) == text`.
+    """Cuts a text into ids from 0 to `vocab - 1`, and makes text of ids.
 
-    kind             its name among the tokenizers
-    pieces           the bytes of each id; those of the end of a document are empty
+    kind             what it is called
+    vocab            one more than the highest id
+    pieces           the bytes that each id stands for within a text; none for special tokens
     end_of_document  the id that ends a document, or None; no text encodes to it
-    sized            whether it is trained to have as many ids as are asked for
+    ends             the ids that end what a model writes
+    marks            the ids that stand around texts
+    unknown          the id of what the tokenizer does not know; None where it knows each text, or refuses
+    mask             the id that hides another from a model that sees both sides; None where there is none of its own
+    word_start       what a word begins with inside a sentence, where it is encoded alone
     """
 
     kind: ClassVar[str]
-    sized: ClassVar[bool] = False
-
-    def __init__(self, pieces: Sequence[bytes], end_of_document: int | None) -> None:
-        self.pieces = tuple(pieces)
-        self.end_of_document = end_of_document
+    pieces: Sequence[bytes]
+    end_of_document: int | None
+    ends: frozenset[int]
+    marks: Marks
+    unknown: int | None = None
+    mask: int | None = None
+    word_start: str = " "
 
     @property
-    def vocab(self) -> int:
-        """How many ids there are."""
-        return len(self.pieces)
-
-    @classmethod
     @abstractmethod
-    def train(cls, documents: Sequence[str], vocab: int | None = None) -> Self:
-        """A tokenizer for these documents. `vocab` is the size wished for, where the kind has a choice."""
+    def vocab(self) -> int: ...
 
     @abstractmethod
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
@@ -68,9 +98,67 @@ class Tokenizer(ABC):
         return [ids[end - length : end] for length, end in zip(lengths, np.cumsum(lengths), strict=True)]
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text."""
+        """The ids of a text. Special tokens that it names are spelled out like any other word."""
         ids: list[int] = self.encode_joined([text])[0].tolist()
         return ids
+
+    @abstractmethod
+    def spans(self, text: str) -> Spans:
+        """The ids of a text, with their places in it."""
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of the ids; special tokens are none of it. Raises InputError for an id out of range."""
+
+    @abstractmethod
+    def stream(self) -> Stream:
+        """Decodes token by token, for text that is shown while it is made: together the text that `decode` gives."""
+
+    def prompt(self, text: str) -> list[int]:
+        """The ids of a text that a model goes on with."""
+        return [*self.marks.prompt, *self.encode(text)]
+
+    def fits(self, vocab: Any) -> bool:
+        """Whether a model of so many ids is one for this tokenizer."""
+        return bool(vocab == self.vocab)
+
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """A hash of all that decides which ids a text gets: equal identities, equal ids."""
+
+    @abstractmethod
+    def save(self, folder: Path | str) -> Path:
+        """Write `tokenizer.json` into a folder, which is made if it is not there. Returns the file."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(vocab={self.vocab}, end_of_document={self.end_of_document})"
+
+
+class Lossless(Tokenizer):
+    """A tokenizer whose ids each stand for bytes: `decode(encode(text)) == text`. All decode in the same way: join the
+    bytes, read them as UTF-8.
+
+    pieces  the bytes of each id; those of the end of a document are empty
+    sized   whether it is trained to have as many ids as are asked for
+    """
+
+    sized: ClassVar[bool] = False
+
+    def __init__(self, pieces: Sequence[bytes], end_of_document: int | None) -> None:
+        self.pieces = tuple(pieces)
+        self.end_of_document = end_of_document
+        self.marks = Marks.of_end(end_of_document)
+        self.ends = frozenset(self.marks.closing)
+
+    @property
+    def vocab(self) -> int:
+        return len(self.pieces)
+
+    @classmethod
+    @abstractmethod
+    def train(cls, documents: Sequence[str], vocab: int | None = None) -> Self:
+        """A tokenizer for these documents. `vocab` is the size wished for, where the kind has a choice."""
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -86,6 +174,13 @@ class Tokenizer(ABC):
         """Whether this JSON is a state of this kind."""
         return state.get("kind") == cls.kind
 
+    def spans(self, text: str) -> Spans:
+        ids = self.encode_many([text])[0]
+        sizes = np.array([len(self.pieces[number]) for number in ids], dtype=np.int64)
+        character = np.cumsum((np.frombuffer(text.encode(), np.uint8) & 0xC0) != 0x80) - 1  # of each byte
+        after = np.cumsum(sizes)
+        return Spans(ids, character[after - sizes], character[after - 1] + 1)
+
     def decode_bytes(self, ids: Iterable[int]) -> bytes:
         """The bytes that the ids stand for; an end of document is none. Raises InputError for an id out of range."""
         ids, vocab = list(map(int, ids)), self.vocab
@@ -99,24 +194,18 @@ class Tokenizer(ABC):
         return self.decode_bytes(ids).decode("utf-8", errors="replace")
 
     def stream(self) -> TextStream:
-        """Decodes token by token, for text that is shown while it is made."""
         return TextStream(self)
 
     @property
     def identity(self) -> str:
-        """A hash of all that decides which ids a text gets: equal identities, equal ids."""
         plain = json.dumps(self.state(), sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(plain.encode()).hexdigest()[:32]
 
     def save(self, folder: Path | str) -> Path:
-        """Write `tokenizer.json` into a folder, which is made if it is not there. Returns the file."""
         path = Path(folder) / FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(self.state(), ensure_ascii=False, indent=1).encode("utf-8", "surrogatepass"))
         return path
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(vocab={self.vocab}, end_of_document={self.end_of_document})"
 
 
 class TextStream:
@@ -127,7 +216,7 @@ class TextStream:
     >>> print(stream.finish())
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Lossless) -> None:
         self._tokenizer = tokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -145,18 +234,15 @@ class TextStream:
 def load(folder: Path | str) -> Tokenizer:
     """The tokenizer of a folder, of whatever kind. The file may be named itself. Raises CheckpointError where there is
     none, or one that cannot be read."""
-    path = Path(folder)
-    path = path if path.suffix == ".json" else path / FILE
-    try:
-        state = load_json(path)
-    except FileNotFoundError:
+    named = Path(folder)
+    path = named if named.suffix == ".json" else named / FILE
+    state = _state_of(path)
+    for name in readers.names():
+        if (tokenizer := readers.get(name)(named, state)) is not None:
+            return tokenizer
+    if state is None:
         message = f"there is no tokenizer here; expected a folder that holds {FILE}, as `train` leaves it"
-        raise CheckpointError(f"{path}: {message}") from None
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except ValueError as error:
-        message = f"not a tokenizer's file ({error}); copy it again from where it was made"
-        raise CheckpointError(f"{path}: {message}") from None
+        raise CheckpointError(f"{path}: {message}")
     kinds = tokenizers.names()
     kind = next((kind for kind in kinds if isinstance(state, dict) and tokenizers.get(kind).accepts(state)), None)
     if kind is None:
@@ -170,6 +256,19 @@ def load(folder: Path | str) -> Tokenizer:
         raise CheckpointError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path}: a damaged tokenizer of the kind {kind!r} ({error})") from None
+
+
+def _state_of(path: Path) -> Any:
+    """The JSON of a tokenizer's file, None where it is not there. Raises CheckpointError where it cannot be read."""
+    try:
+        return load_json(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
+        message = f"not a tokenizer's file ({error}); copy it again from where it was made"
+        raise CheckpointError(f"{path}: {message}") from None
 
 
 def as_utf8(text: str) -> bytes:

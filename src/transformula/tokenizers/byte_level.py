@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
@@ -21,7 +21,7 @@ import tokenizers as library
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from ..errors import InputError
-from .base import Tokenizer, as_utf8, tokenizers
+from .base import Lossless, as_utf8, tokenizers
 from .texts import Texts, groups, pieces_of, place_of
 
 END = "<|endoftext|>"
@@ -44,7 +44,7 @@ PROBE = "The  WITH statement.\n\n\t'naïve' 東京 e\u0301\u200b\ufeff \u00a0\r\
 REMEDY = "take another file, or train one on the text: --tokenizer bpe, or --tokenizer unigram"
 
 
-class ByteLevel(Tokenizer):
+class ByteLevel(Lossless):
     """A tokenizer of bytes by the library. A text that holds the name of the end of a document is spelled out.
 
     model  what the library calls the way in which this kind cuts words
@@ -64,24 +64,14 @@ class ByteLevel(Tokenizer):
         super().__init__(_pieces(backend), end)
 
     def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-        for group in groups(texts, GROUP):
-            for text in group:
-                if not text.isascii():
-                    as_utf8(text)
-            counts = [1] * len(group)
-            if any(len(text) > PART for text in group):
-                parts = [list(parts_of([text])) for text in group]
-                group, counts = list(itertools.chain.from_iterable(parts)), list(map(len, parts))
-            encoded = [one.ids for one in self._backend.encode_batch_fast(group, add_special_tokens=False)]
-            ids.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
-            lengths.append(np.add.reduceat(list(map(len, encoded)), np.cumsum([0, *counts[:-1]])))
-        return np.concatenate(ids), np.concatenate(lengths)
+        return joined_ids(texts, self._ids)
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
         for group in groups(parts_of(pieces), GROUP):
-            for encoding in self._backend.encode_batch_fast(group, add_special_tokens=False):
-                yield np.array(encoding.ids, dtype=np.int64)
+            yield from (np.array(ids, dtype=np.int64) for ids in self._ids(group))
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        return [encoding.ids for encoding in self._backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def state(self) -> dict[str, Any]:
         return dict(json.loads(self._backend.to_str()))
@@ -149,9 +139,37 @@ def backend_of(model: Any) -> library.Tokenizer:
     return backend
 
 
+def joined_ids(
+    texts: Sequence[str], encode: Callable[[list[str]], list[list[int]]], cut: re.Pattern[str] | None = CUT
+) -> tuple[np.ndarray, np.ndarray]:
+    """What `Tokenizer.encode_joined` gives, by a way to encode many short texts at once. Long ones are cut where `cut`
+    matches; None: not at all."""
+    ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for group in groups(texts, GROUP):
+        for text in group:
+            if not text.isascii():
+                as_utf8(text)
+        counts = [1] * len(group)
+        if cut is not None and any(len(text) > PART for text in group):
+            parts = [list(parts_of([text], cut=cut)) for text in group]
+            group, counts = list(itertools.chain.from_iterable(parts)), list(map(len, parts))
+        encoded = encode(group)
+        ids.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
+        lengths.append(np.add.reduceat(list(map(len, encoded)), np.cumsum([0, *counts[:-1]])))
+    return np.concatenate(ids), np.concatenate(lengths)
+
+
 def alphabet() -> list[str]:
     """The 256 signs that stand for bytes, sorted."""
     return sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+def bytes_by_sign() -> dict[str, int]:
+    """The byte that each sign stands for: printable Latin-1 is the sign of itself; the other bytes, in order, are the
+    signs from U+0100 on."""
+    letters = alphabet()
+    others = iter(byte for byte in range(256) if chr(byte) not in letters)
+    return {sign: ord(sign) if ord(sign) < 256 else next(others) for sign in letters}
 
 
 def size_of(kind: str, vocab: int | None) -> int:
@@ -181,7 +199,7 @@ def sample(documents: Sequence[str]) -> Iterator[str]:
             yield from parts_of(pieces_of(content), LEARNED_PART)
 
 
-def parts_of(pieces: Iterable[str], least: int | None = None) -> Iterator[str]:
+def parts_of(pieces: Iterable[str], least: int | None = None, cut: re.Pattern[str] = CUT) -> Iterator[str]:
     """One text, which comes in pieces, in parts of at least so many characters (`PART`), which together get the ids of
     the whole. A run of as many more characters without a place to cut is cut all the same. Raises InputError for half a
     character."""
@@ -191,10 +209,10 @@ def parts_of(pieces: Iterable[str], least: int | None = None) -> Iterator[str]:
         as_utf8(piece)
         text, start = text[start:] + piece, 0
         while len(text) - start > least:
-            cut = CUT.search(text, start + least, start + 2 * least)
-            if cut is None and len(text) - start <= 2 * least:
+            place = cut.search(text, start + least, start + 2 * least)
+            if place is None and len(text) - start <= 2 * least:
                 break  # where to cut is not known before more of the text is there
-            end = start + least if cut is None else cut.end()
+            end = start + least if place is None else place.end()
             yield text[start:end]
             start = end
     if start < len(text) or not text:
@@ -209,10 +227,7 @@ def _pieces(backend: library.Tokenizer) -> list[bytes]:
     vocabulary = backend.get_vocab(with_added_tokens=True)
     if sorted(vocabulary.values()) != list(range(len(vocabulary))):
         raise ValueError("the ids of its tokens have gaps, or are given twice")
-    # Printable Latin-1 is the sign of itself; the other bytes, in order, are the signs from U+0100 on.
-    letters = alphabet()
-    others = iter(byte for byte in range(256) if chr(byte) not in letters)
-    byte_of = {sign: ord(sign) if ord(sign) < 256 else next(others) for sign in letters}
+    byte_of = bytes_by_sign()
     pieces = [b""] * len(vocabulary)
     for name, i in vocabulary.items():
         signs = bytes(byte_of[sign] for sign in name if sign in byte_of)

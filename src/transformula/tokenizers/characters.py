@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 
 from ..errors import InputError, shortened
-from .base import Tokenizer, as_utf8, tokenizers
+from .base import Lossless, as_utf8, tokenizers
 from .texts import PIECE, Texts, distinct_characters, groups
 
 
 @tokenizers.register("characters")
-class Characters(Tokenizer):
+class Characters(Lossless):
     """A token for each distinct character, in the order of their code points.
 
     Where there are several documents, one more id ends a document; a single text gets none, so that tiny Shakespeare
@@ -81,7 +81,7 @@ class Characters(Tokenizer):
 
 
 @tokenizers.register("bytes")
-class Bytes(Tokenizer):
+class Bytes(Lossless):
     """A token for each byte of the text's UTF-8: ids 0 to 255; 256 is the end of a document, so `vocab` is always 257.
     Knows every text, needs no training."""
 

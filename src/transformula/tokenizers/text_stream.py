@@ -1,0 +1,65 @@
+"""Text from ids one by one, by a decoder that may need to know what follows: together the text that it gives at once.
+
+The library's own DecodeStream ends in an error at bytes that are no text, gives out nothing of what is left at the end,
+and knows nothing of what transformers does to the text afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+MOST, KEPT = 128, 24  # ids that are decoded at a time, and how many stay when older ones are given up
+CLEANED = 8  # characters at the end that cleaning may still change: its longest pattern has 4, and 4 before it
+
+
+class WindowStream:
+    """Decodes a window of the latest ids, and gives out what no later id changes.
+
+    decode   ids -> text; ids far apart do not change each other's
+    is_text  whether an id stands for a text: special tokens do not, and are passed over
+    is_byte  whether an id is a single byte; a run of these is decoded as a whole, so it is waited for
+    cleaned  whether blanks before signs are taken away afterwards
+    """
+
+    def __init__(
+        self,
+        decode: Callable[[list[int]], str],
+        is_text: Callable[[int], bool],
+        is_byte: Callable[[int], bool],
+        cleaned: bool,
+    ) -> None:
+        self._decode, self._is_text, self._is_byte, self._cleaned = decode, is_text, is_byte, cleaned
+        self._ids: list[int] = []
+        self._shown = 0  # characters of the window's text that were given out
+
+    def push(self, *ids: int) -> str:
+        """The characters that these ids make certain; may be empty."""
+        self._ids += [i for i in ids if self._is_text(i)]
+        run = 0
+        while run < len(self._ids) and self._is_byte(self._ids[-1 - run]):
+            run += 1
+        text = self._decode(self._ids[: len(self._ids) - run])
+        piece = text[self._shown : self._certain(text)]
+        self._shown += len(piece)
+        if not run and len(self._ids) > MOST:
+            self._forget(text)
+        return piece
+
+    def finish(self) -> str:
+        """What is left of the text. The stream can be used again."""
+        left = self._decode(self._ids)[self._shown :]
+        self._ids, self._shown = [], 0
+        return left
+
+    def _certain(self, text: str) -> int:
+        """How many characters of a text no later id changes: not those of a character cut in two."""
+        end = len(text.rstrip("\ufffd"))
+        blank = text.find(" ", max(0, end - CLEANED), end) if self._cleaned else -1
+        return end if blank < 0 else blank
+
+    def _forget(self, text: str) -> None:
+        """Give up ids whose text was given out, if the text of the others then ends as it did."""
+        left = len(text) - self._shown
+        fewer = self._decode(self._ids[-KEPT:])
+        if len(fewer) > left + CLEANED and text.endswith(fewer[-left - CLEANED :]):
+            self._ids, self._shown = self._ids[-KEPT:], len(fewer) - left
