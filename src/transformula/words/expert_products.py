@@ -20,7 +20,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 BLOCK = 32  # most rows to a multiple of which those of an expert are filled up
-TOGETHER = 4  # experts whose products are one batched product, where loads are even
+ROOM = 3 << 20  # most bytes of rows of experts whose products are made together, so that they stay in a cache
+RUN = 400_000  # bytes of rows that take as long as the calls of one more run of experts
 Gating = Callable[..., Tensor]  # (up, or up and gate) -> hidden layer
 Product = tuple[Tensor, Tensor | None]  # matrices (n, size, x) of all experts; their biases (n, size) or None
 
@@ -84,16 +85,18 @@ def runs_of(counts: list[int], block: int, together: int) -> list[tuple[int, int
     return [run for run in runs if run[2]]
 
 
-def layout_of(chosen: Tensor, n: int, block: int) -> Layout:
-    """The layout of choices (rows, active) among n experts. Where sizes are filled up, experts go TOGETHER, unless
-    their loads differ so much that this takes a fifth more places."""
+def layout_of(chosen: Tensor, n: int, block: int, row: int) -> Layout:
+    """The layout of choices (rows, active) among n experts, for rows of `row` bytes. Where sizes are filled up,
+    products are made for as many experts together as fit ROOM; for a half, a quarter, ... of them where their loads
+    differ so much that the places left empty cost more than more calls."""
     rows, active = chosen.shape
     choices = chosen.flatten()
     order = choices.to(torch.int32).argsort(stable=True)  # narrow keys sort faster
     counts = torch.bincount(choices, minlength=n)
-    runs, alone = (runs_of(counts.tolist(), block, together) for together in (TOGETHER, 1))
-    if block == 1 or places_of(runs) > 1.2 * places_of(alone):
-        runs = alone
+    most = 1 if block == 1 else max(1, min(n, ROOM * n // (len(choices) * row)))
+    loads = counts.tolist()
+    ways = [runs_of(loads, block, most >> halvings) for halvings in range(most.bit_length())]
+    runs = min(ways, key=lambda runs: places_of(runs) * row + len(runs) * RUN)
     room = [0] * n
     for first, end, each in runs:
         room[first:end] = [each] * (end - first)
@@ -117,7 +120,8 @@ def routed(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tens
     x = x.to(down.dtype)
     if not len(x):
         return x.new_zeros(0, down.shape[1])
-    layout = layout_of(chosen, len(down), block_of(chosen.numel(), len(down), x.dtype))
+    block = block_of(chosen.numel(), len(down), x.dtype)
+    layout = layout_of(chosen, len(down), block, x[0].nbytes)
     tables = [table for product in (mixture.down, *mixture.parts) for table in product]
     result: Tensor = _Routed.apply(x, weights.to(x.dtype), layout, mixture.gating, mixture.weigh_input, *tables)  # type: ignore[no-untyped-call]
     return result
