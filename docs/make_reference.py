@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import json
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ import transformula
 from transformula.analysis import word_reference
 from transformula.api.recipe import read_recipe
 from transformula.cli import door
+from transformula.interop.named import entries
 from transformula.language.messages import MESSAGES
 from transformula.language.vocabulary import KINDS, WordRecord
 from transformula.recipes import recipe_names, recipe_path
@@ -201,10 +203,53 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]], coded: tuple[i
     return [*lines, ""]
 
 
+def named_models() -> str:
+    """The page of the families whose folders are read and written."""
+    rows = ["# Named models", ""]
+    rows += [
+        "Folders of Hugging Face transformers (config.json and safetensors) of these families are read and written:",
+        "[use weights of other programs](../how-to/use-other-weights.md). A family is one data file, made as",
+        "[add a family](../how-to/add-a-family.md) says. `lines` counts those of its file.",
+        "",
+    ]
+    families = [(name, entries.named(name)) for name in entries.names()]
+    rows += table(
+        ("family", "`model_type`", "architectures", "trained for", "like", "lines"),
+        [
+            (
+                name,
+                ", ".join(model.model_type),
+                ", ".join(model.architectures),
+                model.task,
+                entries.own_content(name).get("like", ""),
+                str(len((entries.FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines())),
+            )
+            for name, model in families
+        ],
+        coded=(1, 2),
+    )
+    rows += ["## What has no other form yet", ""]
+    rows += ["Where config.json says another value for these keys the folder is refused.", ""]
+    fixed = [
+        (name, key.rstrip("!"), "absent" if value == [] else in_json(value))
+        for name, model in families
+        for key, value in model.fixed.items()
+    ]
+    rows += table(("family", "key", "expected"), fixed, coded=(1, 2))
+    return "\n".join(rows).rstrip() + "\n"
+
+
+def in_json(value: object) -> str:
+    if isinstance(value, str) and value.startswith("= "):
+        return value[2:]
+    return " or ".join(map(json.dumps, value)) if isinstance(value, list) else json.dumps(value)
+
+
 PAGES = {
     "cli.md": command_line,
     "api.md": python,
     "errors.md": errors,
+    "named-models.md": named_models,
     "recipes.md": recipes,
     "words/README.md": words,
     **{f"words/{name}.md": partial(one_word, record) for name, record in built_in().items()},

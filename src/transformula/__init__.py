@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from . import gallery as gallery
     from .api.model import Model as Model
     from .api.model import explain as explain
+    from .api.model import load as load
     from .api.model import nearest as nearest
     from .api.model import summary as summary
     from .api.recipe import reproduce as reproduce
@@ -37,6 +38,7 @@ HOMES = {  # public name -> the module that has it, or is it
     "evaluate": "api.run",
     "explain": "api.model",
     "gallery": "gallery",
+    "load": "api.model",
     "nearest": "api.model",
     "reproduce": "api.recipe",
     "summary": "api.model",

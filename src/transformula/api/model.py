@@ -66,6 +66,11 @@ def nearest(model: str | Path | Model, *, count: int = 5, use: Sequence[str] = (
 _BUILDING = RLock()
 
 
+def load(path: str | Path, **settings: Any) -> Model:
+    """The model of a folder: a run's, a model's, or one of transformers. `Model.from_folder(path, ...)`."""
+    return Model.from_folder(path, **settings)
+
+
 def check_path(given: Any, what: str) -> Path:
     """Raise InputError unless `given` is the name of a file or folder."""
     if not isinstance(given, (str, Path)) or not str(given):

@@ -1,13 +1,13 @@
 """The data files of named models, `gallery/named/NAME.yaml`: a model file whose constants are names, and a block
 `folder` that says what a config.json and the tensors beside it mean.
 
-    name: gpt2
+    name: NAME
     layer: |
       x = x + dropout(attention(norm(x), dropout=dropout))
       x = x + dropout(mlp(norm(x), hidden=hidden, activation=act))
     folder:
-      model_type: gpt2                    or a list
-      architectures: [GPT2LMHeadModel]    the first is written
+      model_type: NAME                    or a list
+      architectures: [NameForCausalLM]    the first is written
       config:                             key: constant = its value where the key is absent | where it is null
         n_embd: width
         n_inner: hidden = 4 * width
@@ -24,7 +24,7 @@
       choices: {kinds: [...]}             values that are tried for a constant that a text does not hold
       task: language-modeling             what such models were trained for; of several data files of a model_type, the
                                           one of a task has the output with which the others are fine-tuned for it
-    like: llama                           all of another file, but for what stands here; null takes out
+    like: OTHER                           all of another file, but for what stands here; null takes out
 
 A file without `model_type` is a part for others. Nothing of a file is executed: expressions are the language's own.
 """
@@ -92,10 +92,16 @@ def names() -> tuple[str, ...]:
     return tuple(name for name in files if "model_type" in content(name)["folder"])
 
 
+def own_content(name: str) -> dict[str, Any]:
+    """What a file says, without what it is like."""
+    own: dict[str, Any] = load_yaml(FOLDER / f"{name}.yaml")
+    return own
+
+
 @cache
 def content(name: str) -> dict[str, Any]:
     """What a file says, with what it is like."""
-    own: dict[str, Any] = load_yaml(FOLDER / f"{name}.yaml")
+    own = own_content(name)
     like = own.pop("like", None)
     return own if like is None else merged(content(like), own)
 
@@ -136,7 +142,7 @@ def named_for(path: Path, config: Mapping[str, Any]) -> NamedModel:
         near = nearest(str(kind), known)
         what = f"{path}: model_type is {kind!r}, which no named model has;{did_you_mean(near)}"
         raise CheckpointError(
-            f"{what} known: {', '.join(known)}. How one is added: docs/how-to/named-models.md", near=near
+            f"{what} known: {', '.join(known)}. How one is added: docs/how-to/add-a-family.md", near=near
         )
     for model in alike:
         if not architectures or set(architectures) & set(model.architectures):

@@ -1,0 +1,59 @@
+"""The data files of named models: their size, what they may say, and that no code knows them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import transformula.interop
+from transformula.analysis.canonical import formula_hash
+from transformula.errors import CheckpointError
+from transformula.gallery import load
+from transformula.gallery.reader import names as gallery_names
+from transformula.interop.named import entries
+from transformula.interop.named.matching import match
+from transformula.language.check import check
+from transformula.words import vocabulary
+
+INTEROP = Path(transformula.interop.__file__).parent
+LONGEST = {"t5": 80, "bart": 80, "whisper": 80}
+"""Lines of a data file, where 60 are too few: several stacks, or several forms of a layer."""
+
+
+@pytest.mark.parametrize("name", entries.names())
+def test_a_file_is_short(name: str) -> None:
+    lines = (entries.FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= LONGEST.get(name, 60)
+    assert max(map(len, lines)) <= 200
+
+
+def test_no_code_knows_a_family() -> None:
+    """Adding a family edits one data file."""
+    known = {name for family in entries.names() for name in (family, *entries.named(family).architectures)}
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(known)))})\b", re.IGNORECASE)
+    code = {path: path.read_text(encoding="utf-8") for path in INTEROP.rglob("*.py")}
+    assert len(code) > 10
+    assert {path.name: pattern.findall(text) for path, text in code.items() if pattern.search(text)} == {}
+
+
+@pytest.mark.parametrize("name", entries.names())
+def test_every_key_is_one_that_is_read(name: str) -> None:
+    """A block with a misspelt key would be ignored: it cannot be made into a NamedModel."""
+    model = entries.named(name)
+    assert model.architectures
+    assert model.weights
+
+
+@pytest.mark.parametrize("name", sorted(set(entries.names()) & set(gallery_names())))
+def test_a_gallery_entry_is_a_model_of_its_family(name: str) -> None:
+    architecture = check(load(name), vocabulary())
+    match_of_entry = match(architecture)
+    assert name in (match_of_entry.model.name, *entries.named(match_of_entry.model.name).model_type)
+    assert formula_hash(architecture)
+
+
+def test_an_unknown_family_names_the_nearest() -> None:
+    with pytest.raises(CheckpointError, match="no named model is called 'lama'; did you mean llama"):
+        entries.named("lama")
