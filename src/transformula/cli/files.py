@@ -11,15 +11,19 @@ from .options import NO_VERIFY, RUN, USE, Given, option, verb
     "a trained model in the format of another program",
     "RUN",
     option("run", "RUN", RUN),
-    option("--to", "FORMAT", "the format that is written, such as pytorch", required=True),
+    option("--to", "FORMAT", "the format that is written: onnx, pytorch, torch-export, ...", required=True),
     option("--out", "FOLDER", "the folder that is written", required=True),
     USE,
     NO_VERIFY,
-    examples=["transformula export runs/first --to pytorch --out exported"],
+    examples=[
+        "transformula export runs/first --to pytorch --out exported",
+        "transformula export runs/first --to onnx --out onnx",
+    ],
 )
 def export(given: Given) -> int:
     """Write a trained model in another format: its text, its weights and what else its folder holds, such as a
-    tokenizer. pytorch is a plain state dict, which torch.load(FILE, weights_only=True) reads in any program."""
+    tokenizer. pytorch is a plain state dict, which torch.load(FILE, weights_only=True) reads in any program. onnx is
+    for ONNX Runtime, with decoding by a cache; torch-export is the same as torch.export.save writes it."""
     from ..api.reading import import_packages, model_folder
 
     import_packages(given["use"])

@@ -57,7 +57,8 @@ Importer = Callable[[Path, bool], ModelFiles]
 read may be executed. Raises CheckpointError, with the file and what to do."""
 
 Exporter = Callable[[nn.Module, Path], None]
-"""Writes a model into an empty folder. Raises CheckpointError for what the format cannot hold."""
+"""Writes a model into a folder that holds what goes along, such as a tokenizer's file, and nothing else. Raises
+CheckpointError for what the format cannot hold."""
 
 IMPORTERS: Registry[Importer] = Registry("format to import", "transformula.interop.formats")
 EXPORTERS: Registry[Exporter] = Registry("format to export", "transformula.interop.formats")

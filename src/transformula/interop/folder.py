@@ -47,9 +47,9 @@ def save_model(
         what = f"{folder}: is not empty and holds no {TEXT}, so it is no model's folder and is not replaced"
         raise CheckpointError(f"{what}; name another")
     with whole_folder(folder) as new:
-        write(model, new)
         if extras is not None:
             extras(new)
+        write(model, new)
         names, before = ({p.relative_to(at) for p in at.rglob("*") if p.is_file()} for at in (new, folder))
         others = names - {Path(WEIGHTS)}
         if before == names != others and all((new / n).read_bytes() == (folder / n).read_bytes() for n in others):
@@ -120,7 +120,7 @@ def convert(
 
     def others(new: Path) -> None:
         for path in sorted(source.iterdir()):
-            if path.is_file() and path.name not in read_names and not (new / path.name).exists():
+            if path.is_file() and path.name not in read_names:
                 shutil.copyfile(path, new / path.name)
 
     return save_model(out, model, others, write)

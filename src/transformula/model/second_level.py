@@ -17,13 +17,21 @@ from torch import Tensor, nn
 
 from ..language.score_formula import ScoreFormula
 
+
+def where(test: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    """One or the other; of two tests without torch.where, which ONNX Runtime does not have for them."""
+    if one.dtype == other.dtype == torch.bool:
+        return (test & one) | (~test & other)
+    return torch.where(test, one, other)
+
+
 OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
     "+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div, "%": torch.remainder, "**": torch.pow,
     "//": partial(torch.div, rounding_mode="floor"),  # torch.floor_divide has no derivative, this one has 0
     "<": torch.lt, "<=": torch.le, ">": torch.gt, ">=": torch.ge, "==": torch.eq, "!=": torch.ne,
     "and": torch.logical_and, "or": torch.logical_or, "not": torch.logical_not,
-    "min": torch.minimum, "max": torch.maximum,
-    **{name: getattr(torch, name) for name in ("neg", "abs", "exp", "log", "sqrt", "where")},
+    "min": torch.minimum, "max": torch.maximum, "where": where,
+    **{name: getattr(torch, name) for name in ("neg", "abs", "exp", "log", "sqrt")},
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .cpu import tracing
 from .scores import NO_EXTRAS, Attended, AttentionSettings, Extras, attend, one_type, opened
 from .word import At
 
@@ -235,7 +236,7 @@ class CrossCache:
             if key not in at.kept:
                 mask, some = opened(once(real, at)[:, None, None, :].expand(count, 1, 1, -1))
                 bias = torch.zeros((), dtype=k.dtype, device=k.device).masked_fill(~mask, float("-inf"))
-                at.kept[key] = bias, None if bool(some.all()) else some
+                at.kept[key] = bias, None if not tracing() and bool(some.all()) else some
             self.bias, self.some = at.kept[key]
 
     def of_rows(self, at: At) -> tuple[Tensor, Tensor]:

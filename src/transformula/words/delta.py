@@ -166,7 +166,7 @@ class Delta(Word):
         if new is not None:
             real = (torch.arange(shape[1], device=v.device) < new[:, None])[:, None, :, None]
             decay, k = decay.masked_fill(~real, 0), k.masked_fill(~real, 0)
-        decay = decay.clamp(LEAST, 0)
+        decay = decay.clamp(LEAST, 0.0)
         if len(streams) < 6:
             return Updates(q * self.scale, k, of(streams[3], self.heads) * k, v, decay, None)
         look, erase = (of(stream, self.groups) for stream in streams[3:5])

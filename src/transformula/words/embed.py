@@ -179,8 +179,11 @@ class Positions(Word):
     def forward(self, x: Tensor, *, at: At | None = None) -> Tensor:
         length, known = x.shape[1], self.weight.shape[0]
         if at is not None and at.start is None:
-            # padding on the right of a chunk may stand past the end; what it gets is never seen
-            return F.embedding((at.positions(length) + self.first).clamp(max=known - 1), self.weight)
+            places = at.positions(length) + self.first
+            if not torch.compiler.is_exporting():
+                # padding on the right of a chunk may stand past the end; what it gets is never seen
+                places = places.clamp(max=known - 1)
+            return F.embedding(places, self.weight)
         start = self.first + ((at.start if at else 0) or 0)
         if start + length > known:
             raise InputError(

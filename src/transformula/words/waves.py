@@ -76,8 +76,12 @@ class Sinusoids(Word):
         if at is None or at.start is not None:
             start = 0 if at is None else at.start or 0
             return table_rows(waves, arguments, start, length, like.dtype, like.device)[0].expand(batch, -1, -1)
+        places = at.positions(length)
+        if torch.compiler.is_exporting():  # no table up to a position that data decide
+            (rows,) = waves(places.flatten().double(), *arguments)
+            return rows.view(*places.shape, self.size).to(like.dtype)
         (table,) = table_rows(waves, arguments, 0, at.longest + length, like.dtype, like.device)
-        return table[at.positions(length)]
+        return table[places]
 
     step = forward
 
@@ -235,6 +239,9 @@ def rotation_tables(like: Tensor, turning: Turning, at: At | None, inputs: Mappi
     if key not in at.kept:
         if at.start is not None:
             at.kept[key] = table_rows(rotations, turning, at.start, length, dtype, device)
+        elif torch.compiler.is_exporting():
+            made = rotations(at.positions(length).double(), *turning)
+            at.kept[key] = tuple(table.to(dtype)[:, None] for table in made)
         else:
             rows = at.positions(length)
             tables = cached_table(rotations, turning, at.longest + length, dtype, device)

@@ -1,0 +1,339 @@
+"""A model as programs for others to run, traced by `torch.export` for every batch and every length.
+
+    model   tokens, fixed, state -> logits, next state; of a model that is not decoded: inputs, lengths -> outputs
+    start   inputs of other sequences -> fixed, where there are such: an encoder, run once
+
+What these are `model/stateless.py` says. A folder of them says in `programs.json` what they take and give.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram, export
+from torch.fx import Node
+
+from ..errors import CheckpointError, TransformulaError, shortened
+from ..language.word_calls import SEVERAL_IDS
+from ..model import stateless
+from ..model.dataflow import DECODED, input_sequences, makers
+from ..model.model_code import IDS
+from ..model.stateless import LENGTHS, NEXT, POSITIONS, Named
+from ..model.transformer import Transformer, evaluating
+from ..tokenizers.base import load as load_tokenizer
+from .exchange import TEXT, text_of
+
+Shape = tuple[int | str, ...]
+"""Sizes of dimensions: a number, or the name of what is free, such as `batch`, or a formula of such (`new + past`)."""
+Run = Callable[[str, Named], Named]
+"""Runs the program of a name on tensors by name, and gives its outputs by name."""
+Function = Callable[..., Sequence[Tensor]]
+"""A written program: tensors in the order of its inputs -> tensors in that of its outputs."""
+
+FREE = {"batch": 2, "new": 3, "past": 5}  # dimensions that are free in every model, with a size to trace with
+OTHERS = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41)  # sizes of others; no two are equal, or they would be taken for one
+SAMPLES = 1680  # of sound, which needs some windows
+SYMBOL = re.compile(r"\bs\d+\b")  # torch's name of a free size
+ABOUT = "programs.json"
+CHECKED = 6  # positions that are compared
+TOLERANCE = 1e-3  # of the largest number, between a program and the model; some 1e-6 are usual in float32
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor that a program takes or gives."""
+
+    name: str
+    dtype: str
+    shape: Shape
+
+
+@dataclass(frozen=True)
+class Program:
+    """`exported` takes the tensors of `inputs`, one after the other, and gives those of `outputs` as a tuple."""
+
+    model: Transformer
+    exported: ExportedProgram
+    inputs: list[Port]
+    outputs: list[Port]
+
+
+class Examples(dict[str, Tensor]):
+    """Tensors to trace with, by name, and their shapes in names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shapes: dict[str, Shape] = {}
+        self.sizes = dict(FREE)
+
+    def add(self, name: str, shape: Shape, dtype: torch.dtype = torch.int64, value: int = 0) -> None:
+        for size in shape:
+            if isinstance(size, str):
+                self.sizes.setdefault(size, next(n for n in OTHERS if n not in self.sizes.values()))
+        self.shapes[name] = shape
+        sizes = [size if isinstance(size, int) else self.sizes[size] for size in shape]
+        self[name] = torch.full(sizes, value, dtype=dtype)
+
+
+class Traced(nn.Module):
+    """A function of a model and of tensors by name as a module, which takes and gives them in order."""
+
+    def __init__(self, model: Transformer, names: list[str], run: Callable[[Transformer, Named], Named]) -> None:
+        super().__init__()
+        self.model, self.names, self.run = model, names, run
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.run(self.model, dict(zip(self.names, tensors, strict=True))).values())
+
+
+def programs_of(model: Transformer) -> dict[str, Program]:
+    """The programs of a model by name: `model`, and before it `start` where there are other sequences.
+
+    Raises CheckpointError for what cannot be traced, with its line.
+    """
+    model = evaluating(model)
+    if not stateless.is_decoded(model):
+        return {"model": traced(model, stateless.whole, whole_inputs(model, model.inputs))}
+    programs, examples = {}, Examples()
+    for name in stateless.growing_inputs(model):
+        examples.add(name, ("batch", "new", *["letters"] * (name in SEVERAL_IDS)))
+    fixed = []
+    if model.given_at_start:
+        programs["start"] = traced(model, stateless.start, whole_inputs(model, model.given_at_start))
+        fixed = programs["start"].outputs
+    for port in fixed:
+        examples.add(port.name, port.shape, getattr(torch, port.dtype))
+    examples.add(POSITIONS, ("batch",))
+    grows = {}
+    for name, (tensor, dimension) in stateless.state_of(model, {p.name: examples[p.name] for p in fixed}).items():
+        sizes = ["past" if d == dimension else size for d, size in enumerate(tensor.shape)]
+        examples.add(name, ("batch", *sizes[1:]), tensor.dtype)
+        grows[name] = dimension
+    programs["model"] = traced(model, partial(stateless.step, grows=grows), examples)
+    return programs
+
+
+def whole_inputs(model: Transformer, names: list[str]) -> Examples:
+    """Examples of inputs that are given whole, and of how many of their positions are real."""
+    examples, calls = Examples(), makers(model.architecture).values()
+    sequence = {name: group[0] for group in input_sequences(model.architecture).values() for name in group}
+    squares = {call.args[0].name: call.called.options for call in calls if call.called.word.real == "patches"}
+    for name in names:
+        length = sequence.get(name, name)
+        if name in squares:
+            side, channels = int(squares[name]["size"]), int(squares[name]["channels"])
+            examples.sizes |= {"height": 2 * side, "width": 3 * side}
+            examples.add(name, ("batch", channels, "height", "width"), torch.float32)
+        elif name in IDS:
+            examples.add(name, ("batch", length, *["letters"] * (name in SEVERAL_IDS)))
+        else:
+            examples.sizes[length] = SAMPLES
+            examples.add(name, ("batch", length), torch.float32)
+    for length in dict.fromkeys(sequence[name] for name in names if name in sequence):
+        examples.add(f"{length}{LENGTHS}", ("batch",), value=examples.sizes[length])
+    return examples
+
+
+def traced(model: Transformer, run: Callable[[Transformer, Named], Named], examples: Examples) -> Program:
+    results: list[str] = []
+
+    def noting(model: Transformer, given: Named) -> Named:
+        made = run(model, given)
+        results[:] = made
+        return made
+
+    module = Traced(model, [*examples], noting).eval()
+    free = {size: Dim(size) if size in FREE else Dim.AUTO for size in examples.sizes}
+    dimensions = tuple({d: free[s] for d, s in enumerate(examples.shapes[n]) if isinstance(s, str)} for n in examples)
+    try:
+        with torch.no_grad():
+            exported = export(module, tuple(examples.values()), dynamic_shapes=(dimensions,), strict=False)
+    except TransformulaError:
+        raise
+    except Exception as error:
+        what = f"torch.export cannot follow the model{line_of(model, error)}: {reason(error)}"
+        raise CheckpointError(f"{what}; nothing was written") from error
+    nodes = {node.name: node.meta["val"] for node in exported.graph.nodes if "val" in node.meta}
+    signature = exported.graph_signature
+    inputs = [nodes[str(name)] for name in signature.user_inputs]
+    outputs = [nodes[str(name)] for name in signature.user_outputs]
+    symbols = {}
+    for value, name in zip(inputs, examples, strict=True):
+        for size, label in zip(value.shape, examples.shapes[name], strict=True):
+            if isinstance(size, torch.SymInt):
+                symbols[str(size.node.expr)] = str(label)
+    return Program(model, exported, _ports(examples, inputs, symbols), _ports(results, outputs, symbols))
+
+
+def reason(error: BaseException) -> str:
+    """What an error of torch's says first of its cause, and no more."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return shortened(lines[0].rstrip("."), 200)
+
+
+def _ports(names: Iterable[str], tensors: list[Tensor], symbols: Mapping[str, str]) -> list[Port]:
+    ports = []
+    for name, tensor in zip(names, tensors, strict=True):
+        sizes = [str(s) if isinstance(s, torch.SymInt) else s for s in tensor.shape]
+        shape = tuple(SYMBOL.sub(lambda m: symbols.get(m[0], m[0]), s) if isinstance(s, str) else s for s in sizes)
+        ports.append(Port(name, str(tensor.dtype).removeprefix("torch."), shape))
+    return ports
+
+
+def line_of(model: Transformer, error: BaseException) -> str:
+    """Where in the formula the module stands that torch followed or translated when it failed, as ' at layer 1, line 2:
+    ...'; "" where that is not known."""
+    paths = {id(module): path for path, module in model.named_modules() if path}
+    line = ""
+    one: BaseException | None = error
+    while one is not None:
+        trace = one.__traceback__
+        while trace is not None:
+            seen = trace.tb_frame.f_locals
+            path, node = paths.get(id(seen.get("self")), ""), seen.get("node")
+            if isinstance(node, Node):
+                stack = [*node.meta.get("nn_module_stack", {}).values()]
+                path = stack[-1][0].partition("model.")[2] if stack else ""
+            line = (model.line_of(path) if path in paths.values() else "") or line
+            trace = trace.tb_next
+        one = one.__cause__
+    return f" at {line}" if line else ""
+
+
+def write_programs(
+    model: nn.Module,
+    folder: Path,
+    suffix: str,
+    save: Callable[[Program, Path], None],
+    load: Callable[[Path, Program], Function],
+) -> None:
+    """Write a model's text, its programs, and what they take and give; run them as they were written, and compare with
+    the model.
+
+    save  writes a program into a file NAME.suffix
+    load  makes a function of such a file
+
+    Raises CheckpointError for what cannot be expressed, and where the comparison fails.
+    """
+    if not isinstance(model, Transformer):
+        raise CheckpointError(f"a {type(model).__name__} has no formula, and so no program; export a model of ours")
+    if any(t.device.type != "cpu" or (t.is_floating_point() and t.dtype != torch.float32) for t in model.parameters()):
+        model = copy.deepcopy(model).to("cpu", torch.float32)
+    programs = programs_of(model)
+    (folder / TEXT).write_text(text_of(model), encoding="utf-8")
+    (folder / ABOUT).write_text(json.dumps(described(model, programs, suffix, folder), indent=1), encoding="utf-8")
+    functions: dict[str, Function] = {}
+    for name, program in programs.items():
+        path = folder / f"{name}.{suffix}"
+        save(program, path)
+        functions[name] = load(path, program)
+
+    def run(name: str, given: Named) -> Named:
+        made = functions[name](*(given[port] for port in names_of(programs[name].inputs)))
+        return dict(zip(names_of(programs[name].outputs), made, strict=True))
+
+    check(model, programs, run)
+
+
+def described(model: Transformer, programs: Mapping[str, Program], suffix: str, folder: Path) -> dict[str, Any]:
+    """What a folder of programs says of them, as plain data.
+
+    programs  by name their file, inputs and outputs, each with name, dtype and shape
+    state     inputs of `model` that are zeros at first, of no positions (`past` is 0); what they are behind a chunk is
+              the output of the same name with `next.` before it
+    fixed     inputs of `model` that `start` gives, once
+    vocab, context, end  how many ids there are, the longest text (null: any), the ids that end one
+    """
+    numbers = model.architecture.numbers
+    return {
+        "format": 1,
+        "programs": {name: {"file": f"{name}.{suffix}", **_as_data(program)} for name, program in programs.items()},
+        "state": state_names(programs["model"]),
+        "fixed": names_of(programs["start"].outputs) if "start" in programs else [],
+        "vocab": int(numbers["vocab"]) if "vocab" in numbers else None,
+        "context": model.context_limit,
+        "end": ends_of(folder),
+    }
+
+
+def ends_of(folder: Path) -> list[int]:
+    """The ids that end a text, as the tokenizer of a folder says, if there is one that is known here."""
+    try:
+        end = load_tokenizer(folder).end_of_document
+    except CheckpointError:
+        return []
+    return [] if end is None else [end]
+
+
+def _as_data(program: Program) -> dict[str, Any]:
+    return {"inputs": [asdict(port) for port in program.inputs], "outputs": [asdict(port) for port in program.outputs]}
+
+
+def names_of(ports: Iterable[Port]) -> list[str]:
+    return [port.name for port in ports]
+
+
+def state_names(program: Program) -> list[str]:
+    outputs = names_of(program.outputs)
+    return [name for name in names_of(program.inputs) if NEXT + name in outputs]
+
+
+def check(model: Transformer, programs: Mapping[str, Program], run: Run) -> None:
+    """Run programs as they were written, in chunks, and compare with one pass of the model on random inputs. Raises
+    CheckpointError where they differ by more than rounding."""
+    model = evaluating(model)
+    decoded = POSITIONS in names_of(programs["model"].inputs)
+    given: Named = dict(whole_inputs(model, model.given_at_start if decoded else model.inputs))
+    length = min(CHECKED, model.context_limit or CHECKED)
+    given |= stateless.chunk(model, FREE["batch"], length) if decoded else {}
+    generator = torch.Generator().manual_seed(0)
+    for name, zeros in given.items():
+        if zeros.is_floating_point():
+            given[name] = torch.randn(zeros.shape, generator=generator)
+        elif name.endswith(LENGTHS):
+            given[name] = zeros - torch.arange(len(zeros))  # the second row ends in padding
+        else:
+            most = int(model.architecture.numbers.get("vocab", 2)) if name == DECODED else 2
+            given[name] = torch.randint(most, zeros.shape, generator=generator)
+    with torch.no_grad():
+        expected = stateless.whole(model, given)
+        made = decode(programs, run, given, [n for n in (1, length - 2, 1) if n > 0])
+    for name, one in expected.items():
+        off, largest = float((one - made[name]).abs().max()), float(one.abs().max())
+        if not off <= TOLERANCE * largest:
+            what = f"the written program gives other {name} than the model: {off:.2g} beside a largest {largest:.2g}"
+            raise CheckpointError(f"{what}; nothing was written. This is a defect: report it with the model's text")
+
+
+def decode(programs: Mapping[str, Program], run: Run, given: Named, chunks: Iterable[int]) -> Named:
+    """The outputs for all positions, made in chunks; of a model that is not decoded, at once."""
+    ports = {port.name: port for port in programs["model"].inputs}
+    if POSITIONS not in ports:
+        return run("model", given)
+    growing = [name for name, port in ports.items() if "new" in port.shape]
+    begin, batch, made = 0, given[growing[0]].shape[0], []
+    fixed = run("start", given) if "start" in programs else {}
+    state = {name: zeros(ports[name], batch=batch, past=0) for name in state_names(programs["model"])}
+    for length in chunks:
+        chunk = {name: given[name][:, begin : begin + length] for name in growing}
+        outputs = run("model", {**chunk, **fixed, **state})
+        state = {name: outputs.pop(NEXT + name) for name in state}
+        begin += length
+        made.append(outputs)
+    return {name: torch.cat([outputs[name] for outputs in made], 1) for name in made[0]}
+
+
+def zeros(port: Port, **free: int) -> Tensor:
+    sizes = [size if isinstance(size, int) else free[size] for size in port.shape]
+    return torch.zeros(sizes, dtype=getattr(torch, port.dtype))
