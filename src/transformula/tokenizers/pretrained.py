@@ -21,6 +21,7 @@ from tokenizers import decoders, models
 from ..errors import CheckpointError, InputError
 from .base import Spans, Tokenizer, as_utf8, readers, tokenizers
 from .byte_level import CUT, ENDS, GROUP, PROBE, bytes_by_sign, joined_ids, parts_of
+from .chat_template import template_of
 from .marks import Marks
 from .published import Published, backend_of, is_published, read_published, special_names, special_tokens
 from .text_stream import WindowStream
@@ -38,8 +39,7 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how byte fallback names a byte
 class Pretrained(Tokenizer):
     """A tokenizer of the tokenizers library, and what its folder says of it.
 
-    template  the chat template; None where there is none
-    names     the special tokens by what they are for, such as `eos_token`; chat templates use them
+    chat   the chat template; None where there is none
     """
 
     kind = "pretrained"
@@ -52,13 +52,13 @@ class Pretrained(Tokenizer):
         self._backend.no_truncation()
         if getattr(self._backend.model, "dropout", None):
             raise ValueError("its dropout cuts words by chance: write null for it in tokenizer.json")
-        self.template = files.template
-        self.names = dict(zip(special_tokens(files.config), special_names(files.config), strict=True))
+        self.chat = template_of(files)
+        names = dict(zip(special_tokens(files.config), special_names(files.config), strict=True))
         self._added = dict(self._backend.get_added_tokens_decoder())
         self._vocab = 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
         special = {token.content: i for i, token in self._added.items() if token.special}
         self._special = frozenset(special.values())
-        ids = {key: self._backend.token_to_id(name) for key, name in self.names.items()}
+        ids = {key: self._backend.token_to_id(name) for key, name in names.items()}
         stated = files.generation.get("eos_token_id")
         ends = [stated] if isinstance(stated, int) else [int(i) for i in stated or ()]
         known = [ids.get("eos_token"), *ends, ids.get("sep_token"), *map(special.get, (*ENDS, "[SEP]"))]

@@ -45,12 +45,14 @@ class Published:
     config      tokenizer_config.json without the chat template, and what older files add to it
     generation  generation_config.json
     template    the chat template; None where there is none
+    template_from  the file that has it
     """
 
     tokenizer: str
     config: Mapping[str, Any]
     generation: Mapping[str, Any]
     template: str | None
+    template_from: str = TEMPLATE
 
     def write(self, folder: Path) -> Path:
         """Write the files into a folder, which is made if it is not there, so that transformers opens it. Returns that
@@ -94,7 +96,8 @@ def read_published(named: Path) -> Published:
     generation = generation or {key: model[key] for key in ENDING if model.get(key) is not None}
     path = named / FILE if named.is_dir() else named
     text = _text(path) if path.is_file() else _converted(folder, config, model)
-    return Published(text, config, generation, _template(folder, template) if beside else None)
+    source = TEMPLATE if (folder / TEMPLATE).is_file() else CONFIG
+    return Published(text, config, generation, _template(folder, template) if beside else None, str(folder / source))
 
 
 def _config(folder: Path) -> dict[str, Any]:
