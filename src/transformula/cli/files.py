@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from .options import NO_VERIFY, RUN, USE, Given, option, verb
 
@@ -29,7 +30,11 @@ def export(given: Given) -> int:
     import_packages(given["use"])
     from ..interop.folder import convert
 
-    folder = convert(model_folder(given["run"]), given["out"], write=given["to"], verify=given["verify"])
+    report = Path(given["run"]) / "summary.md"
+    folder = convert(
+        model_folder(given["run"]), given["out"], write=given["to"], verify=given["verify"],
+        report=report if report.is_file() else None,
+    )  # fmt: skip
     return given.show(f"wrote {folder}", {"folder": folder, "format": given["to"]})
 
 

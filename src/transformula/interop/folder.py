@@ -24,6 +24,7 @@ from ..language.graph import Architecture
 from ..language.model_file import read_file, read_text
 from ..model import build
 from ..words import vocabulary
+from .card import CARD, model_card
 from .exchange import EXPORTERS, IMPORTERS, TEXT, ModelFiles
 from .formats.transformula import WEIGHTS as WEIGHTS
 from .named.config import is_theirs
@@ -43,7 +44,7 @@ def save_model(
     not registered.
     """
     folder, write = Path(folder), EXPORTERS.need(format)
-    if folder.exists() and not (folder / TEXT).is_file() and any(folder.iterdir()):
+    if folder.exists() and not is_model(folder) and any(folder.iterdir()):
         what = f"{folder}: is not empty and holds no {TEXT}, so it is no model's folder and is not replaced"
         raise CheckpointError(f"{what}; name another")
     with whole_folder(folder) as new:
@@ -60,6 +61,11 @@ def save_model(
             sync(folder)
             shutil.rmtree(new)
     return folder
+
+
+def is_model(folder: Path) -> bool:
+    """Whether a folder is a model's, ours or one of transformers."""
+    return (folder / TEXT).is_file() or is_theirs(folder)
 
 
 def type_named(name: str | None) -> torch.dtype | None:
@@ -104,9 +110,13 @@ def load_model(
 
 
 def convert(
-    source: Path | str, out: Path | str, *, read: str | None = None, write: str = OURS, verify: bool = True
-) -> Path:
-    """Write the model of a folder as a folder of another format; what else is in it, such as a tokenizer, goes along.
+    source: Path | str, out: Path | str, *, read: str | None = None, write: str = OURS, verify: bool = True,
+    report: Path | None = None,
+) -> Path:  # fmt: skip
+    """Write the model of a folder as a folder of another format; what else is in it, such as a tokenizer, goes along. A
+    folder of transformers gets a model card, README.md.
+
+    report  what a run says of itself, for the model card
 
     Raises CheckpointError, UnknownName for a format that is not registered.
     """
@@ -115,6 +125,8 @@ def convert(
     files = read_files(source, verify, read or format_of(source))
     if out.exists() and out.samefile(source):
         raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
+    for note in files.notes:
+        warnings.warn(note, stacklevel=2)
     model, _ = build_model(files, verify)
     read_names = {*files.files, *(path.name for path in (files.text, files.weights) if isinstance(path, Path))}
 
@@ -122,6 +134,8 @@ def convert(
         for path in sorted(source.iterdir()):
             if path.is_file() and path.name not in read_names:
                 shutil.copyfile(path, new / path.name)
+        if write == THEIRS and not (new / CARD).exists():
+            (new / CARD).write_text(model_card(model, report), encoding="utf-8")
 
     return save_model(out, model, others, write)
 

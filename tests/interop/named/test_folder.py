@@ -72,7 +72,21 @@ def test_out_and_in_again(llama: Path, tmp_path: Path) -> None:
 def test_import_leaves_their_files_behind(llama: Path, tmp_path: Path) -> None:
     (llama / "notes.txt").write_text("kept")
     folder = convert(llama, tmp_path / "imported")
-    assert sorted(path.name for path in folder.iterdir()) == ["model.yaml", "notes.txt", "weights.safetensors"]
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["README.md", "model.yaml", "notes.txt", "weights.safetensors"]
+
+
+def test_the_model_card_says_what_a_run_says(written: Path, tmp_path: Path) -> None:
+    report = tmp_path / "summary.md"
+    report.write_text("# small\n\n![loss](loss.svg)\n\n| loss | 1.5 |\n\n## How to go on\n\ntrain more\n")
+    folder = convert(written / "ours", tmp_path / "carded", write="transformers", report=report)
+    card = (folder / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\n")
+    assert "| loss | 1.5 |" in card
+    assert "loss.svg" not in card
+    assert "go on" not in card
+    convert(written / "ours", tmp_path / "carded", write="transformers")  # written again: it is replaced
+    assert "unembed(x)" in (folder / "README.md").read_text()
 
 
 def test_types_are_kept_or_asked_for(llama: Path) -> None:
