@@ -1,0 +1,123 @@
+"""Tiny folders of transformers, one a row: every parameter drawn, written by `save_pretrained` when asked for.
+
+    Tiny("mistral", "MistralForCausalLM", "MistralConfig", {**USUAL, "sliding_window": 5})
+
+`decoders.py` and `others.py` hold the rows.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tests.peers.carry import in_double, randomise
+
+VOCAB, WIDTH, HEADS, CONTEXT, DEPTH, HIDDEN, KV_HEADS, SIZE, WINDOW = 53, 32, 4, 24, 3, 48, 2, 10, 5
+"""Small, and all different, so that no two are mistaken for one another."""
+
+USUAL: Mapping[str, Any] = {
+    "vocab_size": VOCAB,
+    "hidden_size": WIDTH,
+    "num_hidden_layers": DEPTH,
+    "num_attention_heads": HEADS,
+    "intermediate_size": HIDDEN,
+    "max_position_embeddings": CONTEXT,
+}
+"""The keys that most configurations share."""
+
+
+def rope(theta: float, kind: str = "default", **more: Any) -> dict[str, Any]:
+    """Their key for rotary positions."""
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": float(theta), **more}}
+
+
+def nothing(model: Any) -> None:
+    """No change of a model."""
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A row: a model of transformers and the keys of its configuration."""
+
+    name: str
+    model: str
+    """The class of transformers."""
+    config: str
+    """The class of its configuration."""
+    keys: Mapping[str, Any]
+    call: str = "tokens"
+    """What it is called with, a row of `calls.CALLS`."""
+    slow: bool = False
+    """Whether it is left out of the everyday run: a family that another row shows already."""
+    refused: str = ""
+    """What our error says, if the folder is refused."""
+    change: Callable[[Any], None] = field(default=nothing)
+    """Changes the new model before its parameters are drawn."""
+    exact: Callable[[Any], None] = field(default=nothing)
+    """Computes tables that the model holds in float32 anew in float64."""
+
+    def make(self) -> Any:
+        """The model of transformers in memory, float32."""
+        import transformers
+
+        config = getattr(transformers, self.config)(**self.keys, attn_implementation="eager")
+        model = getattr(transformers, self.model)(config)
+        self.change(model)
+        return draw(model).eval()
+
+    def load(self, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
+        """The model of a folder as transformers opens it, nothing missing and nothing left over. In float64 what it
+        holds in float32 by name is computed in float64; call it within `in_double`."""
+        import transformers
+
+        cls = getattr(transformers, self.model)
+        model, info = cls.from_pretrained(folder, attn_implementation="eager", output_loading_info=True)
+        assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+        if dtype == torch.float32:
+            return model.eval()
+        with in_double():
+            config = type(model.config).from_pretrained(folder, attn_implementation="eager")
+            exact = cls(config).double()
+            self.change(exact)
+            exact.load_state_dict(model.state_dict())
+            self.exact(exact)
+        return exact.eval()
+
+
+@torch.no_grad()
+def draw(model: nn.Module) -> nn.Module:
+    """Every parameter drawn, and the buffers that are trained or stored as parameters are."""
+    randomise(model)
+    generator = torch.Generator().manual_seed(3)
+    for name, buffer in sorted(model.named_buffers()):
+        if name.endswith(("final_logits_bias", "e_score_correction_bias")):
+            buffer.copy_(torch.randn(buffer.shape, generator=generator))
+    return model
+
+
+@cache
+def rows() -> Mapping[str, Tiny]:
+    """All rows by name; transformers is not imported."""
+    modules = [importlib.import_module(f"tests.interop.named.{name}") for name in ("decoders", "others")]
+    every = [row for module in modules for row in module.ROWS]
+    assert len({row.name for row in every}) == len(every), "two rows of one name"
+    return {row.name: row for row in every}
+
+
+def written(root: Path, name: str) -> Path:
+    """The folder of a row below `root`, which is written where it is not there yet."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    folder = root / name
+    if not folder.is_dir():
+        rows()[name].make().save_pretrained(folder)
+    return folder
