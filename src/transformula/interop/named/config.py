@@ -225,7 +225,8 @@ def allowed(expected: Any, constants: Mapping[str, Any]) -> list[Any]:
     """What a fixed key may be: a value, one of several, or `= expression`."""
     if isinstance(expected, str) and expected.startswith("= "):
         return [compute(expected[2:], constants)]
-    return expected if isinstance(expected, list) else [expected]
+    choices = expected if isinstance(expected, list) else [expected]
+    return [tuple(choice) if isinstance(choice, list) else choice for choice in choices]
 
 
 def shortest(values: list[Any]) -> tuple[Any, ...]:

@@ -11,7 +11,8 @@
     vector.weight or 0           zeros where it is missing
 
 A mapping nests names: `h.N = layers.N+1: {ln_1: attention_input_norm}` says that `h.0.ln_1` is our
-`layers.1.attention_input_norm`, for each of our layers. A name of a module stands for all its tensors.
+`layers.1.attention_input_norm`, for each of our layers. A name of a module stands for all its tensors. `PREFIX: {...}`
+stands for the prefix of the data file, in which families of one kind differ.
 
 Rows and matrices are counted from the end of a shape, so that the tables of experts are read alike. Nothing is copied
 where a view will do.
@@ -39,6 +40,7 @@ from .entries import NamedModel
 from .expressions import NOTHING, compute
 
 Shapes = Mapping[str, torch.Size]
+PREFIX = "PREFIX"  # a key of `weights`, in the place of the data file's prefix
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ class Equations:
     """The equations of a named model for the tensors that a model of ours has. `rows` are in the order of the file."""
 
     def __init__(self, model: NamedModel, constants: Mapping[str, Any], shapes: Shapes) -> None:
-        self.constants, self.shapes = constants, shapes
+        self.constants, self.shapes, self.prefix = constants, shapes, model.prefix
         self.rows: list[Equation] = []
         self.suffixes: dict[str, list[str]] = defaultdict(list)
         for name in shapes:
@@ -236,6 +238,9 @@ class Equations:
         for key, value in rows.items():
             if not isinstance(value, dict):
                 self.leaf(theirs + key, str(value), ours, at)
+                continue
+            if key == PREFIX:
+                self.nested(value, theirs + self.prefix, ours, at)
                 continue
             left, _, right = (part.strip() for part in key.partition("="))
             start = ours + right
