@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.interop.named.tiny import VOCAB
+from tests.interop.named.tiny import FRAMES, MELS, VOCAB
 from tests.peers.case import real
+from tests.references.whisper import log_mel
 
 LENGTH, SOURCE_LENGTH = 12, 9
 LENGTHS: Mapping[str, Tensor] = {
@@ -34,7 +35,7 @@ INPUTS: Mapping[str, Callable[[], Tensor]] = {
     "source": lambda: ids(SOURCE_LENGTH, 5),
     "types": lambda: (torch.arange(LENGTH) > 5).long().expand(2, -1),
     "image": lambda: drawn(2, 3, 32, 32),
-    "audio": lambda: drawn(2, 24, 8),
+    "audio": lambda: drawn(2, 160 * FRAMES) / 4,
 }
 """Each input of ours."""
 
@@ -99,6 +100,11 @@ CALLS: Mapping[str, Call] = {
     "tokens": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}, {"use_cache": False}, decodes=True),
     "encoder": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}),
     "types": Call({"tokens": "input_ids", "types": "token_type_ids"}, {"tokens": "attention_mask"}),
+    "replaced": Call(
+        {"tokens": "input_ids", "types": "token_type_ids"},
+        {"tokens": "attention_mask"},
+        result=lambda replaced: replaced[..., 0],
+    ),
     "whole": Call({"tokens": "input_ids"}),
     "source": Call(
         {"source": "input_ids", "tokens": "decoder_input_ids"},
@@ -111,7 +117,7 @@ CALLS: Mapping[str, Call] = {
         {"audio": "input_features", "tokens": "decoder_input_ids"},
         options={"use_cache": False},
         decodes=True,
-        layout={"audio": lambda t: t.transpose(1, 2)},
+        layout={"audio": lambda t: log_mel(t.double(), MELS).mT.to(t.dtype)},
     ),
     "clip": Call(
         {"image": "pixel_values", "tokens": "input_ids"},

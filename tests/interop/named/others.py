@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.interop.named.tiny import CONTEXT, DEPTH, HEADS, HIDDEN, USUAL, VOCAB, WIDTH, Tiny
+import torch
+
+from tests.interop.named.tiny import CONTEXT, DEPTH, FRAMES, HEADS, HIDDEN, MELS, USUAL, VOCAB, WIDTH, Tiny
 
 BART: Mapping[str, Any] = {
     "vocab_size": VOCAB,
@@ -35,8 +37,118 @@ T5: Mapping[str, Any] = {
     "decoder_start_token_id": 0,
 }
 
+WHISPER: Mapping[str, Any] = {
+    **{key: value for key, value in BART.items() if key != "max_position_embeddings"},
+    "num_mel_bins": MELS,
+    "max_source_positions": FRAMES // 2,
+    "max_target_positions": CONTEXT,
+    "decoder_start_token_id": 1,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+}
+DEBERTA: Mapping[str, Any] = {
+    **USUAL,
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "position_biased_input": False,
+    "share_att_key": True,
+    "position_buckets": 4,
+    "norm_rel_ebd": "layer_norm",
+}
+MODERN: Mapping[str, Any] = {
+    **{**USUAL, "num_hidden_layers": 4},
+    "local_attention": 6,
+    **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 1),
+}
+IMAGES: Mapping[str, Any] = {
+    **{key: value for key, value in USUAL.items() if key not in ("vocab_size", "max_position_embeddings")},
+    "image_size": 32,
+    "patch_size": 8,
+    "num_labels": 7,
+}
+CLIP: Mapping[str, Any] = {
+    "projection_dim": 20,
+    "text_config": {**USUAL, "bos_token_id": 0, "eos_token_id": VOCAB - 1},
+    "vision_config": {
+        "hidden_size": 48,
+        "intermediate_size": 60,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 6,
+        "image_size": 32,
+        "patch_size": 8,
+    },
+}
+
+
+def encoder(name: str, model: str, config: str, keys: Mapping[str, Any], **more: Any) -> Tiny:
+    return Tiny(name, model, f"{config}Config", keys, **{"call": "encoder", "slow": True, **more})
+
+
+def writer(name: str, model: str, config: str, keys: Mapping[str, Any], **more: Any) -> Tiny:
+    return Tiny(name, model, f"{config}Config", keys, **{"call": "source", "slow": True, **more})
+
+
+def own_output(model: Any) -> None:
+    """An output that is not the embedding, as T5 1.1 has it."""
+    model.lm_head.weight = torch.nn.Parameter(torch.empty(VOCAB, WIDTH))
+
+
 ROWS = [
-    Tiny("bert", "BertForMaskedLM", "BertConfig", USUAL, call="types"),
-    Tiny("bart", "BartForConditionalGeneration", "BartConfig", BART, call="source"),
-    Tiny("t5", "T5ForConditionalGeneration", "T5Config", T5, call="source"),
+    encoder("bert", "BertForMaskedLM", "Bert", USUAL, call="types", slow=False),
+    encoder("roberta", "RobertaForMaskedLM", "Roberta", {**USUAL, "max_position_embeddings": 26, "type_vocab_size": 1}),
+    encoder("electra", "ElectraForMaskedLM", "Electra", {**USUAL, "embedding_size": 12}, call="types"),
+    encoder("electra-as-wide", "ElectraForMaskedLM", "Electra", {**USUAL, "embedding_size": WIDTH}, call="types"),
+    encoder(
+        "electra-discriminator", "ElectraForPreTraining", "Electra", {**USUAL, "embedding_size": 12}, call="replaced"
+    ),
+    encoder("deberta-v2", "DebertaV2ForMaskedLM", "DebertaV2", DEBERTA),
+    encoder(
+        "xlnet",
+        "XLNetLMHeadModel",
+        "XLNet",
+        {"vocab_size": VOCAB, "d_model": WIDTH, "n_layer": DEPTH, "n_head": HEADS, "d_inner": HIDDEN},
+    ),
+    encoder("modernbert", "ModernBertForMaskedLM", "ModernBert", MODERN),
+    encoder(
+        "modernbert-biases",
+        "ModernBertForMaskedLM",
+        "ModernBert",
+        {
+            **MODERN,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "classifier_bias": True,
+            "decoder_bias": False,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+        },
+    ),  # fmt: skip
+    writer("bart", "BartForConditionalGeneration", "Bart", BART),
+    writer("mbart", "MBartForConditionalGeneration", "MBart", {**BART, "scale_embedding": True}),
+    writer(
+        "marian",
+        "MarianMTModel",
+        "Marian",
+        {**BART, "scale_embedding": True, "activation_function": "swish"},
+        slow=False,
+    ),
+    writer(
+        "pegasus",
+        "PegasusForConditionalGeneration",
+        "Pegasus",
+        {**BART, "scale_embedding": True, "activation_function": "relu", "decoder_layers": 2, "decoder_ffn_dim": 40},
+    ),
+    writer("t5", "T5ForConditionalGeneration", "T5", T5),
+    writer(
+        "t5-1.1",
+        "T5ForConditionalGeneration",
+        "T5",
+        {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "num_decoder_layers": 2},
+        change=own_output,
+        slow=False,
+    ),
+    Tiny("whisper", "WhisperForConditionalGeneration", "WhisperConfig", WHISPER, call="audio", slow=True),
+    Tiny("vit", "ViTForImageClassification", "ViTConfig", IMAGES, call="image"),
+    Tiny("deit", "DeiTForImageClassificationWithTeacher", "DeiTConfig", IMAGES, call="image", slow=True),
+    Tiny("clip", "CLIPModel", "CLIPConfig", CLIP, call="clip", slow=True),
 ]

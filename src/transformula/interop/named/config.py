@@ -110,9 +110,10 @@ class ConfigReader:
     """Reads the constants of a named model from a config.json. `path` is named in errors."""
 
     def __init__(self, model: NamedModel, config: Mapping[str, Any], path: Path) -> None:
-        self.model, self.config, self.path = model, config, path
+        replaced = {key: config[other] for other, key in model.instead.items() if config.get(other) is not None}
+        self.model, self.config, self.path = model, {**config, **replaced}, path
         self.constants: dict[str, Any] = {}
-        self.known = {"model_type", *common().unused, *model.unused}
+        self.known = {"model_type", *common().unused, *model.unused, *model.instead}
 
     def read(self) -> dict[str, Any]:
         """Numbers, flags, strings and lists (tuples) by name. Raises CheckpointError that names the key, its value and
@@ -215,7 +216,8 @@ class ConfigReader:
 
     def check_known(self) -> None:
         for path, value in leaves(self.config):
-            if not any(path == known or path.startswith(f"{known}.") for known in self.known):
+            known = any(path == known or path.startswith(f"{known}.") for known in self.known)
+            if not known and path.rpartition(".")[2] not in common().unused:  # configs within a config have them, too
                 near = nearest(path, self.known)
                 what = f"{self.path}: {path} = {shown(value)} is no key that {self.model.name} knows, and might change"
                 raise CheckpointError(f"{what} the model;{did_you_mean(near)} expected a folder without it", near=near)

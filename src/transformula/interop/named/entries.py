@@ -16,6 +16,7 @@
       derived: {gated: ...}               constants that follow from others
       fixed: {scale_attn_weights: true}   the key has this value (of a list: one of these), or is absent
       must: {"act == 'gelu'": why}        what else must hold
+      instead: {text_config_dict: text_config}   a key whose value, if it has one, stands in another's place
       unused: [n_ctx]                     keys that change no logits
       prefix: transformer.                what the names of tensors begin with, or lack
       weights: {...}                      their tensors as expressions of ours: see `tensors.py`
@@ -60,6 +61,7 @@ class NamedModel:
     derived: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     must: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unused: Sequence[str] = ()
     prefix: str = ""
     leave: Sequence[str] = ()
