@@ -93,6 +93,14 @@ def own_output(model: Any) -> None:
     model.lm_head.weight = torch.nn.Parameter(torch.empty(VOCAB, WIDTH))
 
 
+def exact_waves(model: Any) -> None:
+    """Its tables of waves, which are rounded to float32."""
+    for stack in (model.model.encoder, model.model.decoder):
+        table = stack.embed_positions.weight
+        angles = torch.arange(len(table))[:, None] * 10000 ** (-2 * torch.arange(WIDTH // 2) / WIDTH)
+        table.data = torch.cat((angles.sin(), angles.cos()), 1)
+
+
 ROWS = [
     encoder("bert", "BertForMaskedLM", "Bert", USUAL, call="types", slow=False),
     encoder("roberta", "RobertaForMaskedLM", "Roberta", {**USUAL, "max_position_embeddings": 26, "type_vocab_size": 1}),
@@ -130,6 +138,7 @@ ROWS = [
         "MarianMTModel",
         "Marian",
         {**BART, "scale_embedding": True, "activation_function": "swish"},
+        exact=exact_waves,
         slow=False,
     ),
     writer(
@@ -137,6 +146,7 @@ ROWS = [
         "PegasusForConditionalGeneration",
         "Pegasus",
         {**BART, "scale_embedding": True, "activation_function": "relu", "decoder_layers": 2, "decoder_ffn_dim": 40},
+        exact=exact_waves,
     ),
     writer("t5", "T5ForConditionalGeneration", "T5", T5),
     writer(

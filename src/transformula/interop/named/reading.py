@@ -147,7 +147,7 @@ def solved(
         raise CheckpointError(f"{what} expected the tensors of the architecture that {FILE} names")
     tables: dict[str, dict[int, Tensor]] = {}
     for row in equations.rows:
-        if row.again:
+        if row.again or not refs(row.expression):
             continue
         if row.theirs not in theirs:
             tensors |= {one.name: torch.zeros(shapes[one.name]) for one in refs(row.expression)}
@@ -172,16 +172,23 @@ def solved(
 def check_again(
     folder: Path, equations: Equations, shards: Shards, theirs: Mapping[str, str], tensors: Mapping[str, Tensor]
 ) -> None:
-    """Raise CheckpointError where a tensor that is stored again differs from the one that it is tied to."""
+    """Raise CheckpointError where a tensor that is stored again differs from the one that it is tied to, or one that
+    follows from sizes from what it should be."""
     solver = Solver(equations.constants)
     for row in equations.rows:
-        if row.again and row.theirs in theirs:
-            stored = shards[theirs[row.theirs]]
-            ours = solver.theirs(row.expression, lambda one: tensors[one.name])
-            if stored.shape != ours.shape or not torch.equal(stored, ours.to(stored.dtype)):
-                first = refs(row.expression)[0].name
-                what = f"{folder}: {row.theirs} differs from the tensor to which it is tied, our {first}"
-                raise CheckpointError(f"{what}; expected that both are equal, or one of them alone")
+        own = refs(row.expression)
+        if row.theirs not in theirs or (own and not row.again):
+            continue
+        stored = shards[theirs[row.theirs]]
+        ours = solver.theirs(row.expression, lambda one: tensors[one.name])
+        rounding = 0.0 if own else torch.finfo(stored.dtype).eps
+        if stored.shape == ours.shape and (stored.double() - ours.to(stored.dtype)).abs().max() <= rounding:
+            continue
+        if own:
+            what = f"{folder}: {row.theirs} differs from the tensor to which it is tied, our {own[0].name}"
+            raise CheckpointError(f"{what}; expected that both are equal, or one of them alone")
+        what = f"{folder}: {row.theirs} is no table of {row.expression}"
+        raise CheckpointError(f"{what}, all that the text has in its place")
 
 
 def is_left_out(model: NamedModel, name: str) -> bool:

@@ -9,6 +9,8 @@
     a if tied else b             by constants; `none`: there is no such tensor
     again(words)                 a tied tensor, which is not stored again
     vector.weight or 0           zeros where it is missing
+    zeros(1, width)              none of ours: all 0
+    waves(context, width)        none of ours: a table of sines and cosines, all sines of a row first
 
 A mapping nests names: `h.N = layers.N+1: {ln_1: attention_input_norm}` says that `h.0.ln_1` is our
 `layers.1.attention_input_norm`, for each of our layers. A name of a module stands for all its tensors. `PREFIX: {...}`
@@ -36,6 +38,7 @@ from torch import Tensor
 from ...errors import CheckpointError
 from ...language.parser import parse_python
 from ...language.source import Source
+from ...words.waves import waves
 from .entries import NamedModel
 from .expressions import NOTHING, compute
 
@@ -77,7 +80,15 @@ class Shaped:
     sizes: tuple[str, ...]
 
 
-Expression = OurTensor | Concatenated | Transposed | Less | Shaped
+@dataclass(frozen=True)
+class Computed:
+    """A tensor that sizes alone give, all zeros or waves: it is written; one that is read must be equal."""
+
+    kind: str
+    sizes: tuple[str, ...]
+
+
+Expression = Computed | OurTensor | Concatenated | Transposed | Less | Shaped
 
 
 @dataclass(frozen=True)
@@ -128,6 +139,11 @@ class Solver:
                 return self.theirs(inner, ours) - self.number(number)
             case Shaped(inner=inner, sizes=sizes):
                 return self.theirs(inner, ours).reshape([self.number(size) for size in sizes])
+            case Computed(kind="zeros", sizes=sizes):
+                return torch.zeros([self.number(size) for size in sizes])
+            case Computed(sizes=sizes):
+                rows, size = (self.number(size) for size in sizes)
+                return waves(torch.arange(rows), 0, size, 10000, True)[0]
 
     def shape(self, expression: Expression, shapes: Shapes) -> torch.Size:
         """The shape of their tensor."""
@@ -173,6 +189,8 @@ def refs(expression: Expression) -> list[OurTensor]:
             return [expression]
         case Concatenated(parts=parts):
             return [one for part in parts for one in refs(part)]
+        case Computed():
+            return []
         case _:
             return refs(expression.inner)
 
@@ -182,6 +200,8 @@ def changed(expression: Expression, change: Callable[[OurTensor], OurTensor]) ->
     match expression:
         case OurTensor():
             return change(expression)
+        case Computed():
+            return expression
         case Concatenated(parts=parts):
             return replace(expression, parts=tuple(changed(part, change) for part in parts))
         case _:
@@ -212,6 +232,8 @@ def read_expression(node: ast.expr) -> Expression:
             return Concatenated(tuple(map(read_expression, joined(inner))), ast.unparse(count))
         case ast.Call(func=ast.Name(id="shape"), args=[inner, *sizes]):
             return Shaped(read_expression(inner), tuple(map(ast.unparse, sizes)))
+        case ast.Call(func=ast.Name(id="zeros" | "waves" as kind), args=sizes):
+            return Computed(kind, tuple(map(ast.unparse, sizes)))
     raise CheckpointError(f"{ast.unparse(node)}: is no expression of tensors; see interop/named/tensors.py")
 
 
@@ -271,6 +293,9 @@ class Equations:
             node, again = node.args[0], True
         expression = read_expression(node)
         tensors = refs(expression)
+        if not tensors:
+            self.rows.append(Equation(theirs, expression, again, True, chosen))
+            return
         for suffix in self.suffixes.get(place + tensors[0].name, ()):
             free = sorted({one.variable for one in tensors if one.variable and one.variable not in at})
             tables = {one.variable: self.shapes.get(place + one.name + suffix, (0,)) for one in tensors}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ...analysis.canonical import canonical
@@ -51,7 +52,7 @@ def write_folder(module: nn.Module, folder: Path) -> None:
     dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     config["torch_dtype" if "torch_dtype" in config else "dtype"] = str(dtype).removeprefix("torch.")
     (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    write_shards(folder, theirs_of(found, equations, tensors))
+    write_shards(folder, theirs_of(found, equations, tensors, dtype))
 
 
 def match_of(module: Any, origin: NamedOrigin | None) -> Match:
@@ -64,8 +65,10 @@ def match_of(module: Any, origin: NamedOrigin | None) -> Match:
     return match(module.architecture)
 
 
-def theirs_of(found: Match, equations: Equations, tensors: dict[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Their tensors by name, made one after the other."""
+def theirs_of(
+    found: Match, equations: Equations, tensors: dict[str, Tensor], dtype: torch.dtype
+) -> Iterator[tuple[str, Tensor]]:
+    """Their tensors by name, made one after the other; `dtype` is that of those that none of ours gives."""
     solver = Solver(found.constants)
 
     def ours(one: OurTensor) -> Tensor:
@@ -73,4 +76,5 @@ def theirs_of(found: Match, equations: Equations, tensors: dict[str, Tensor]) ->
 
     for row in equations.rows:
         if not row.again:
-            yield row.theirs, solver.theirs(row.expression, ours)
+            tensor = solver.theirs(row.expression, ours)
+            yield row.theirs, tensor if refs(row.expression) else tensor.to(dtype)
