@@ -68,11 +68,13 @@ class Candidate:
     def begin(self, key: Key, architecture: Architecture) -> None:
         """A first value of a constant that the text does not hold."""
         default = default_of(key, self.constants)
-        values = list(self.model.choices.get(key.name, [])) or choices_of(key, default)
-        if values:
-            values = [tuple(value) if isinstance(value, list) else value for value in values]
-            first = [] if default is None else [default]
-            self.choices[key.name] = list(dict.fromkeys([*first, *values]))
+        few = [compute(value, self.constants) for value in self.model.choices.get(key.name, [])]
+        values = [*few, default]
+        if not few:
+            few = choices_of(key, default)
+            values = [default, *few]
+        if few:
+            self.choices[key.name] = [value for value in dict.fromkeys(values) if value is not None]
             self.constants[key.name] = self.choices[key.name][0]
         else:
             self.sought = [*dict.fromkeys([*self.sought, key.name])]
@@ -165,7 +167,7 @@ class Candidate:
 
 def evaluating(text: ModelText) -> str:
     """The canonical form of what an evaluating model computes: without dropout. Raises FormulaError."""
-    numbers = {name: number for name, number in text.numbers.items() if name != DROPOUT}
+    numbers = {name: number for name, number in text.numbers.items() if not name.endswith(DROPOUT)}
     return canonical(check(replace(map_formulas(text, without_dropout), numbers=numbers), vocabulary()))
 
 

@@ -10,7 +10,7 @@
     again(words)                 a tied tensor, which is not stored again
     vector.weight or 0           zeros where it is missing
     zeros(1, width)              none of ours: all 0
-    waves(context, width)        none of ours: a table of sines and cosines, all sines of a row first
+    waves(context, width, 10000) none of ours: sines and cosines, all sines of a row first
 
 A mapping nests names: `h.N = layers.N+1: {ln_1: attention_input_norm}` says that `h.0.ln_1` is our
 `layers.1.attention_input_norm`, for each of our layers. A name of a module stands for all its tensors. `PREFIX: {...}`
@@ -142,8 +142,8 @@ class Solver:
             case Computed(kind="zeros", sizes=sizes):
                 return torch.zeros([self.number(size) for size in sizes])
             case Computed(sizes=sizes):
-                rows, size = (self.number(size) for size in sizes)
-                return waves(torch.arange(rows), 0, size, 10000, True)[0]
+                rows, size, base = (compute(size, self.constants) for size in sizes)
+                return waves(torch.arange(rows), 0, size, base, True)[0]
 
     def shape(self, expression: Expression, shapes: Shapes) -> torch.Size:
         """The shape of their tensor."""
