@@ -100,6 +100,7 @@ USES = [
     ("curves run", "wrote curves.svg"),
     ("export run --to pytorch --out exported", "exported"),
     ("import exported --format pytorch --out imported", "imported"),
+    ("export run --to onnx --out onnx", "pip install 'transformula[onnx]'"),
     ("sample imported the --max-tokens 3", "the"),
     ("completion bash", "pip install 'transformula[completion]'"),
     ("choose run the --choices cat cats", "cat"),

@@ -185,9 +185,22 @@ def test_an_entry_as_torch_saves_it(name: str, tmp_path: Path) -> None:
     def ports(key: str, side: str) -> list[Port]:
         return [Port(port["name"], port["dtype"], tuple(port["shape"])) for port in about[key][side]]
 
-    stated: Any = {key: Program(model, None, ports(key, "inputs"), ports(key, "outputs")) for key in about}  # type: ignore[arg-type]
+    stated: Any = {key: Program(model, None, ports(key, "inputs"), ports(key, "outputs"), {}) for key in about}  # type: ignore[arg-type]
     with torch.no_grad():
         close(programs.decode(stated, run, given, [4, 1, LENGTH - 5]), stateless.whole(model, given))
+
+
+@pytest.mark.slow
+def test_beyond_learned_positions_is_an_error_and_numbers_are_float32(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    model = Model("pre-norm", depth=1, width=8, heads=2, vocab=5, context=6).module.bfloat16()
+    theirs = InONNXRuntime(save_model(tmp_path / "out", model, format="onnx"))
+    assert theirs.about["context"] == 6 and model.output.weight.dtype == torch.bfloat16
+    kept = theirs.begin({"tokens": np.zeros((1, 1), np.int64)})
+    assert theirs.step({"tokens": np.zeros((1, 5), np.int64)}, kept)["logits"].dtype == np.float32
+    theirs.step({"tokens": np.zeros((1, 1), np.int64)}, kept)
+    with pytest.raises(Exception, match="out of data bounds"):
+        theirs.step({"tokens": np.zeros((1, 1), np.int64)}, kept)
 
 
 @word(

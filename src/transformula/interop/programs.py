@@ -41,7 +41,7 @@ Function = Callable[..., Sequence[Tensor]]
 
 FREE = {"batch": 2, "new": 3, "past": 5}  # dimensions that are free in every model, with a size to trace with
 OTHERS = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41)  # sizes of others; no two are equal, or they would be taken for one
-SAMPLES = 1680  # of sound, which needs some windows
+SAMPLES = 2720  # of sound: some windows, of whose number the same holds
 SYMBOL = re.compile(r"\bs\d+\b")  # torch's name of a free size
 ABOUT = "programs.json"
 CHECKED = 6  # positions that are compared
@@ -59,12 +59,14 @@ class Port:
 
 @dataclass(frozen=True)
 class Program:
-    """`exported` takes the tensors of `inputs`, one after the other, and gives those of `outputs` as a tuple."""
+    """`exported` takes the tensors of `inputs`, one after the other, and gives those of `outputs` as a tuple. `sizes`:
+    what free dimensions were while it was traced."""
 
     model: Transformer
     exported: ExportedProgram
     inputs: list[Port]
     outputs: list[Port]
+    sizes: dict[str, int]
 
 
 class Examples(dict[str, Tensor]):
@@ -110,6 +112,7 @@ def programs_of(model: Transformer) -> dict[str, Program]:
     if model.given_at_start:
         programs["start"] = traced(model, stateless.start, whole_inputs(model, model.given_at_start))
         fixed = programs["start"].outputs
+        examples.sizes |= programs["start"].sizes
     for port in fixed:
         examples.add(port.name, port.shape, getattr(torch, port.dtype))
     examples.add(POSITIONS, ("batch",))
@@ -166,12 +169,13 @@ def traced(model: Transformer, run: Callable[[Transformer, Named], Named], examp
     signature = exported.graph_signature
     inputs = [nodes[str(name)] for name in signature.user_inputs]
     outputs = [nodes[str(name)] for name in signature.user_outputs]
-    symbols = {}
+    labels = Labels()
     for value, name in zip(inputs, examples, strict=True):
         for size, label in zip(value.shape, examples.shapes[name], strict=True):
             if isinstance(size, torch.SymInt):
-                symbols[str(size.node.expr)] = str(label)
-    return Program(model, exported, _ports(examples, inputs, symbols), _ports(results, outputs, symbols))
+                labels.symbols[str(size.node.expr)] = str(label)
+    ports = labels.ports(examples, inputs), labels.ports(results, outputs)
+    return Program(model, exported, *ports, labels.sizes)
 
 
 def reason(error: BaseException) -> str:
@@ -182,13 +186,23 @@ def reason(error: BaseException) -> str:
     return shortened(lines[0].rstrip("."), 200)
 
 
-def _ports(names: Iterable[str], tensors: list[Tensor], symbols: Mapping[str, str]) -> list[Port]:
-    ports = []
-    for name, tensor in zip(names, tensors, strict=True):
-        sizes = [str(s) if isinstance(s, torch.SymInt) else s for s in tensor.shape]
-        shape = tuple(SYMBOL.sub(lambda m: symbols.get(m[0], m[0]), s) if isinstance(s, str) else s for s in sizes)
-        ports.append(Port(name, str(tensor.dtype).removeprefix("torch."), shape))
-    return ports
+class Labels:
+    """The names of free sizes: `symbols` from those that torch gave them, `sizes` to what they were."""
+
+    def __init__(self) -> None:
+        self.symbols: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
+
+    def ports(self, names: Iterable[str], tensors: list[Tensor]) -> list[Port]:
+        each = zip(names, tensors, strict=True)
+        return [Port(n, str(t.dtype).removeprefix("torch."), tuple(map(self.named, t.shape))) for n, t in each]
+
+    def named(self, size: int | torch.SymInt) -> int | str:
+        if isinstance(size, int):
+            return size
+        label = SYMBOL.sub(lambda match: self.symbols.get(match[0], match[0]), str(size))
+        self.sizes[label] = size.node.hint
+        return label
 
 
 def line_of(model: Transformer, error: BaseException) -> str:
@@ -268,12 +282,11 @@ def described(model: Transformer, programs: Mapping[str, Program], suffix: str, 
 
 
 def ends_of(folder: Path) -> list[int]:
-    """The ids that end a text, as the tokenizer of a folder says, if there is one that is known here."""
+    """The ids that end a text, as the tokenizer of a folder says; none where there is no tokenizer that is known."""
     try:
-        end = load_tokenizer(folder).end_of_document
+        return sorted(load_tokenizer(folder).ends)
     except CheckpointError:
         return []
-    return [] if end is None else [end]
 
 
 def _as_data(program: Program) -> dict[str, Any]:

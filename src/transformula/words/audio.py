@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .cpu import tracing
 from .word import Word, number, whole, word
 
 LINEAR_UP_TO, LINEAR_STEP = 1000.0, 200 / 3  # of Slaney's mel scale: hertz, and hertz a mel below
@@ -106,12 +107,13 @@ class LogMel(Word):
         last = torch.tensor(samples - 1, device=device) if real is None else real.sum(1, keepdim=True) - 1
         places = torch.arange(-half, samples + half, device=device).abs()[None]
         places = torch.where(places > last, 2 * last - places, places).clamp(0, samples - 1)
-        mirrored = audio.to(precise).gather(1, places.expand(len(audio), -1))
+        mirrored = audio.to(precise).gather(1, places.expand(audio.shape[0], -1))
         # the frame that stands beyond the last sample is left out
         frames = mirrored.unfold(1, self.frame, self.hop)[:, : samples // self.hop]
         window = torch.hann_window(self.frame, dtype=precise, device=device)
         power = torch.fft.rfft(frames * window).abs().square()
-        filters = mel_filters(self.size, self.frame, self.rate, self.highest).to(device, precise)
+        make = mel_filters.__wrapped__ if tracing() else mel_filters  # a traced tensor must not outlive its graph
+        filters = make(self.size, self.frame, self.rate, self.highest).to(device, precise)
         m = (power @ filters).clamp(min=1e-10).log10()
         known = m
         if real is not None:
