@@ -167,9 +167,9 @@ class Model:
         """What the model does with an input, as the task says on which it was trained: it goes on with a text, writes a
         target, tells a class; None for a model that was not trained. It is saved with the model."""
         if self._predictor is None and self._tokenizer is not None:
-            from ..tasks.writing import TextGenerator
+            from ..tasks.writing import generator_of
 
-            return TextGenerator(self._tokenizer)
+            return generator_of(self._tokenizer)
         return self._predictor
 
     @predictor.setter

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -26,14 +26,14 @@ from torch import nn
 
 from ..data.conversations import REPLIES, messages_in, read_conversations
 from ..data.lines import shown
-from ..data.messages import Message, messages_of
+from ..data.messages import Message
 from ..data.preview import Preview, lengths_of, lengths_shown, under, working
 from ..data.records import Record
 from ..data.settings import Named, SourceSettings
 from ..data.splits import find_overlap, split_records, without_overlap
 from ..data.tokenizing import choose_tokenizers
 from ..errors import DataError, InputError, setting
-from ..generation.settings import ReplySettings, SamplingSettings
+from ..generation.settings import ReplySettings
 from ..structured import Malformed, load_yaml, parse_yaml
 from ..tokenizers.base import Tokenizer
 from .base import FORWARD, Progress, Scores, task
@@ -47,16 +47,15 @@ from .learned_parts import (
 )
 from .losses import perplexity
 from .ngram import cached_byte_ngrams
-from .predictor import Answer, Predictor, predictor
+from .predictor import predictor
+from .replies import Reply, Replying
 from .scores.report import standing
 from .verb import Verb
-from .writing import end_of, written_after
 
 VERSION = 1  # of how messages become tokens
 TEMPLATE = {"system": "system\n", "user": "user\n", REPLIES: f"{REPLIES}\n"}
 CONTEXT = 512  # tokens of a dialogue at most, where the model's text does not say
 WRITING = 2.0  # what a token costs that is generated, of what it costs in training
-AT_ONCE = 64  # replies that are written together
 SHOWN = 3  # dialogues of which a reply is written to be looked at
 
 
@@ -161,22 +160,9 @@ def windows_of(turns: Sequence[Turn], room: int) -> tuple[list[Window], TooLong]
     return [window for window in windows if window.turns], TooLong(len(turns) - len(fitting), others)
 
 
-@dataclass(frozen=True)
-class Reply(Answer):
-    """A reply.
-
-    score  log P of a token of it, on average
-    ended  it came to the end of its turn; else it was cut at the maximum number of tokens
-    note   what of the dialogue the model could not read
-    """
-
-    ended: bool = True
-    note: str = ""
-
-
 @predictor("chat")
 @dataclass(frozen=True)
-class Chat(Predictor):
+class Chat(Replying):
     """A dialogue -> the next reply.
 
     task      by which it was trained
@@ -192,13 +178,6 @@ class Chat(Predictor):
     longest: int
     tokenizer: Tokenizer
     version: int = VERSION
-
-    settings = ReplySettings
-    verb = "chat"
-
-    @property
-    def end(self) -> int:
-        return end_of(self.tokenizer)
 
     @property
     def identity(self) -> str:
@@ -238,26 +217,7 @@ class Chat(Predictor):
                 " with a text for that role, or take these messages out"
             )
 
-    def is_one(self, given: Any) -> bool:
-        listed = isinstance(given, (list, tuple)) and bool(given)
-        return isinstance(given, str) or (listed and all(isinstance(one, Mapping) for one in given))
-
-    def opened(self, inputs: Sequence[Any]) -> list[list[Message]]:
-        """Each input as messages; a text is a message of the user. Raises DataError, InputError."""
-        histories = []
-        for number, source in enumerate(inputs, 1):
-            if not isinstance(source, (str, list, tuple)):
-                raise InputError(f"source {number}: expected a text or a list of messages, not {source!r:.40}")
-            given = [{"role": "user", "content": source}] if isinstance(source, str) else source
-            messages = [one for one in messages_of(given, f"source {number}") if one["content"].strip()]
-            self.check_roles(messages, f"source {number}")
-            if messages and messages[-1]["role"] == REPLIES:
-                raise InputError(f"source {number}: ends with a reply; leave it out, or add what is replied to")
-            histories.append(messages)
-        return histories
-
     def prompt(self, messages: Sequence[Message], settings: ReplySettings, most: int) -> tuple[list[int], str]:
-        """What the model goes on from, and a note where it could not read all. Raises InputError."""
         begun = next((n for n, one in enumerate(messages) if one["role"] != "system"), 0)
         system = [] if settings.system is None else [{"role": "system", "content": settings.system}]
         self.check_roles(system, "system")
@@ -276,62 +236,16 @@ class Chat(Predictor):
         return ids.tolist(), note and f"{note}: the model reads {self.context} tokens"
 
     def most(self, settings: ReplySettings) -> int:
-        """Tokens of a reply, its end included, at most."""
         return settings.max_tokens or max(1, min(2 * self.longest, self.context // 2))
 
-    def predict(
-        self,
-        models: Sequence[Any],
-        inputs: Sequence[Any],
-        settings: ReplySettings | None = None,
-        *,
-        progress: Progress | None = None,
-        on_text: Callable[[int, str], None] | None = None,
-    ) -> list[list[Reply]]:
-        """The reply to each dialogue, a list of messages; to one without a word there is none."""
-        settings = settings or ReplySettings()
-        most, replies = self.most(settings), [[Reply("")] for _ in inputs]
-        plain = settings.model_dump(exclude={"system", "seed", "max_tokens"})
-        rows = [row for row, messages in enumerate(inputs) if messages]
-        for first in range(0, len(rows), AT_ONCE):
-            some = rows[first : first + AT_ONCE]
-            prompts = [self.prompt(inputs[row], settings, most) for row in some]
-            drawing = SamplingSettings(**plain, seed=settings.seed + first, max_tokens=most)
-            written = written_after(models[0], self.tokenizer, [ids for ids, _ in prompts], drawing, on_text)
-            scores = self.scores(models[0], [ids for ids, _ in prompts], [text for text, _ in written])
-            for row, (text, ended), (_, note), score in zip(some, written, prompts, scores, strict=True):
-                replies[row] = [Reply(text, score, ended, note)]
-            if progress is not None:
-                progress(some[-1] + 1, len(inputs))
-        return replies
-
-    def scores(self, model: Any, prompts: Sequence[Sequence[int]], replies: Sequence[str]) -> list[float]:
-        """Log P of a token of each reply after its prompt, on average, its end included."""
+    def scores(
+        self, model: Any, prompts: Sequence[list[int]], replies: Sequence[str], written: Sequence[list[int]]
+    ) -> list[float]:
         texts = []
         for prompt, ids in zip(prompts, self.tokenizer.encode_many(replies), strict=True):
             whole = np.concatenate([prompt, ids, [self.end]])[: self.context + 1]
             texts.append(PartlyLearned(whole, np.arange(1, len(whole)) >= len(prompt)))
         return [-score.nats / score.tokens for score in text_scores(model, texts)]
-
-    def conversation(self, model: Any, settings: ReplySettings) -> Conversation:
-        return Conversation(self, model, settings)
-
-
-class Conversation:
-    """A dialogue that goes on: `reply` adds a message and its reply to `messages`."""
-
-    def __init__(self, chat: Chat, model: Any, settings: ReplySettings) -> None:
-        self.chat, self.model, self.settings = chat, model, settings
-        self.messages: list[Message] = []
-
-    def reply(self, text: str, on_text: Callable[[str], None]) -> Reply:
-        """The reply to a message; `on_text` is called with each piece of it as it is written."""
-        messages = [*self.messages, *self.chat.opened([text])[0]]
-        ((reply,),) = self.chat.predict(
-            [self.model], [messages], self.settings, on_text=lambda _, piece: on_text(piece)
-        )
-        self.messages = [*messages, {"role": REPLIES, "content": reply.text}]
-        return reply
 
 
 class Dialogues:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from torch import Tensor, nn
@@ -62,7 +62,7 @@ class TextGenerator(Predictor):
     ) -> list[str]:
         """What follows each prompt, without it. `on_text` is called with (row, piece of text) as it is written."""
         begun = [self.begin(text) for text in prompts]
-        return [text for text, _ in written_after(module, self.tokenizer, begun, settings, on_text)]
+        return [one.text for one in written_after(module, self.tokenizer, begun, settings, on_text)]
 
     def begin(self, prompt: str) -> list[int]:
         """The tokens of a prompt. An empty one begins as documents do: after the end of another, or a new line."""
@@ -86,15 +86,22 @@ class TextGenerator(Predictor):
         return cls(load(folder))
 
 
+class Continuation(NamedTuple):
+    """What was written: whether it came to its end or to a text that stops it, and its tokens, that of the end too."""
+
+    text: str
+    ended: bool
+    ids: list[int]
+
+
 def written_after(
     module: Any,
     tokenizer: Tokenizer,
     prompts: Sequence[Sequence[int]],
     settings: SamplingSettings,
     on_text: Callable[[int, str], None] | None = None,
-) -> list[tuple[str, bool]]:
-    """What follows the tokens of each prompt, and whether it came to its end or to a text that stops it. `on_text` is
-    called with (row, piece of text) as it is written."""
+) -> list[Continuation]:
+    """What follows the tokens of each prompt. `on_text` is called with (row, piece of text) as it is written."""
     streams = [StoppingStream(tokenizer.stream(), stop=settings.stop, end=tokenizer.ends) for _ in prompts]
 
     def show(row: int, piece: str) -> None:
@@ -104,11 +111,11 @@ def written_after(
     def push(row: int, token: int) -> None:
         show(row, streams[row].push(token))
 
-    generate(module, prompts, settings, finished=lambda row, _: streams[row].finished, on_token=push)
+    rows = generate(module, prompts, settings, finished=lambda row, _: streams[row].finished, on_token=push)
     ended = [stream.finished for stream in streams]
     for row, stream in enumerate(streams):
         show(row, stream.close())
-    return [(stream.text, done) for stream, done in zip(streams, ended, strict=True)]
+    return [Continuation(stream.text, done, ids) for stream, done, ids in zip(streams, ended, rows, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -309,6 +316,12 @@ def end_of(tokenizer: Tokenizer) -> int:
     return tokenizer.end_of_document
 
 
+def generator_of(tokenizer: Tokenizer) -> Predictor:
+    """What goes on with texts by a tokenizer, and replies to messages where this has a chat template."""
+    kind: Any = TextGenerator if tokenizer.chat is None else predictors.get("templated-chat")
+    return cast(Predictor, kind(tokenizer))
+
+
 def load_predictor(folder: Path) -> Predictor | None:
     """What the model in a folder does; None for a model that was never trained on a task. Raises CheckpointError for a
     damaged file, InputError for a predictor of a package that was not imported."""
@@ -316,7 +329,7 @@ def load_predictor(folder: Path) -> Predictor | None:
     if not path.is_file():  # the two oldest kinds are known by their own files
         if (folder / PAIRS).is_file():
             return Writing.load(folder)
-        return TextGenerator.load(folder) if (folder / TOKENIZER).is_file() else None
+        return generator_of(load(folder)) if (folder / TOKENIZER).is_file() else None
     try:
         about = load_json(path)
         return predictors.get(str(about["predictor"])).load(folder)

@@ -13,7 +13,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ..errors import CheckpointError, InputError
 from ..registry import Registry
 from ..structured import half_character, load_json
 from .marks import Marks
+
+if TYPE_CHECKING:
+    from .chat_template import ChatTemplate
 
 tokenizers: Registry[type[Lossless]] = Registry("tokenizer", "transformula.tokenizers")  # kinds by name
 readers: Registry[Reader] = Registry("reader of tokenizers", "transformula.tokenizers")
@@ -65,6 +68,7 @@ class Tokenizer(ABC):
     marks            the ids that stand around texts
     unknown          the id of what the tokenizer does not know; None where it knows each text, or refuses
     mask             the id that hides another from a model that sees both sides; None where there is none of its own
+    chat             how messages become a text; None where there is no template
     word_start       what a word begins with inside a sentence, where it is encoded alone
     """
 
@@ -75,6 +79,7 @@ class Tokenizer(ABC):
     marks: Marks
     unknown: int | None = None
     mask: int | None = None
+    chat: ChatTemplate | None = None
     word_start: str = " "
 
     @property

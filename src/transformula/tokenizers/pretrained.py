@@ -37,10 +37,7 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how byte fallback names a byte
 
 
 class Pretrained(Tokenizer):
-    """A tokenizer of the tokenizers library, and what its folder says of it.
-
-    chat   the chat template; None where there is none
-    """
+    """A tokenizer of the tokenizers library, and what its folder says of it."""
 
     kind = "pretrained"
 
@@ -118,6 +115,11 @@ class Pretrained(Tokenizer):
         with self._lock:
             self._backend.encode_special_tokens = bool(self.files.config.get("split_special_tokens"))
             return list(self._backend.encode(text, add_special_tokens=template).ids)
+
+    def special_in(self, text: str) -> str | None:
+        """The name of a special token that a text holds; None where it holds none."""
+        met = [i for i in self.encode_special(text, template=False) if i in self._special and i != self.unknown]
+        return self._added[met[0]].content if met else None
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of the ids. Special tokens are none of it, nor are ids that a model has beyond the tokenizer's."""

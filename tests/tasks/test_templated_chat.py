@@ -1,0 +1,83 @@
+"""Replies by the chat template of a model of others."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.tokenizers.published_folders import write_plain
+from transformula import Model
+from transformula.errors import InputError
+from transformula.tasks.replies import TemplatedChat
+from transformula.tokenizers.pretrained import Pretrained
+
+TEMPLATE = """\
+{{- bos_token }}{% for message in messages %}
+{% if message.role == 'tool' %}{{ raise_exception('who is ' ~ message.role ~ '?') }}{% endif %}
+{{- '<|start_header_id|>' ~ message.role ~ '<|end_header_id|>' ~ message.content ~ '<|eot_id|>' }}
+{%- endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>' }}{% endif %}"""
+HISTORY = [
+    {"role": "system", "content": "Be brief."},
+    *[{"role": role, "content": f"the cat and the dog {n}"} for n in range(9) for role in ("user", "assistant")],
+    {"role": "user", "content": "and?"},
+]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Any:
+    folder = write_plain("llama3", tmp_path)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return Model("pre-norm", tokenizer=folder, depth=1, width=16, heads=2, context=160)
+
+
+def test_a_reply_goes_on_from_what_the_template_writes(model: Any) -> None:
+    chat, tokenizer = model.predictor, model.tokenizer
+    assert isinstance(chat, TemplatedChat) and isinstance(tokenizer, Pretrained) and tokenizer.chat is not None
+    ids = tokenizer.encode_special(tokenizer.chat.render(HISTORY[-1:]), template=False)
+    reply = model.predict("and?", scores=True, max_tokens=6)
+    written = model.generate(tokens=ids, temperature=0, max_tokens=6)
+    assert reply.text == tokenizer.decode(written) == model.predict(HISTORY[-1:], max_tokens=6) and not reply.ended
+    with torch.no_grad():
+        logits = model.module(torch.tensor([[*ids, *written]]))[0, len(ids) - 1 : -1].log_softmax(-1)
+    assert reply.score == pytest.approx(logits[np.arange(6), written].mean().item(), abs=1e-5)
+    assert isinstance(model.generate("and", max_tokens=3), str)  # it goes on with a text like any other
+    with torch.no_grad():  # the likeliest token ends the turn
+        model.module.get_parameter("words.weight").zero_()[tokenizer.end_of_document] = 1.0
+        model.module.get_parameter("after.norm.weight").zero_()
+        model.module.get_parameter("after.norm.bias").fill_(1.0)
+    reply = model.predict("and?", scores=True)
+    assert reply.ended and reply.text == ""
+
+
+def test_the_oldest_messages_are_left_out_where_they_do_not_fit(model: Any) -> None:
+    chat = model.predictor.of(model)
+    ids, note = chat.prompt(HISTORY, chat.settings(), 40)
+    text = model.tokenizer.chat.render([HISTORY[0], *HISTORY[-3:]])
+    assert len(ids) + 40 <= 160 and "the model reads 160 tokens" in note
+    assert ids[-20:] == model.tokenizer.encode_special(text, template=False)[-20:]
+    assert ids[:9] == model.tokenizer.encode_special(text, template=False)[:9]  # the system's stays
+    with pytest.raises(InputError, match="more than the 160 that the model reads; shorten it"):
+        model.predict("word " * 200)
+
+
+def test_no_message_ends_its_own_turn(model: Any) -> None:
+    for given in ("a<|eot_id|>b", [{"role": "user", "content": "<|start_header_id|>"}]):
+        with pytest.raises(InputError, match=r"message 1 holds <\|(eot|start_header)_id\|>, .* take it out"):
+            model.predict(given)
+    with pytest.raises(InputError, match="system: message 1 holds"):
+        model.predict("a", system="<|eot_id|>")
+    with pytest.raises(InputError, match="chat_template.jinja: the chat template refuses these messages: who is tool"):
+        model.predict([{"role": "tool", "content": "a"}])
+
+
+def test_a_conversation_goes_on_and_a_saved_model_too(model: Any, tmp_path: Path) -> None:
+    talk, shown = model.predictor.conversation(model.module, model.predictor.settings(max_tokens=4)), []
+    first = talk.reply("the cat", shown.append)
+    assert "".join(shown) == first.text
+    talk.reply("the dog", shown.append)
+    assert [one["role"] for one in talk.messages] == ["user", "assistant"] * 2
+    again = Model.from_folder(model.save(tmp_path / "saved"))
+    assert again.predictor is not None and again.predictor.verb == "chat"
+    assert again.predict(HISTORY[-1:], max_tokens=4) == model.predict(HISTORY[-1:], max_tokens=4)
