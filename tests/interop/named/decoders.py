@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.interop.named.tiny import CONTEXT, DEPTH, HEADS, HIDDEN, KV_HEADS, USUAL, VOCAB, WIDTH, Tiny, rope
+from tests.interop.named.tiny import (
+    CONTEXT,
+    DEPTH,
+    HEADS,
+    HIDDEN,
+    KV_HEADS,
+    SIZE,
+    USUAL,
+    VOCAB,
+    WIDTH,
+    WINDOW,
+    Tiny,
+    rope,
+)
 
 GPT2: Mapping[str, Any] = {
     "vocab_size": VOCAB,
@@ -41,6 +54,114 @@ ROWS = [
         ),
     ),
     llama("llama-yarn", **rope(10000, "yarn", factor=4.0, **LEARNED)),
+]
+WINDOWED = {**FEWER, "sliding_window": WINDOW}
+GEMMA = {**WINDOWED, "head_dim": SIZE, "query_pre_attn_scalar": 7}
+CAPS = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}  # they bend what random weights give
+
+
+def family(name: str, model: str, keys: Mapping[str, Any], slow: bool = False, config: str = "", **row: Any) -> Tiny:
+    """A row of a class NAMEForCausalLM."""
+    return Tiny(name, f"{model}ForCausalLM", config or f"{model}Config", keys, slow=slow, **row)
+
+
+ROWS += [
+    family("gpt_neox", "GPTNeoX", {**USUAL, **rope(10000, partial_rotary_factor=0.5)}),
+    family(
+        "gpt_neox-serial",
+        "GPTNeoX",
+        {**USUAL, "use_parallel_residual": False, **rope(10000, partial_rotary_factor=0.25)},
+        slow=True,
+    ),
+    family(
+        "gpt_neox-yarn",
+        "GPTNeoX",
+        {**USUAL, "hidden_size": 64, **rope(10000, "yarn", partial_rotary_factor=0.5, factor=4.0, **LEARNED)},
+        slow=True,
+    ),
+    family("mistral", "Mistral", {**WINDOWED, "head_dim": None}),
+    family("mistral-whole", "Mistral", {**FEWER, "sliding_window": None, "head_dim": SIZE}, slow=True),
+    family("qwen2", "Qwen2", {**FEWER, **rope(1000000)}, slow=True),
+    family("qwen2-window", "Qwen2", {**WINDOWED, "use_sliding_window": True, "max_window_layers": 2}),
+    family("qwen2-yarn", "Qwen2", {**FEWER, **rope(1000000, "yarn", factor=4.0, **LEARNED)}, slow=True),
+    family("qwen3", "Qwen3", {**FEWER, "head_dim": SIZE, "tie_word_embeddings": True, **rope(1000000)}),
+    family(
+        "qwen3-window",
+        "Qwen3",
+        {**WINDOWED, "head_dim": SIZE, "use_sliding_window": True, "max_window_layers": 1, "attention_bias": True},
+        slow=True,
+    ),
+    family("gemma2", "Gemma2", {**GEMMA, **CAPS}),
+    family("gemma2-plain", "Gemma2", {**GEMMA, **dict.fromkeys(CAPS), "tie_word_embeddings": False}, slow=True),
+    family("gemma3", "Gemma3", {**GEMMA, "num_hidden_layers": 6}, config="Gemma3TextConfig"),
+    family(
+        "gemma3-linear",
+        "Gemma3",
+        {
+            **GEMMA,
+            "final_logit_softcapping": 3.0,
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+        slow=True,
+        config="Gemma3TextConfig",
+    ),
+    family("olmo2", "Olmo2", FEWER),
+    family("olmo2-biases", "Olmo2", {**USUAL, "attention_bias": True, "tie_word_embeddings": True}, slow=True),
+    family("phi", "Phi", {**USUAL, **rope(10000, partial_rotary_factor=0.5)}),
+    family("phi-normed", "Phi", {**FEWER, "qk_layernorm": True, **rope(10000, partial_rotary_factor=0.25)}, slow=True),
+    family("phi3", "Phi3", {**FEWER, "pad_token_id": 0}),
+    family(
+        "phi3-window",
+        "Phi3",
+        {**WINDOWED, "pad_token_id": 0, **rope(10000, partial_rotary_factor=0.75)},
+        slow=True,
+    ),
+    family("mixtral", "Mixtral", {**FEWER, "num_local_experts": 5, "num_experts_per_tok": 2, "head_dim": None}),
+    family("mixtral-window", "Mixtral", {**WINDOWED, "num_local_experts": 3, "num_experts_per_tok": 3}, slow=True),
+]
+DEEPSEEK = {
+    **USUAL,
+    "num_key_value_heads": HEADS,
+    "moe_intermediate_size": 20,
+    "n_routed_experts": 8,
+    "n_group": 4,
+    "topk_group": 2,
+    "num_experts_per_tok": 3,
+    "kv_lora_rank": 14,
+    "q_lora_rank": 18,
+    "qk_rope_head_dim": 6,
+    "v_head_dim": 9,
+    "qk_nope_head_dim": 10,
+    "first_k_dense_replace": 1,
+}
+GPT_OSS = {**WINDOWED, "head_dim": SIZE, "num_local_experts": 5, "num_experts_per_tok": 2, "swiglu_limit": 0.5}
+ROWS += [
+    family("deepseek-v3", "DeepseekV3", DEEPSEEK),
+    family(
+        "deepseek-v3-yarn",
+        "DeepseekV3",
+        {
+            **DEEPSEEK,
+            "attention_bias": True,
+            "rope_interleave": False,
+            "n_shared_experts": 2,
+            "norm_topk_prob": False,
+            "rms_norm_eps": 1e-3,
+            **rope(10000, "yarn", factor=4.0, mscale=0.707, mscale_all_dim=0.5, **LEARNED),
+        },
+        slow=True,
+    ),
+    family("deepseek-v3-one-rank", "DeepseekV3", {**DEEPSEEK, "q_lora_rank": None}, slow=True),
+    family(
+        "gpt-oss",
+        "GptOss",
+        {**GPT_OSS, **rope(150000, "yarn", factor=4.0, truncate=False, **LEARNED)},
+    ),
+    family("gpt-oss-plain", "GptOss", {**GPT_OSS, "attention_bias": False, **rope(10000)}, slow=True),
 ]
 ROWS += [
     Tiny(

@@ -29,17 +29,23 @@ def off(one: Tensor, other: Tensor) -> float:
     return (one - other).abs().max().item() / max(1, most)
 
 
+def both(row: Tiny, folder: Path, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
+    """Ours, and transformers'."""
+    ours, _ = load_model(folder, dtype=dtype)
+    return ours, row.load(folder, dtype)
+
+
 @torch.no_grad()
-def compare(row: Tiny, folder: Path, dtype: torch.dtype = torch.float32) -> float:
+def compare(row: Tiny, ours: Any, theirs: Any, dtype: torch.dtype = torch.float32) -> float:
     """How far the logits of real positions are apart."""
-    call, (ours, _) = CALLS[row.call], load_model(folder, dtype=dtype)
+    call = CALLS[row.call]
     inputs = call.inputs(dtype)
     mine = call.ours(ours, inputs)
     with in_double() if dtype == torch.float64 else nullcontext():
-        theirs = call.theirs(row.load(folder, dtype), inputs)
+        expected = call.theirs(theirs, inputs)
     assert mine.dtype == dtype
     where = real_positions(inputs) if mine.shape[:2] == inputs.get("tokens", mine).shape[:2] else ...
-    return off(mine[where], theirs.to(dtype)[where])
+    return off(mine[where], expected.to(dtype)[where])
 
 
 @torch.no_grad()

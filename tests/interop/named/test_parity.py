@@ -24,22 +24,22 @@ def marked(rows: list[tiny.Tiny]) -> list[object]:
 @pytest.mark.parametrize("name", marked(READ))
 def test_logits_decoding_and_greedy_tokens(name: str, tiny_folder: Folder) -> None:
     """In float32; rows of different lengths."""
-    row, folder = tiny.rows()[name], tiny_folder(name)
-    assert parity.compare(row, folder) <= parity.LIMITS[torch.float32]
-    ours, _ = load_model(folder)
+    row = tiny.rows()[name]
+    ours, theirs = parity.both(row, tiny_folder(name))
+    assert parity.compare(row, ours, theirs) <= parity.LIMITS[torch.float32]
     if CALLS[row.call].decodes:
         assert parity.decoding_off(ours, CALLS[row.call]) <= parity.LIMITS[torch.float32]
-        assert parity.same_greedy(row, ours, row.load(folder))
+        assert parity.same_greedy(row, ours, theirs)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [row.name for row in READ])
 def test_in_float64(name: str, tiny_folder: Folder) -> None:
-    row, folder = tiny.rows()[name], tiny_folder(name)
-    assert parity.compare(row, folder, torch.float64) <= parity.LIMITS[torch.float64]
-    ours, _ = load_model(folder, dtype=torch.float64)
+    row, dtype = tiny.rows()[name], torch.float64
+    ours, theirs = parity.both(row, tiny_folder(name), dtype)
+    assert parity.compare(row, ours, theirs, dtype) <= parity.LIMITS[dtype]
     if CALLS[row.call].decodes:
-        assert parity.decoding_off(ours, CALLS[row.call], torch.float64) <= parity.LIMITS[torch.float64]
+        assert parity.decoding_off(ours, CALLS[row.call], dtype) <= parity.LIMITS[dtype]
 
 
 @pytest.mark.slow

@@ -39,6 +39,10 @@ def rope(theta: float, kind: str = "default", **more: Any) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": kind, "rope_theta": float(theta), **more}}
 
 
+EAGER = {"attn_implementation": "eager", "experts_implementation": "eager"}
+"""Plain products, which are written for float64, too."""
+
+
 def nothing(model: Any) -> None:
     """No change of a model."""
 
@@ -68,7 +72,7 @@ class Tiny:
         """The model of transformers in memory, float32."""
         import transformers
 
-        config = getattr(transformers, self.config)(**self.keys, attn_implementation="eager")
+        config = getattr(transformers, self.config)(**self.keys, **EAGER)
         model = getattr(transformers, self.model)(config)
         self.change(model)
         return draw(model).eval()
@@ -79,12 +83,12 @@ class Tiny:
         import transformers
 
         cls = getattr(transformers, self.model)
-        model, info = cls.from_pretrained(folder, attn_implementation="eager", output_loading_info=True)
+        model, info = cls.from_pretrained(folder, **EAGER, output_loading_info=True)
         assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
         if dtype == torch.float32:
             return model.eval()
         with in_double():
-            config = type(model.config).from_pretrained(folder, attn_implementation="eager")
+            config = type(model.config).from_pretrained(folder, **EAGER)
             exact = cls(config).double()
             self.change(exact)
             exact.load_state_dict(model.state_dict())

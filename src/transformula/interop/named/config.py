@@ -14,7 +14,7 @@ from ...language.model_file import NAME
 from ...language.numbers import is_number
 from ...structured import load_json
 from .entries import NamedModel, common
-from .expressions import compute, names_of, parsed
+from .expressions import compute, names_of, parsed, shortest
 
 FILE = "config.json"
 ABSENT: Any = object()
@@ -30,6 +30,7 @@ class Key:
     table   by which their value is translated: one of `common.yaml`, or LENGTH; "" for none
     absent  the constant where the key is absent, an expression; None: it must be there
     null    the same where the value is null; None: as where it is absent
+    either  of `a/b.c`: mappings that mean the same, of which one is there
     """
 
     paths: tuple[str, ...]
@@ -37,6 +38,7 @@ class Key:
     table: str = ""
     absent: str | None = None
     null: str | None = None
+    either: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, keys: str, said: Any) -> Self:
@@ -44,7 +46,12 @@ class Key:
         absent, _, null = (part.strip() for part in defaults.partition(" | "))
         match = re.fullmatch(r"(\w+)\[(\w+)\]", target.strip())
         table, name = (match[1], match[2]) if match else ("", target.strip())
-        return cls(tuple(key.strip() for key in keys.split("|")), name, table, absent or None, null or None)
+        paths, either = list[str](), list[str]()
+        for path in map(str.strip, keys.split("|")):
+            outer, dot, inner = path.partition(".")
+            paths += [f"{one}{dot}{inner}" for one in outer.split("/")]
+            either += outer.split("/") if "/" in outer else ()
+        return cls(tuple(paths), name, table, absent or None, null or None, tuple(dict.fromkeys(either)))
 
     @property
     def fraction(self) -> bool:
@@ -143,6 +150,14 @@ class ConfigReader:
     def take(self, key: Key) -> str | None:
         """Take the value of a key; the expression of its default where it has none."""
         self.known.update(key.paths)
+        mappings = [name for name in key.either if self.config.get(name)]
+        if len(mappings) > 1:
+            one = shown(self.config[mappings[0]])
+            raise self.wrong(
+                mappings[1],
+                self.config[mappings[1]],
+                f"{mappings[0]}, which means the same, is {one}: expected one of both",
+            )
         said = {path: value for path in key.paths if (value := look(self.config, path)) is not ABSENT}
         values = {path: value for path, value in said.items() if value is not None}
         if not values:
@@ -229,14 +244,6 @@ def allowed(expected: Any, constants: Mapping[str, Any]) -> list[Any]:
         return [compute(expected[2:], constants)]
     choices = expected if isinstance(expected, list) else [expected]
     return [tuple(choice) if isinstance(choice, list) else choice for choice in choices]
-
-
-def shortest(values: list[Any]) -> tuple[Any, ...]:
-    """A list without its repetitions: the language repeats lists."""
-    for size in range(1, len(values)):
-        if all(one == other for one, other in zip(values, values[size:], strict=False)):
-            return tuple(values[:size])
-    return tuple(values)
 
 
 def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,7 @@
         n_embd: width
         n_inner: hidden = 4 * width
         activation_function: activation[act] = "gelu_tanh"      by a table of `common.yaml`
-        rope_theta | rope_parameters.rope_theta: theta = 10000  keys that mean the same
+        rope_theta | rope_scaling/rope_parameters.rope_theta: theta = 10000     keys that mean the same
       derived: {gated: ...}               constants that follow from others
       fixed: {scale_attn_weights: true}   the key has this value (of a list: one of these), or is absent
       must: {"act == 'gelu'": why}        what else must hold

@@ -16,6 +16,7 @@ from ...language.syntax import Index, Name, Node, walk
 
 LARGEST = 1e18
 NOTHING = "none"  # the name of no value: an option of a call that is nothing is left out
+EACH = " for each layer]"  # the end of a list of one value a layer, `[EXPRESSION of layer for each layer]`
 
 
 @lru_cache(maxsize=4096)
@@ -29,6 +30,9 @@ def compute(text: Any, constants: Mapping[str, Any]) -> Any:
     if not isinstance(text, str):
         return tuple(text) if isinstance(text, list) else text
     text = text.strip()
+    if text.endswith(EACH):
+        one = text[1:].removesuffix(EACH)
+        return shortest([compute(one, {**constants, "layer": n + 1}) for n in range(constants["depth"])])
     if text[:1] == "[":
         return tuple(compute(part.text, constants) for part in split_list(Source("list", text)))
 
@@ -43,6 +47,14 @@ def compute(text: Any, constants: Mapping[str, Any]) -> Any:
         raise KeyError(node.name)
 
     return evaluate(parsed(text), look, LARGEST, OF_RECORDS)
+
+
+def shortest(values: list[Any]) -> tuple[Any, ...]:
+    """A list without its repetitions: the language repeats lists."""
+    for size in range(1, len(values)):
+        if all(one == other for one, other in zip(values, values[size:], strict=False)):
+            return tuple(values[:size])
+    return tuple(values)
 
 
 def names_of(node: Node) -> set[str]:
