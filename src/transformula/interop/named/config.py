@@ -126,6 +126,8 @@ class ConfigReader:
         """Numbers, flags, strings and lists (tuples) by name. Raises CheckpointError that names the key, its value and
         what was expected, for every key that would change the model, or might."""
         waiting = []
+        said = {key.name for key in keys_of(self.model)}
+        self.constants |= {name: values[0] for name, values in self.model.choices.items() if name not in said}
         for key in keys_of(self.model):
             default = self.take(key)
             if default is not None:

@@ -22,7 +22,8 @@
       weights: {...}                      their tensors as expressions of ours: see `tensors.py`
       leave: ["*.attn.bias"]              tensors that are no part of the text
       zeros: ["*.output.bias"]            tensors of ours that they lack, all 0
-      choices: {kinds: [...]}             values that are tried for a constant that a text does not hold
+      choices: {kinds: [...]}             values that are tried for a constant that a text does not hold; one that no
+                                          key of config.json says has the first when a folder is read
       task: language-modeling             what such models were trained for; of several data files of a model_type, the
                                           one of a task has the output with which the others are fine-tuned for it
     like: OTHER                           all of another file, but for what stands here; null takes out

@@ -57,9 +57,10 @@ class Candidate:
         self.model, self.target = model, evaluating(architecture.text)
         self.tokens = TOKEN.findall(self.target)
         self.stated = stated_constants(model, architecture)
-        self.choices: dict[str, list[Any]] = {}
+        said = {key.name for key in keys_of(model)}
+        self.choices = {name: list(values) for name, values in model.choices.items() if name not in said}
         self.sought: list[str] = []  # numbers that the text does not hold under their names
-        self.constants: dict[str, Any] = dict(self.stated)
+        self.constants: dict[str, Any] = {**self.stated, **{name: values[0] for name, values in self.choices.items()}}
         waiting = [key for key in keys_of(model) if key.name not in self.stated]
         for key in [*waiting, *waiting]:  # defaults may be made of others that come later
             self.begin(key, architecture)
@@ -125,7 +126,21 @@ class Candidate:
         return best
 
     def solve(self) -> bool:
-        """Read off numbers. Whether the text then equals the target."""
+        """Read off numbers; where that does not do, change flags that numbers alone depend on. Whether the text then
+        equals the target."""
+        if self.read_all():
+            return True
+        for name, values in self.choices.items():
+            before = dict(self.constants)
+            for value in values:
+                if isinstance(value, bool) and value != before[name] and self.form({name: value}) != self.form({}):
+                    self.constants[name] = value
+                    if self.read_all():
+                        return True
+                    self.constants = dict(before)
+        return False
+
+    def read_all(self) -> bool:
         for name in self.sought:
             self.read_off(name)
         for name, values in self.choices.items():  # numbers that may be none, and are some
