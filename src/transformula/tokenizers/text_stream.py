@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-MOST, KEPT = 128, 24  # ids that are decoded at a time, and how many stay when older ones are given up
+MOST, KEPT = 64, 16  # ids that are decoded at a time, and how many stay when older ones are given up
 CLEANED = 8  # characters at the end that cleaning may still change: its longest pattern has 4, and 4 before it
 
 
