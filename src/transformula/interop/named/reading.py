@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,15 @@ MOST_NAMED = 5  # tensors that an error names
 
 @dataclass(frozen=True)
 class NamedOrigin:
-    """Where a module came from: what its text does not say and a folder like it needs."""
+    """Where a module came from: what its text does not say and a folder like it needs.
+
+    stored  tensors that are none of ours, by name
+    """
 
     name: str
     constants: Mapping[str, Any]
     config: Mapping[str, Any]
+    stored: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,13 @@ def opened(
             f"{folder}: {listed(unknown)} {'has' if len(unknown) == 1 else 'have'} no place in the text of {model.name}"
         )
         raise CheckpointError(f"{what};{did_you_mean(near)} expected the tensors of the architecture that {FILE} names")
-    if left:
+    kept = {
+        row.theirs: theirs[row.theirs] for row in equations.rows if row.theirs in theirs and not refs(row.expression)
+    }
+    if left := [*left, *(name for name in kept.values() if is_left_out(model, name))]:
         notes.append(f"{folder}: left out, since no logits depend on them: {listed(left)}")
-    origin = NamedOrigin(model.name, equations.constants, config)
+    stored = {name: shards[spelling] for name, spelling in kept.items()}
+    origin = NamedOrigin(model.name, equations.constants, config, stored)
     module.origin = origin  # type: ignore[assignment]
     return Opened(text, module, tensors, (FILE, *shards.names), tuple(notes))
 
@@ -162,7 +170,7 @@ def solved(
             else:
                 tables.setdefault(one.name, {})[one.number] = part
     tensors |= {name: torch.stack([parts[n] for n in sorted(parts)]) for name, parts in tables.items()}
-    check_again(folder, equations, shards, theirs, tensors)
+    check_again(folder, model, equations, shards, theirs, tensors)
     absent = sorted(shapes.keys() - tensors.keys())
     if absent:
         raise CheckpointError(f"{model.name}: its data file gives no value to {listed(absent)}")
@@ -170,14 +178,19 @@ def solved(
 
 
 def check_again(
-    folder: Path, equations: Equations, shards: Shards, theirs: Mapping[str, str], tensors: Mapping[str, Tensor]
+    folder: Path,
+    model: NamedModel,
+    equations: Equations,
+    shards: Shards,
+    theirs: Mapping[str, str],
+    tensors: Mapping[str, Tensor],
 ) -> None:
     """Raise CheckpointError where a tensor that is stored again differs from the one that it is tied to, or one that
     follows from sizes from what it should be."""
     solver = Solver(equations.constants)
     for row in equations.rows:
         own = refs(row.expression)
-        if row.theirs not in theirs or (own and not row.again):
+        if row.theirs not in theirs or (not row.again if own else is_left_out(model, row.theirs)):
             continue
         stored = shards[theirs[row.theirs]]
         ours = solver.theirs(row.expression, lambda one: tensors[one.name])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ def write_folder(module: nn.Module, folder: Path) -> None:
     dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     config["torch_dtype" if "torch_dtype" in config else "dtype"] = str(dtype).removeprefix("torch.")
     (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    write_shards(folder, theirs_of(found, equations, tensors, dtype))
+    stored = {} if origin is None else origin.stored
+    write_shards(folder, theirs_of(found, equations, tensors, stored, dtype))
 
 
 def match_of(module: Any, origin: NamedOrigin | None) -> Match:
@@ -66,15 +67,22 @@ def match_of(module: Any, origin: NamedOrigin | None) -> Match:
 
 
 def theirs_of(
-    found: Match, equations: Equations, tensors: dict[str, Tensor], dtype: torch.dtype
+    found: Match,
+    equations: Equations,
+    tensors: Mapping[str, Tensor],
+    stored: Mapping[str, Tensor],
+    dtype: torch.dtype,
 ) -> Iterator[tuple[str, Tensor]]:
-    """Their tensors by name, made one after the other; `dtype` is that of those that none of ours gives."""
+    """Their tensors by name, made one after the other; those that are none of ours as they were `stored`."""
     solver = Solver(found.constants)
 
     def ours(one: OurTensor) -> Tensor:
         return tensors[one.name] if one.number is None else tensors[one.name][one.number]
 
     for row in equations.rows:
-        if not row.again:
-            tensor = solver.theirs(row.expression, ours)
-            yield row.theirs, tensor if refs(row.expression) else tensor.to(dtype)
+        if row.again:
+            continue
+        tensor = solver.theirs(row.expression, ours)
+        if not refs(row.expression):
+            tensor = stored.get(row.theirs, tensor).to(dtype)
+        yield row.theirs, tensor
