@@ -105,6 +105,12 @@ CALLS: Mapping[str, Call] = {
         {"tokens": "attention_mask"},
         result=lambda replaced: replaced[..., 0],
     ),
+    "classes": Call({"tokens": "input_ids"}, {"tokens": "attention_mask"}, result=lambda logits: logits[:, 0]),
+    "classes of types": Call(
+        {"tokens": "input_ids", "types": "token_type_ids"},
+        {"tokens": "attention_mask"},
+        result=lambda logits: logits[:, 0],
+    ),
     "whole": Call({"tokens": "input_ids"}),
     "source": Call(
         {"source": "input_ids", "tokens": "decoder_input_ids"},

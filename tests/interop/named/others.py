@@ -101,6 +101,17 @@ def exact_waves(model: Any) -> None:
         table.data = torch.cat((angles.sin(), angles.cos()), 1)
 
 
+def classifier(name: str, model: str, config: str, keys: Mapping[str, Any], call: str = "classes") -> Tiny:
+    return Tiny(
+        f"{name}-classifier",
+        f"{model}ForSequenceClassification",
+        f"{config}Config",
+        {**keys, "num_labels": 7},
+        call=call,
+        slow=name != "bert",
+    )
+
+
 ROWS = [
     encoder("bert", "BertForMaskedLM", "Bert", USUAL, call="types", slow=False),
     encoder("roberta", "RobertaForMaskedLM", "Roberta", {**USUAL, "max_position_embeddings": 26, "type_vocab_size": 1}),
@@ -161,4 +172,10 @@ ROWS = [
     Tiny("vit", "ViTForImageClassification", "ViTConfig", IMAGES, call="image"),
     Tiny("deit", "DeiTForImageClassificationWithTeacher", "DeiTConfig", IMAGES, call="image", slow=True),
     Tiny("clip", "CLIPModel", "CLIPConfig", CLIP, call="clip", slow=True),
+    classifier("bert", "Bert", "Bert", USUAL, "classes of types"),
+    classifier("roberta", "Roberta", "Roberta", {**USUAL, "max_position_embeddings": 26, "type_vocab_size": 1}),
+    classifier("electra", "Electra", "Electra", {**USUAL, "embedding_size": 12}, "classes of types"),
+    classifier("deberta-v2", "DebertaV2", "DebertaV2", DEBERTA),
+    classifier("modernbert", "ModernBert", "ModernBert", MODERN),
+    classifier("modernbert-mean", "ModernBert", "ModernBert", {**MODERN, "classifier_pooling": "mean"}),
 ]

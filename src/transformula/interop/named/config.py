@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ...errors import CheckpointError, did_you_mean, nearest
+from ...language.messages import FormulaError
 from ...language.model_file import NAME
 from ...language.numbers import is_number
 from ...structured import load_json
@@ -234,7 +235,7 @@ class ConfigReader:
     def check_known(self) -> None:
         for path, value in leaves(self.config):
             known = any(path == known or path.startswith(f"{known}.") for known in self.known)
-            if not known and path.rpartition(".")[2] not in common().unused:  # configs within a config have them, too
+            if not known and not {*path.split(".")} & {*common().unused}:  # configs within a config have them, too
                 near = nearest(path, self.known)
                 what = f"{self.path}: {path} = {shown(value)} is no key that {self.model.name} knows, and might change"
                 raise CheckpointError(f"{what} the model;{did_you_mean(near)} expected a folder without it", near=near)
@@ -258,8 +259,12 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def constants_of(model: NamedModel, config: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The constants that a config.json gives a named model; see `ConfigReader.read`."""
-    return ConfigReader(model, config, path).read()
+    """The constants that a config.json gives a named model; see `ConfigReader.read`. Raises CheckpointError."""
+    try:
+        return ConfigReader(model, config, path).read()
+    except FormulaError as error:
+        what = f"{path}: its numbers make no sizes of {model.name}: {str(error).splitlines()[0]}"
+        raise CheckpointError(f"{what}; compare it with the folder that it was made from") from None
 
 
 def config_of(model: NamedModel, constants: Mapping[str, Any], kept: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -298,7 +303,7 @@ def same_meaning(key: Key, before: Any, value: Any) -> bool:
 
 def theirs(key: Key, value: Any, constants: Mapping[str, Any]) -> Any:
     """Their value for a constant."""
-    if key.null is not None and value == compute(key.null, constants):
+    if key.null is not None and not isinstance(value, bool) and value == compute(key.null, constants):
         return None
     if key.table == LENGTH:
         return {str(n): f"LABEL_{n}" for n in range(value)}

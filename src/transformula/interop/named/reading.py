@@ -200,8 +200,8 @@ def check_again(
         if own:
             what = f"{folder}: {row.theirs} differs from the tensor to which it is tied, our {own[0].name}"
             raise CheckpointError(f"{what}; expected that both are equal, or one of them alone")
-        what = f"{folder}: {row.theirs} is no table of {row.expression}"
-        raise CheckpointError(f"{what}, all that the text has in its place")
+        what = f"{folder}: {row.theirs} is not {row.expression}"
+        raise CheckpointError(f"{what}, which the text has in its place; expected a folder with that table, or without")
 
 
 def is_left_out(model: NamedModel, name: str) -> bool:

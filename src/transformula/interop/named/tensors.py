@@ -87,6 +87,9 @@ class Computed:
     kind: str
     sizes: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(self.sizes)})"
+
 
 Expression = Computed | OurTensor | Concatenated | Transposed | Less | Shaped
 
