@@ -313,6 +313,8 @@ SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("adam_beta1 beta_1", "beta1", ""),
     ("adam_beta2 beta_2", "beta2", ""),
     ("grad_clip max_grad_norm clip_grad_norm gradient_clip_val clip_norm gradient_clipping clip_grad", "clip", ""),
+    ("lora_rank lora_r lora_alpha adapter adapters peft", "lora", "rank=8"),
+    ("frozen freeze_layers freeze_parameters freeze_params", "freeze", "words,layers.1.*"),
     ("lr_scheduler lr_scheduler_type scheduler lr_decay_style", "lr_schedule", ""),
     ("warmup_steps warmup_iters num_warmup_steps warmup_updates warmup_ratio lr_warmup", "warmup", "0.02"),
     ("lr_decay_iters lr_decay_steps decay_steps", "decay", "0.6"),

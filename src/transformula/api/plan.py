@@ -193,20 +193,21 @@ class Start:
         stack = {} if self.init_stack is None else {"init_stack": self.init_stack}
         return {"init_from": absolute(self.named), **stack}
 
-    def begin(self, module: nn.Module, architecture: Architecture) -> str:
-        """Give a model its first weights; a line that says so."""
+    def begin(self, module: nn.Module, architecture: Architecture) -> tuple[str, tuple[str, ...]]:
+        """Give a model its first weights: (a line that says so, names of what keeps its random initialization)."""
         from ..interop.folder import folder_tensors
         from ..interop.partial_load import load_parts
         from ..interop.weights import put_tensors
 
-        (tensors, path), parts = folder_tensors(self.folder), ""
+        (tensors, path), parts, new = folder_tensors(self.folder), "", tuple[str, ...]()
         if self.other:
             stacks = [stack.name for stack in architecture.stacks]
-            parts = f": {load_parts(module, stacks, tensors, path, self.init_stack)}"
+            loaded = load_parts(module, stacks, tensors, path, self.init_stack)
+            parts, new = f": {loaded}", loaded.new
         else:
             put_tensors(module, tensors, path)
         changed = f"{'output':<12}{self.changed}\n" if self.changed else ""
-        return f"{changed}{'weights':<12}from {self.folder}{parts}"
+        return f"{changed}{'weights':<12}from {self.folder}{parts}", new
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,9 @@ class Plan:
         check_folder(training.out)
         if not self.resume and training.out is not None:
             RunFolder(training.out).refuse_if_taken()
+        if training.lora is not None and self.start is None and not self.resume:
+            what = "adapters change weights that are there; say where they are"
+            raise InputError(f"{setting('lora')}: {what}: {setting('init_from', 'RUN')}")
         optimizers.get(training.optimizer)
         schedules.get(training.lr_schedule)
         own_schedule(architecture)
@@ -494,16 +498,18 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
     """Raise InputError where the memory or the disk is too small.
 
     Of a step, the weights with their gradients and the logits of a batch are counted: lower bounds, so that nothing is
-    refused that could run. On a GPU nothing is said of memory. On the disk, each checkpoint has the weights, what the
-    optimizer keeps and the running average; `keep` of them stay, the best one's besides, and one more while it is
-    written; so do the models `best` and `last`. What the run's folder holds counts.
+    refused that could run; where only some parameters are trained, as if none were. On a GPU nothing is said of memory.
+    On the disk, each checkpoint has the weights, what the optimizer keeps and the running average; `keep` of them stay,
+    the best one's besides, and one more while it is written; so do the models `best` and `last`. What the run's folder
+    holds counts.
     """
     from ..training.machine import machine_memory, pick_device
 
     parameters = int(summary(architecture).data["totals"]["parameters"])
+    trained = 0 if training.lora or training.freeze else parameters
     memory = machine_memory()
     if memory is not None and pick_device(training.device).type == "cpu":
-        here, weights = bytes_in_words(memory), FLOAT * parameters * 3
+        here, weights = bytes_in_words(memory), FLOAT * (parameters + 2 * trained)
         if weights > memory:
             takes = f"with gradients and what the optimizer keeps {bytes_in_words(weights)}"
             remedy = f"lower {setting('width')} or {setting('depth')}"
@@ -520,7 +526,7 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
     out = RUNS if training.out is None else Path(training.out)
     files = [] if training.out is None else [path for path in out.rglob("*") if path.is_file()]
     held = sum(path.stat().st_size for path in files)
-    checkpoint = FLOAT * parameters * (1 + MOST_ADDED + (training.average > 0))
+    checkpoint = FLOAT * trained * (1 + MOST_ADDED + (training.average > 0))
     kept = max(training.keep, training.average_checkpoints)
     kept = min(kept, training.steps) if training.steps else kept
     needed = (kept + 2) * checkpoint + 3 * FLOAT * parameters - held

@@ -111,7 +111,9 @@ def run_of(plan: Plan, quiet: bool) -> Run:
         from ..model import build
 
         module = build(architecture, seed=training.seed)
-        weights = None if start is None else start.begin(module, architecture)
+        weights, new = (None, ()) if start is None else start.begin(module, architecture)
+        if training.lora is not None:
+            training = training.model_copy(update={"lora": training.lora.with_full(new)})
         shown = Progress(task.unit, quiet=quiet)
         tell(shown, architecture, stated, task)
         if weights is not None:

@@ -51,6 +51,7 @@ def train_options(parser: Parser) -> None:
         "transformula train --task translation --help",
         "transformula train --resume runs/first --steps 4000",
         "transformula train --init-from runs/first --data other.txt",
+        "transformula train --init-from runs/first --data other.txt --lora rank=8",
         "transformula train translator --task translation --data 'train.{de,en}' --init-from runs/span",
     ],
 )

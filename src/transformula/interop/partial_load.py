@@ -27,10 +27,12 @@ class PartialLoad:
 
     loaded  parts with weights of the other model
     random  parts that keep their random initialization, and why, where the other model has such a part at all
+    new     names of the modules of those parts, and of tensors that keep it in the others
     """
 
     loaded: tuple[str, ...]
     random: Mapping[str, str]
+    new: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         line = f"loaded {titles(self.loaded)}"
@@ -68,9 +70,10 @@ def load_parts(
     with torch.no_grad():
         for name in (name for part in loaded for name in theirs[part]):
             own[name].copy_(tensors[name])
+    new = [*dict.fromkeys(name.partition(".")[0] for part in random for name in ours[part]), *beside]
     if beside:
         random[f"{beside[0]} and the like in {into}"] = f"{len(beside)} tensors"
-    return PartialLoad(loaded, random)
+    return PartialLoad(loaded, random, tuple(new))
 
 
 def placed(

@@ -1,10 +1,11 @@
 """Checkpoints: all that a run needs to go on exactly, written whole or not at all, and checked when read.
 
     checkpoints/step-00000200/
-      weights.safetensors      parameters and buffers, float32
+      weights.safetensors      parameters and buffers, float32, but those that keep their values
       optimizer.safetensors    what the optimizer keeps, by name of parameter
       streams.safetensors      random state
       average.safetensors      the running average of the weights, where there is one
+      adapters.safetensors     low-rank adapters of matrices, where those are trained
       carried.safetensors      what the task carries from step to step, if anything
       state.json               the run and the step, position in the data, time, best value, ...
       manifest.json            size and SHA-256 of each file, written last
@@ -35,7 +36,7 @@ MANIFEST = "manifest.json"
 STATE = "state.json"
 TENSORS = ("weights", "optimizer", "streams")
 FORMER_NAMES = {"optimizer": "optimiser"}  # how earlier versions spelled a file's name; it is read too
-OPTIONAL = ("average", "carried")  # tensors that a run may have none of: then there is no file
+OPTIONAL = ("average", "adapters", "carried")  # tensors that a run may have none of: then there is no file
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Checkpoint:
     streams: Mapping[str, Tensor]
     state: Mapping[str, Any]  # plain numbers: time, units seen, best value, patience; whatever the loop needs
     average: Mapping[str, Tensor] = field(default_factory=dict)
+    adapters: Mapping[str, Tensor] = field(default_factory=dict)
     carried: Mapping[str, Tensor] = field(default_factory=dict)
     run: str = ""  # the identity of its run; "" in a checkpoint of an older version
 

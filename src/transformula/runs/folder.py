@@ -4,6 +4,7 @@ config.yaml      the complete resolved configuration, the model's text included:
 manifest.json    versions, machine, what the data and the formula were
 log.jsonl        what happened, one event a line
 checkpoints/     what a resume needs
+fixed/           parameters that keep their values, where only some are trained: a resume needs them, too
 best/  last/     the model with the lowest validation loss, and the latest one: folders that `sample` takes
 loss.svg  loss.png  summary.md
 """
@@ -60,6 +61,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.best = self.path / "best"
         self.last = self.path / "last"
+        self.fixed = self.path / "fixed"
         self.log = Log(self.path / "log.jsonl")
         self._lock: Any = None
 

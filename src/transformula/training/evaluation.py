@@ -165,7 +165,8 @@ class Evaluations:
         sums = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in own.items()}
         for folder in folders:
             checkpoint = load_checkpoint(folder, trainer.run.identity)
-            kept = {**checkpoint.weights, **checkpoint.average}
+            adapted = trainer.weights.adapters.merged(checkpoint.adapters)
+            kept = {**own, **checkpoint.weights, **adapted, **checkpoint.average}
             for name, total in sums.items():
                 total += kept[name].to(total.device)
         means = {name: (total / len(folders)).to(own[name].dtype) for name, total in sums.items()}

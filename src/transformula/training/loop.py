@@ -25,15 +25,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..atomic_io import whole_folder
 from ..errors import CheckpointError, NotFinite
 from ..interop.folder import WEIGHTS, save_model
-from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors
+from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors, save_tensors
 from ..model.hook import asked
 from ..runs import random_state
 from ..runs.checkpoint import STATE, Checkpoint, folder_of, prune, save_checkpoint
 from ..runs.folder import RunFolder
 from ..tasks.base import Batch, Task
 from . import machine
+from .adapters import Trained
 from .diagnose import first_not_finite
 from .evaluation import Evaluations
 from .failure import Asked, Interrupts
@@ -92,13 +94,13 @@ class Trainer:
 
     def __init__(
         self, task: Task, model: nn.Module, optimizer: Optimizer, settings: TrainingSettings, run: RunFolder,
-        shown: Progress, device: torch.device,
+        shown: Progress, device: torch.device, trained: Trained,
     ) -> None:  # fmt: skip
         self.task, self.optimizer, self.settings, self.run, self.shown = task, optimizer, settings, run, shown
         self.device = device
-        self.weights = Weights(model, settings.precision)
+        self.weights = Weights(model, settings.precision, trained.adapters)
         self.average = RunningAverage(model, settings.average) if settings.average else None
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.parameters = [parameter.tensor for parameter in trained.parameters]
         steps = [n for n in (settings.steps, settings.epochs and task.steps(settings.epochs)) if n]
         self.limits = Limits(min(steps, default=None), settings.tokens, settings.minutes and settings.minutes * 60)
         self.shape = Phases(settings.warmup, settings.decay, settings.final_lr)
@@ -109,6 +111,7 @@ class Trainer:
         self.flops = flops_per_unit(model)
         self.saved, self.saved_at = -1, time.monotonic()
         self.after_step = asked(getattr(model, "architecture", None), "after_step")
+        self.fixed = trained.fixed if self.after_step is None else frozenset[str]()
         self._begin = time.monotonic()
         self._step_seconds, self._step_units = 0.0, 0
 
@@ -171,6 +174,7 @@ class Trainer:
             self._stop_not_finite(shared, whole)
         self.between_steps = False
         self.optimizer.step(lr)
+        self.weights.adapters.merge()
         measures = named_measures(self.weights.model)
         change: Any = getattr(self.weights.model, "after_step", None)
         if change is not None:
@@ -187,6 +191,14 @@ class Trainer:
         self._step_seconds = took if not self._step_seconds else 0.9 * self._step_seconds + 0.1 * took
         self._step_units = sum(units)
         self._tell(loss, named, measures, float(norm), lr)
+
+    def begin(self, batch: Batch, fresh: bool) -> None:
+        """What comes before the first step. Writes the tensors that keep their values, which no checkpoint holds."""
+        if fresh:
+            self.calibrate(batch)
+        if self.fixed:
+            with whole_folder(self.run.fixed) as folder:
+                save_tensors(folder / WEIGHTS, self._tensors(fixed=True))
 
     def calibrate(self, batch: Batch) -> None:
         """Do what the model's `calibrate` hook asks for, over the first batch, and say what was done."""
@@ -228,6 +240,7 @@ class Trainer:
 
     def _stop_not_finite(self, shared: list[tuple[Batch, float]], loss: float) -> None:
         self.weights.clear()
+        self.weights.adapters.release()
         place = ""
         for micro, part in enumerate(shared):
             self.seed_generators(micro)
@@ -276,6 +289,10 @@ class Trainer:
         predictor = self.task.predictor()
         save_model(folder, self.weights.master, predictor.save if predictor else None)
 
+    def _tensors(self, fixed: bool) -> dict[str, Tensor]:
+        """Those of the model that keep their values, or those that change."""
+        return {name: t for name, t in model_tensors(self.weights.master).items() if (name in self.fixed) == fixed}
+
     def save(self) -> None:
         """Write a checkpoint, and the model of `last/`."""
         p = self.position
@@ -284,8 +301,8 @@ class Trainer:
         state = {**asdict(p), "seconds": self.seconds, "log_lines": self.run.log.lines}
         state["optimizer"] = self.settings.optimizer
         checkpoint = Checkpoint(
-            p.step, model_tensors(self.weights.master), self.optimizer.tensors(), random_state.capture(), state,
-            average={} if self.average is None else self.average.average,
+            p.step, self._tensors(fixed=False), self.optimizer.tensors(), random_state.capture(), state,
+            average={} if self.average is None else self.average.average, adapters=self.weights.adapters.tensors(),
             carried=self.task.memory.tensors() if self.task.memory else {}, run=self.run.identity,
         )  # fmt: skip
         save_checkpoint(self.run.checkpoints, checkpoint)
@@ -300,6 +317,11 @@ class Trainer:
         for text in damaged:
             self.shown.say(f"passed over: {text}", warning=True)
         if checkpoint is None:
+            if self.run.config().get("init_from") is not None:
+                what = (
+                    f"{self.run.path}: no checkpoint was written yet, and the weights that it began with are not here"
+                )
+                raise CheckpointError(f"{what}; begin it again: --config {self.run.path} --out OTHER")
             self.run.log.rewind(-1)
             self.shown.say("no checkpoint was written yet: starting from the beginning")
             return
@@ -311,7 +333,9 @@ class Trainer:
             what = f"this run used the optimizer {used}; a resume cannot change it to {self.settings.optimizer}"
             raise CheckpointError(f"{self.run.path}: {what}. Begin a new run")
         self.position = Position.read({**state, "step": checkpoint.step}, path / STATE)
-        put_tensors(self.weights.master, checkpoint.weights, path / WEIGHTS)
+        fixed = load_tensors(self.run.fixed / WEIGHTS) if self.fixed else {}
+        put_tensors(self.weights.master, {**fixed, **checkpoint.weights}, path / WEIGHTS)
+        self.weights.adapters.load(checkpoint.adapters)
         check_finite(self.weights.master.named_parameters(), path / WEIGHTS)
         if self.average is not None:
             # A run that had none until now begins it at these weights.

@@ -2,13 +2,66 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from ..errors import ConfigError
 from ..settings import Settings
 
 STEPS = 2000  # the length of a run without a limit
+
+
+def listed(patterns: Any) -> Any:
+    """['words.*', 'layers.1.*'], also of the text 'words.*,layers.1.*' and of a list of such texts."""
+    if not isinstance(patterns, (str, list, tuple)) or not all(isinstance(one, str) for one in patterns):
+        return patterns
+    texts = [patterns] if isinstance(patterns, str) else patterns
+    return [pattern.strip() for text in texts for pattern in text.split(",") if pattern.strip()]
+
+
+Patterns = Annotated[list[str], BeforeValidator(listed)]
+
+
+class LoraSettings(Settings):
+    """Low-rank adapters: what is trained of a matrix W is B and A in W + (alpha / rank) B A, with A (rank, columns)."""
+
+    rank: int = Field(ge=1, description="rows of A")
+    alpha: float | None = Field(None, gt=0, description="factor of what is added, which is divided by rank; None: rank")
+    matrices: Patterns = Field([], description="names of matrices; none: those of the layers that are larger than rank")
+    full: Patterns = Field([], description="names of parameters that are trained themselves, as new ones always are")
+
+    @property
+    def scale(self) -> float:
+        """alpha / rank."""
+        return 1.0 if self.alpha is None else self.alpha / self.rank
+
+    def with_full(self, names: Sequence[str]) -> LoraSettings:
+        """With further parameters that are trained themselves."""
+        return self.model_copy(update={"full": list(dict.fromkeys([*self.full, *names]))})
+
+
+def lora_options(stated: Any) -> Any:
+    """Options of LoRA as a mapping; also of a text such as 'rank=8,alpha=16,matrices=*.query.*,*.value.*'.
+
+    Raises ValueError with all mistakes.
+    """
+    if isinstance(stated, str):
+        options: dict[str, str] = {}
+        for piece in stated.split(","):
+            key, equals, value = piece.partition("=")
+            if equals:
+                options[key.strip()] = value.strip()
+            elif options:  # one more pattern
+                options[next(reversed(options))] += f",{piece}"
+            else:
+                raise ValueError("expected options such as rank=8 or rank=8,alpha=16")
+        stated = options
+    try:
+        return LoraSettings.read(stated) if isinstance(stated, Mapping) else stated
+    except ConfigError as error:
+        raise ValueError("; ".join(error.mistakes)) from None
 
 
 class TrainingSettings(Settings):
@@ -45,6 +98,16 @@ class TrainingSettings(Settings):
         None, gt=0, le=1, description="fraction of the run in which it falls, for linear (default: 0.6) and wsd (0.2)"
     )
     final_lr: float = Field(0.0, ge=0, le=1, description="learning rate at the end, as a fraction of the peak")
+
+    lora: Annotated[LoraSettings | None, BeforeValidator(lora_options)] = Field(
+        None,
+        description="train low-rank adapters of the matrices, and nothing else but what is randomly initialized:"
+        " rank=8; also rank=8,alpha=16,matrices=*.query.*,*.value.* (default: alpha = rank; every matrix of the layers"
+        " that is larger than rank), and full=PATTERN,... for parameters that are trained themselves",
+    )
+    freeze: Patterns = Field(
+        [], description="names of parameters that stay as they are, or of modules, as patterns: words,layers.[1-4].*"
+    )
 
     precision: Literal["auto", "float32", "bf16"] = Field(
         "auto", description="float32, bf16 with float32 master weights, or auto: the faster one in a short measurement"

@@ -25,6 +25,7 @@ from ..runs import random_state
 from ..runs.folder import CONFIG, RunFolder
 from ..tasks.base import Task, tasks
 from . import machine
+from .adapters import choose_trained
 from .choices import choose_precision, choose_threads, step_like
 from .failure import Interrupts, allocating, failed, lacks_memory
 from .loop import Trainer, flops_per_unit
@@ -96,6 +97,7 @@ def _train(
         raise CheckpointError("the model has no trainable parameters, so there is nothing to train")
     if not fresh:
         check_finite(model.named_parameters(), "the weights to begin with")
+    trained = choose_trained(model, settings)
     first = task.batch(0, 0).to(device)
     flops, wanted = task.units(first) * flops_per_unit(model), settings.precision
     with allocating(lambda amount: f"the first step: {lacks_memory(amount, task)}"):
@@ -120,7 +122,7 @@ def _train(
     shown.say(
         f"{settings.optimizer}, learning rate {resolved.lr:g}"
         + ("" if settings.lr else f" (by default at width {width})")
-        + f", {settings.lr_schedule}{origin}; {sum(p.tensor.numel() for p in parameters):,} parameters"
+        + f", {settings.lr_schedule}{origin}; {trained.line}"
     )
     configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
     about = describe_run(task, model, device)
@@ -132,13 +134,15 @@ def _train(
     else:
         run.create(configuration, about)
     products = machine.DTYPES[precision]
-    trainer = Trainer(task, model, optimizer(parameters, resolved, products), resolved, run, shown, device)
+    trainer = Trainer(
+        task, model, optimizer(trained.parameters, resolved, products), resolved, run, shown, device, trained
+    )
     random_state.seed(settings.seed)
     try:
         if resume:
             trainer.resume()
-        if fresh and trainer.saved < 0:
-            trainer.calibrate(first)
+        if trainer.saved < 0:
+            trainer.begin(first, fresh)
         begun = trainer.position.step
         with Interrupts(lambda text: shown.say(text, warning=True)) as interrupts:
             try:
@@ -151,6 +155,9 @@ def _train(
         return conclude(trainer, stopped, interrupted=interrupts.asked, about=about)
     finally:
         run.log.close()
+        trainer.weights.adapters.release()
+        for parameter in parameters:
+            parameter.tensor.requires_grad_()
 
 
 def check_select(select: str | None, task: Task | type[Task]) -> None:

@@ -17,16 +17,21 @@ import torch
 from torch import Tensor, nn
 
 from ..interop.weights import model_tensors, put_tensors
+from .adapters import Adapters
 from .machine import FLOAT32
 
 
 class Weights:
-    """The masters (`master`, float32) and the model that runs (`model`): one and the same in float32."""
+    """The masters (`master`, float32) and the model that runs (`model`): one and the same in float32.
 
-    def __init__(self, master: nn.Module, precision: str) -> None:
-        self.master = master
+    adapters  of matrices of the masters, where those are trained in their place
+    """
+
+    def __init__(self, master: nn.Module, precision: str, adapters: Adapters | None = None) -> None:
+        self.master, self.adapters = master, adapters or Adapters([])
         self.model = master if precision == FLOAT32 else working_copy(master)
         self._pairs = list(zip(master.parameters(), self.model.parameters(), strict=True))
+        self.adapters.follow(master, self.model)
 
     @torch.no_grad()
     def collect(self) -> None:
@@ -58,6 +63,8 @@ class Weights:
         """Drop all gradients."""
         for m, w in self._pairs:
             m.grad = w.grad = None
+        for parameter in self.adapters.parameters:
+            parameter.tensor.grad = None
 
     def numbers(self) -> dict[str, Tensor]:
         """The masters and the buffers of floating-point numbers."""
