@@ -132,9 +132,9 @@ def test_a_run_trains_adapters_alone_and_keeps_a_plain_model(tmp_path: Path) -> 
     ],
 )
 def test_a_resume_is_exact(tmp_path: Path, given: dict[str, Any]) -> None:
-    given = {**GIVEN, "steps": 10, "evaluate_every": 4, **given}
+    given = {**GIVEN, "steps": 8, "evaluate_every": 3, **given}
     whole = run(tmp_path / "whole", **given)
-    assert run(tmp_path / "cut", Stopping(step=5), **given).interrupted
+    assert run(tmp_path / "cut", Stopping(step=4), **given).interrupted
     # What the model holds that a resume is given is not looked at.
     done = run(tmp_path / "cut", model=ToyModel(seed=5), resume=True, **given)
     assert same(whole.folder / "last", done.folder / "last") and same(whole.folder / "best", done.folder / "best")
