@@ -15,7 +15,7 @@ from transformula.errors import CheckpointError, InputError
 from transformula.interop.folder import convert
 from transformula.interop.weights import load_tensors
 from transformula.training import start
-from transformula.training.adapters import Trained, choose_trained
+from transformula.training.adapters import Trainable, choose_trained
 
 LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
 SMALL = {"after": "x = norm(x)", "depth": 1, "width": 16, "heads": 2, "context": 24, "tokenizer": "characters"}
@@ -69,7 +69,7 @@ def test_a_language_model_goes_on_with_adapters(data: Path, begun: Path, tmp_pat
 def test_a_classifier_with_adapters_trains_its_new_output(
     data: Path, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Trained] = []
+    seen: list[Trainable] = []
     monkeypatch.setattr(start, "choose_trained", lambda *given: seen.append(choose_trained(*given)) or seen[-1])
     given = {"task": "classification", "data": str(data / "rows.tsv"), "init_from": begun, **QUICK}
     run = train(**given, lora="rank=2,full=after", freeze="*.mlp.*", steps=3, out=str(tmp_path / "run"))

@@ -21,7 +21,7 @@ from transformula.language.model_file import from_formula
 from transformula.model import build
 from transformula.runs.checkpoint import load_checkpoint
 from transformula.training import TrainingSettings
-from transformula.training.adapters import Trained, choose_trained
+from transformula.training.adapters import Trainable, choose_trained
 from transformula.training.weights import Weights
 
 MATRICES = {f"layers.{layer}.{name}.weight" for layer in (0, 1) for name in ("up", "down")}
@@ -29,15 +29,15 @@ START = dict(ToyModel().state_dict())
 FORMULA = "x = x + attention(norm(x)); x = x + experts(norm(x), n=3, active=2, hidden=12)"
 
 
-def trained(model: nn.Module, **given: Any) -> Trained:
+def trained(model: nn.Module, **given: Any) -> Trainable:
     return choose_trained(model, TrainingSettings.read(given))
 
 
-def names(chosen: Trained) -> set[str]:
+def names(chosen: Trainable) -> set[str]:
     return {parameter.name for parameter in chosen.parameters}
 
 
-def adapted(chosen: Trained) -> set[str]:
+def adapted(chosen: Trainable) -> set[str]:
     return {name.removesuffix(".lora_b") for name in names(chosen) if name.endswith(".lora_b")}
 
 

@@ -114,7 +114,7 @@ class Adapters:
 
 
 @dataclass(frozen=True)
-class Trained:
+class Trainable:
     """What is trained of a model.
 
     parameters  that an optimizer changes
@@ -129,7 +129,7 @@ class Trained:
     line: str
 
 
-def choose_trained(model: nn.Module, settings: TrainingSettings) -> Trained:
+def choose_trained(model: nn.Module, settings: TrainingSettings) -> Trainable:
     """Settle what of a model is trained; the rest of its parameters ask for no gradient from here on.
 
     Raises ConfigError for a pattern that matches nothing, with near names, for a rank that is too high, and for
@@ -158,7 +158,7 @@ def choose_trained(model: nn.Module, settings: TrainingSettings) -> Trained:
     if lora is not None:
         beside = f", and {count_of(free):,} in full" if free else ""
         line += f": LoRA of rank {lora.rank}, alpha {lora.scale * lora.rank:g}, in {len(adapted)} matrices{beside}"
-    return Trained(parameters, adapters, fixed, line)
+    return Trainable(parameters, adapters, fixed, line)
 
 
 def count_of(parameters: Iterable[Parameter]) -> int:

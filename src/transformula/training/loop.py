@@ -35,7 +35,7 @@ from ..runs.checkpoint import STATE, Checkpoint, folder_of, prune, save_checkpoi
 from ..runs.folder import RunFolder
 from ..tasks.base import Batch, Task
 from . import machine
-from .adapters import Trained
+from .adapters import Trainable
 from .diagnose import first_not_finite
 from .evaluation import Evaluations
 from .failure import Asked, Interrupts
@@ -94,7 +94,7 @@ class Trainer:
 
     def __init__(
         self, task: Task, model: nn.Module, optimizer: Optimizer, settings: TrainingSettings, run: RunFolder,
-        shown: Progress, device: torch.device, trained: Trained,
+        shown: Progress, device: torch.device, trained: Trainable,
     ) -> None:  # fmt: skip
         self.task, self.optimizer, self.settings, self.run, self.shown = task, optimizer, settings, run, shown
         self.device = device
