@@ -44,8 +44,13 @@ def compare(row: Tiny, ours: Any, theirs: Any, dtype: torch.dtype = torch.float3
     with in_double() if dtype == torch.float64 else nullcontext():
         expected = call.theirs(theirs, inputs)
     assert mine.dtype == dtype
-    where = real_positions(inputs) if mine.shape[:2] == inputs.get("tokens", mine).shape[:2] else ...
-    return off(mine[where], expected.to(dtype)[where])
+    real = where(inputs, mine)
+    return off(mine[real], expected.to(dtype)[real])
+
+
+def where(inputs: Mapping[str, Any], result: Tensor) -> Any:
+    """Which results are compared: those of tokens that are no padding."""
+    return real_positions(inputs) if result.shape[:2] == inputs.get("tokens", result).shape[:2] else ...
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from ...language.model_file import NAME
 from ...language.numbers import is_number
 from ...structured import load_json
 from .entries import NamedModel, common
-from .expressions import compute, names_of, parsed, shortest
+from .expressions import compute, shortest
 
 FILE = "config.json"
 ABSENT: Any = object()
@@ -140,7 +140,7 @@ class ConfigReader:
                 raise CheckpointError(f"{self.model.name}: the defaults of {', '.join(missing)} wait for one another")
             waiting = rest
         for name, text in self.model.derived.items():
-            self.constants[name] = compute(text, self.constants)
+            self.constants[name] = self.computed(text)
         self.check_fixed()
         self.check_must()
         self.check_known()
@@ -198,7 +198,7 @@ class ConfigReader:
 
     def take_default(self, key: Key, default: str) -> bool:
         try:
-            value = compute(default, self.constants)
+            value = self.computed(default)
         except KeyError:
             return False
         self.assign(key, key.paths[0], value, "is absent, which means")
@@ -222,15 +222,29 @@ class ConfigReader:
             elif (tuple(value) if isinstance(value, list) else value) in choices:
                 continue
             words = f"expected {shown(choices[0])}" if choices else "expected that the key is absent"
+            if is_computed(expected) and (state := self.state(expected)):
+                words += f", where {state}"
             raise self.wrong(path, value, f"{words}, all that the text of {self.model.name} says")
 
     def check_must(self) -> None:
         for test, why in self.model.must.items():
-            if not compute(test, self.constants):
-                read = [key for key in keys_of(self.model) if key.name in names_of(parsed(test))]
-                values = {key.paths[0]: look(self.config, key.paths[0]) for key in read}
-                state = ", ".join(f"{k} is {'absent' if v is ABSENT else shown(v)}" for k, v in values.items())
-                raise CheckpointError(f"{self.path}: {state}; {why}")
+            if not self.computed(test):
+                raise CheckpointError(f"{self.path}: {self.state(test)}; {why}")
+
+    def computed(self, text: Any) -> Any:
+        """The value of an expression. Raises CheckpointError, with the keys that it reads, where it has none."""
+        try:
+            return compute(text, self.constants)
+        except FormulaError as error:
+            what = f"{self.path}: {self.state(text)}; of it {self.model.name} makes `{text}`"
+            raise CheckpointError(f"{what}: {str(error).splitlines()[0]}; expected sizes of a model") from None
+
+    def state(self, text: str) -> str:
+        """The keys that an expression reads, with their values."""
+        names = set(re.findall(r"[A-Za-z_]\w*", text))
+        read = [key for key in keys_of(self.model) if key.name in names]
+        values = {path: look(self.config, path) for key in read for path in key.paths[:1]}
+        return ", ".join(f"{k} is {'absent' if v is ABSENT else shown(v)}" for k, v in values.items())
 
     def check_known(self) -> None:
         for path, value in leaves(self.config):
@@ -241,9 +255,14 @@ class ConfigReader:
                 raise CheckpointError(f"{what} the model;{did_you_mean(near)} expected a folder without it", near=near)
 
 
+def is_computed(expected: Any) -> bool:
+    """Whether what a fixed key must be is an expression of constants."""
+    return isinstance(expected, str) and expected.startswith("= ")
+
+
 def allowed(expected: Any, constants: Mapping[str, Any]) -> list[Any]:
     """What a fixed key may be: a value, one of several, or `= expression`."""
-    if isinstance(expected, str) and expected.startswith("= "):
+    if is_computed(expected):
         return [compute(expected[2:], constants)]
     choices = expected if isinstance(expected, list) else [expected]
     return [tuple(choice) if isinstance(choice, list) else choice for choice in choices]
