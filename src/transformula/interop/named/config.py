@@ -240,8 +240,13 @@ class ConfigReader:
             raise CheckpointError(f"{what}: {str(error).splitlines()[0]}; expected sizes of a model") from None
 
     def state(self, text: str) -> str:
-        """The keys that an expression reads, with their values."""
-        names = set(re.findall(r"[A-Za-z_]\w*", text))
+        """The keys that an expression reads, or that constants which it reads follow from, with their values."""
+        names = set[str]()
+        texts = [text]
+        while texts:
+            new = set(re.findall(r"[A-Za-z_]\w*", texts.pop())) - names
+            names |= new
+            texts += [str(self.model.derived[name]) for name in new if name in self.model.derived]
         read = [key for key in keys_of(self.model) if key.name in names]
         values = {path: look(self.config, path) for key in read for path in key.paths[:1]}
         return ", ".join(f"{k} is {'absent' if v is ABSENT else shown(v)}" for k, v in values.items())
