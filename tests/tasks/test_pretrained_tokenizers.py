@@ -1,6 +1,7 @@
 """Tasks that learn from texts by the tokenizer of a model that others made."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,24 @@ def test_a_text_begins_after_its_mark_and_ends_at_any_end(llama2: Path) -> None:
             model.module.get_parameter("after.norm.bias").fill_(1.0)
         assert model.generate("the cat", temperature=0, max_tokens=8) == ""
         assert model.generate(tokens=[1], temperature=0, max_tokens=8) == []
+
+
+def test_sources_and_targets_stand_as_in_pre_training(tmp_path: Path) -> None:
+    folder = write_plain("roberta", tmp_path)
+    (folder / "generation_config.json").write_text('{"decoder_start_token_id": 2, "forced_bos_token_id": 0}')
+    tokenizer, path = load(folder), tmp_path / "pairs.tsv"
+    path.write_text("source\ttarget\n" + "\n".join(f"the cat {n}\tthe dog {n}" for n in range(40)))
+    kind = tasks.get("translation")
+    data = kind.make(kind.settings.read({"data": str(path), "tokenizer": str(folder), "joint": True}), {}).data
+    row = data.training.batch(np.array([3]))
+    source, target = (data.training.records[3][side] for side in ("source", "target"))
+    assert row.inputs["source"][0].tolist() == tokenizer.encode_special(source)
+    assert row.targets[0].tolist() == tokenizer.encode_special(target)  # <s> is learned, as it is forced
+    assert row.inputs["tokens"][0].tolist() == [2, *tokenizer.encode_special(target)[:-1]]
+    prompts, sources = data.writing.prompts([source])
+    assert prompts == [[2, 0]] and sources["source"] == [tokenizer.encode_special(source)]
+    cut = replace(data.writing, most=4).ids(["the cat and the dog"])[0]
+    assert len(cut) == 4 and cut[[0, -1]].tolist() == [0, 2]
 
 
 def test_a_saved_model_holds_its_tokenizer(llama2: Path, tmp_path: Path) -> None:

@@ -89,6 +89,25 @@ def tokenizer_of(given: Any) -> Tokenizer:
     return load(folder if (folder / FILE).is_file() or folder.is_file() else model_folder(folder))
 
 
+def predictor_in(folder: Path) -> Predictor | None:
+    """What the model in a folder does: as it was trained here, or, of a folder of transformers, as its family is
+    trained; None for a model that has neither a task nor a tokenizer. Raises CheckpointError."""
+    from ..interop.named.config import is_theirs
+    from ..interop.named.text import task_of_folder
+    from ..tasks.base import tasks
+    from ..tasks.writing import generator_of, load_predictor
+    from ..tokenizers.base import load
+    from ..tokenizers.published import is_tokenizer
+
+    if not is_theirs(folder):
+        return load_predictor(folder)
+    if not is_tokenizer(folder):
+        return None
+    tokenizer, task = load(folder), task_of_folder(folder)
+    others = tasks.get(task).others if task in tasks else None
+    return generator_of(tokenizer) if others is None else others(task, tokenizer)
+
+
 def check_fits(tokenizer: Tokenizer, architecture: Architecture) -> Tokenizer:
     """Raise InputError unless a model has a row for each of the tokenizer's ids, and no more; for one that came
     with a model of others, at least."""

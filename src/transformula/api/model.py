@@ -8,7 +8,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
 
 from ..errors import InputError
-from .inputs import check_fits, ids_of, must_predict, must_write, predict, texts_of, tokenizer_of
+from .inputs import check_fits, ids_of, must_predict, must_write, predict, predictor_in, texts_of, tokenizer_of
 from .reading import check_model, import_packages, known_words, model_folder
 
 if TYPE_CHECKING:
@@ -143,10 +143,8 @@ class Model:
     @classmethod
     def _in(cls, folder: Path, module: nn.Module, architecture: Architecture) -> Model:
         """A model with what else lies in its folder."""
-        from ..tasks.writing import load_predictor
-
         model = cls(architecture)
-        model._module, model.folder, model.predictor = module, folder, load_predictor(folder)
+        model._module, model.folder, model.predictor = module, folder, predictor_in(folder)
         return model
 
     @property

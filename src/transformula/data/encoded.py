@@ -30,10 +30,14 @@ class Encoded:
         self.first = np.concatenate([[0], np.cumsum(self.lengths)])
 
     @classmethod
-    def of_texts(cls, texts: Sequence[str], tokenizer: Tokenizer, end: int, most: int | None = None) -> Encoded:
-        """Texts by their tokenizer, each with the token `end`, and cut to `most` tokens with it."""
+    def of_texts(
+        cls, texts: Sequence[str], tokenizer: Tokenizer, end: int | Sequence[int], most: int | None = None,
+        before: Sequence[int] = (),
+    ) -> Encoded:  # fmt: skip
+        """Texts by their tokenizer, each between the tokens `before` and `end`, and cut to `most` tokens with these."""
+        after = (end,) if isinstance(end, int) else end
         groups = (tokenizer.encode_joined(texts[start : start + GROUP]) for start in range(0, len(texts), GROUP))
-        parts = [ended(ids, lengths, (end,), most) for ids, lengths in groups]
+        parts = [marked(ids, lengths, before, after, most) for ids, lengths in groups]
         return cls([ids for ids, _ in parts], [lengths for _, lengths in parts])
 
     def __len__(self) -> int:
@@ -51,20 +55,23 @@ class Encoded:
         return digest.hexdigest()[:32]
 
 
-def ended(
-    ids: np.ndarray, lengths: np.ndarray, end: Sequence[int], most: int | None = None
+def marked(
+    ids: np.ndarray, lengths: np.ndarray, before: Sequence[int], after: Sequence[int], most: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that follow each other, each followed by the tokens `end` and cut to `most` with them; and the lengths."""
+    """Rows that follow each other, each between the tokens `before` and `after`, cut to `most` with these; and the
+    lengths."""
+    added = len(before) + len(after)
     if most is not None:
         place = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        ids = ids[place < most - len(end)]
-        lengths = np.minimum(lengths, most - len(end))
-    lengths = lengths + len(end)
+        ids = ids[place < most - added]
+        lengths = np.minimum(lengths, most - added)
+    lengths = lengths + added
+    ends = np.cumsum(lengths)
     whole = np.empty(lengths.sum(), dtype=np.int32)
     inside = np.ones(len(whole), dtype=bool)
-    for place, token in enumerate(end):
-        last = np.cumsum(lengths) - len(end) + place
-        whole[last], inside[last] = token, False
+    places = [ends - lengths + n for n in range(len(before))] + [ends - len(after) + n for n in range(len(after))]
+    for at, token in zip(places, (*before, *after), strict=True):
+        whole[at], inside[at] = token, False
     whole[inside] = ids
     return whole, lengths
 

@@ -24,7 +24,7 @@ from ..tokenizers.base import Tokenizer
 from ..tokenizers.texts import PIECE, Texts, groups, pieces_of
 from .cache import ABOUT, cached_entry
 from .corpus import Corpus, read_corpus
-from .encoded import ended
+from .encoded import marked
 from .preview import Preview, under, working
 from .settings import TextSettings
 from .splits import Split, split_corpus, split_given
@@ -259,4 +259,4 @@ def _encoded(texts: Texts, tokenizer: Tokenizer, whole: bool) -> Iterator[np.nda
             yield mark
         else:
             ids, lengths = tokenizer.encode_joined([str(content, "utf-8") for content in group])
-            yield ended(ids, lengths, between)[0] if between else ids
+            yield marked(ids, lengths, (), between)[0] if between else ids

@@ -214,6 +214,8 @@ class Task(ABC):
     settings    the settings of its data
     evaluation  the settings of `report`: how a trained model is scored
     verb        the verb of the command line that uses what was trained; None for none
+    others      makes the predictor of a model that others trained for this, of the task's name and the tokenizer; None
+                where these do not say all
     model       keys of a model's text that the task needs, such as its output: where a text states no output of its own
     example     an input for that verb: a text that the model knows; "" for none
     sequences   how many sequences a batch has where nothing is said; None: its batches are counted otherwise
@@ -234,6 +236,7 @@ class Task(ABC):
     settings: ClassVar[type[Settings]]
     evaluation: ClassVar[type[Settings]]
     verb: ClassVar[Verb | None] = None
+    others: ClassVar[Any] = None
     model: ClassVar[Mapping[str, Any]] = {}
     sequences: ClassVar[int | None] = 16
     measures: tuple[str, ...] = ("loss",)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -85,6 +85,11 @@ class Filling(Predictor):
                 progress(first + len(rows), len(inputs))
         return answers
 
+    @classmethod
+    def of_others(cls, task: str, tokenizer: Tokenizer) -> Self:
+        """Of a model that was trained on documents by others."""
+        return cls(tokenizer, True)
+
     def parts(self, text: str, sign: str) -> list[str]:
         """What stands around the gaps. A blank before one belongs to it where tokens begin with blanks."""
         parts = text.split(sign)
@@ -129,6 +134,7 @@ class MaskedLanguageModeling(MaskedText):
     measures = ("loss", "accuracy", "pseudo_perplexity", "tokens")
     higher = frozenset(["accuracy"])
     score_unit = "nats per masked token"
+    others = Filling.of_others
     model: ClassVar = {"family": "encoder", "output": "logits = unembed.words(x)"}
     verb = Verb(
         "fill",

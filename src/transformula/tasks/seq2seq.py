@@ -69,6 +69,7 @@ class SequenceToSequence(Task):
     """
 
     unit = "target tokens"
+    others = Writing.of_others
     settings = Seq2SeqSettings
     evaluation = Seq2SeqEvaluation
     verb = Verb(

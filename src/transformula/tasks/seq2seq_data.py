@@ -100,7 +100,10 @@ class EncodedRows:
         """Records, encoded, and cut to so many tokens, the end included."""
 
         def encoded(side: str, tokenizer: Tokenizer, most: int | None) -> Encoded:
-            return Encoded.of_texts(writing.spelling.texts(records, side), tokenizer, end_of(tokenizer), most)
+            before, after = tokenizer.marks.source
+            if side == "target":
+                before, after = tokenizer.marks.target[1:], (end_of(tokenizer),)
+            return Encoded.of_texts(writing.spelling.texts(records, side), tokenizer, after, most, before)
 
         sources = None if writing.source is None else encoded("source", writing.source, source)
         return cls(records, sources, encoded("target", writing.target, target), writing)
@@ -143,7 +146,7 @@ class EncodedRows:
             tokens = [np.concatenate([source, target[:-1]]) for source, target in pairs]
             learned = [np.append(np.full(len(source) - 1, IGNORED), target) for source, target in pairs]
             return padded_batch({"tokens": tokens}, learned)
-        tokens = [np.append(self.writing.end, target[:-1]) for target in targets]
+        tokens = [np.append(self.writing.target.marks.target[:1], target[:-1]) for target in targets]
         if self.sources is not None:
             return padded_batch({"source": sources, "tokens": tokens}, targets)
         pictures = self.writing.pictures([self.records[row]["source"] for row in rows])

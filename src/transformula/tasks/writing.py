@@ -153,6 +153,11 @@ class Writing(Predictor):
     settings = SearchSettings
     method = "write"
 
+    @classmethod
+    def of_others(cls, task: str, tokenizer: Tokenizer) -> Self:
+        """Of an encoder and a decoder that others trained, which read and write by one tokenizer."""
+        return cls(task, tokenizer, tokenizer, "source")
+
     @property
     def tokenizer(self) -> Tokenizer:  # type: ignore[override]
         return self.target
@@ -209,8 +214,8 @@ class Writing(Predictor):
             begin = ["" if prefixes is None else prefixes[row] or "" for row in rows]
             begun = None if prefixes is None else [self.target.encode(self.spelling.target(text)) for text in begin]
             best = search(
-                list(models), prompts, settings or SearchSettings(), end=self.end, inputs=sources, prefixes=begun,
-                usual=self.usual,
+                list(models), prompts, settings or SearchSettings(), end=sorted(self.target.ends) or self.end,
+                inputs=sources, prefixes=begun, usual=self.usual,
             )  # fmt: skip
             for row, hypotheses, prefix in zip(rows, best, begin, strict=True):
                 written[row] = []
@@ -225,18 +230,21 @@ class Writing(Predictor):
 
     def prompts(self, sources: Sequence[Value]) -> tuple[list[list[int]], dict[str, list[Any]]]:
         """Prompts and inputs of a search. Raises InputError for what the model does not read."""
+        begin = list(self.target.marks.target) or [self.end]
         if self.input == "image":
-            return [[self.end]] * len(sources), {"image": self.pictures(sources)}
+            return [begin] * len(sources), {"image": self.pictures(sources)}
         each = [ids.tolist() for ids in self.ids(sources)]
-        return (each, {}) if self.input == "tokens" else ([[self.end]] * len(sources), {"source": each})
+        return (each, {}) if self.input == "tokens" else ([begin] * len(sources), {"source": each})
 
     def ids(self, sources: Sequence[Value]) -> list[np.ndarray]:
-        """Token ids of texts, the end at the end. Raises InputError for a text that the tokenizer does not know."""
+        """Token ids of texts with what stands around a source, such as the end after it. Raises InputError for a text
+        that the tokenizer does not know."""
         assert self.source is not None
-        end = end_of(self.source)
+        end_of(self.source)
+        before, after = (np.array(marks, dtype=np.int64) for marks in self.source.marks.source)
         rows = self.source.encode_many([self.spelling.source(str(text)) for text in sources])
-        room = None if self.most is None else self.most - 1
-        return [np.append(ids[:room], end) for ids in rows]
+        room = None if self.most is None else self.most - len(before) - len(after)
+        return [np.concatenate([before, ids[:room], after]) for ids in rows]
 
     def pictures(self, sources: Sequence[Value]) -> list[Tensor]:
         """Pictures as the model reads them; see `picture_numbers`."""

@@ -44,6 +44,8 @@ class Marks:
     prompt   the ids before a text that is gone on with
     one      around a text in a row
     two      around two
+    source   the ids before and after a source, from which a target is written
+    target   the ids that a target begins with, which are not written
     """
 
     opening: tuple[int, ...]
@@ -52,6 +54,8 @@ class Marks:
     prompt: tuple[int, ...]
     one: RowMarks
     two: RowMarks
+    source: tuple[tuple[int, ...], tuple[int, ...]]
+    target: tuple[int, ...]
 
     @classmethod
     def of_end(cls, end: int | None) -> Self:
@@ -61,15 +65,18 @@ class Marks:
         texts = [np.array([[i, number] for i in mark], np.int64).reshape(-1, 2) for number in (0, 1)]
         none = np.zeros((0, 2), np.int64)
         one, two = RowMarks([texts[0], none], [0]), RowMarks([*texts, none], [0, 1])
-        return cls(mark, mark, mark, (), one, two)
+        return cls(mark, mark, mark, (), one, two, ((), mark), mark)
 
     @classmethod
-    def of_template(cls, encode: Callable[..., Any], knows: Callable[[str], Any], end: int | None) -> Self:
+    def of_template(
+        cls, encode: Callable[..., Any], knows: Callable[[str], Any], end: int | None, target: Sequence[int]
+    ) -> Self:
         """Of a tokenizer of the library that adds special tokens by a template of its own.
 
         encode  (text) or (text, text) -> the library's encoding, with special tokens
         knows   text -> its ids
         end     the end of a document, where the template adds none
+        target  what a target begins with; nothing: the end of a document
         """
         text = next((sign for sign in ("a", "the", "0", "\n") if len(knows(sign))), None)
         if text is None:
@@ -77,7 +84,8 @@ class Marks:
         one, two = added_to(encode(text), 1), added_to(encode(text, text), 2)
         before, after = (tuple(mark[:, 0].tolist()) for mark in one.ids)
         closing = after or (() if end is None else (end,))
-        return cls(before or closing, closing + before, closing, before, one, two)
+        target = tuple(target) or (() if end is None else (end,))
+        return cls(before or closing, closing + before, closing, before, one, two, (before, closing), target)
 
     def row(self, count: int) -> RowMarks:
         """Around so many texts; more than two are joined as two are."""

@@ -60,13 +60,15 @@ class Pretrained(Tokenizer):
         ends = [stated] if isinstance(stated, int) else [int(i) for i in stated or ()]
         known = [ids.get("eos_token"), *ends, ids.get("sep_token"), *map(special.get, (*ENDS, "[SEP]"))]
         self.end_of_document = next((i for i in known if i is not None), None)
-        self.ends = frozenset(ends or ([] if self.end_of_document is None else [self.end_of_document]))
+        self.ends = frozenset(i for i in (*ends, self.end_of_document) if i is not None)  # it ends what is trained here
         self.unknown, self.mask = ids.get("unk_token"), ids.get("mask_token")
         if self.unknown == self.end_of_document:  # as GPT-2 names them: it knows every text
             self.unknown = None
         bytes_alone = isinstance(self._backend.model, models.BPE)  # transformers leaves their blanks as they are
         self._cleans = bool(files.config.get("clean_up_tokenization_spaces")) and not bytes_alone
-        self.marks = Marks.of_template(self._backend.encode, self.encode, self.end_of_document)
+        begin = (files.generation.get(key) for key in ("decoder_start_token_id", "forced_bos_token_id"))
+        target = [i for i in begin if isinstance(i, int)]
+        self.marks = Marks.of_template(self._backend.encode, self.encode, self.end_of_document, target)
 
     @property
     def vocab(self) -> int:

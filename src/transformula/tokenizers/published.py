@@ -29,7 +29,7 @@ CONFIG, MODEL, GENERATION = "tokenizer_config.json", "config.json", "generation_
 OLD_NAMES, OLD_TOKENS, TEMPLATE = "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"
 WORDS, VOCAB, MERGES = "vocab.txt", "vocab.json", "merges.txt"
 SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "source.spm", "spm.model")
-ENDING = ("eos_token_id", "decoder_start_token_id")  # of what config.json says
+ENDING = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")  # of what config.json says
 
 REMEDY = (
     "open the folder with transformers once and save what it reads: AutoTokenizer.from_pretrained(FOLDER)"
@@ -82,6 +82,11 @@ def is_published(named: Path, state: Any) -> bool:
         return True
     decoder = state.get("decoder")
     return not (isinstance(decoder, dict) and decoder.get("type") == "ByteLevel")
+
+
+def is_tokenizer(folder: Path) -> bool:
+    """Whether a folder holds a tokenizer that can be read, or older files that may become one."""
+    return any((folder / name).is_file() for name in (FILE, WORDS, VOCAB))
 
 
 def read_published(named: Path) -> Published:
