@@ -10,7 +10,9 @@ from .errors import MissingExtra
 EXTRAS = {  # import name of each optional package -> the extra of ours that installs it
     "argcomplete": "completion",
     "babel": "cldr",
+    "ctranslate2": "ctranslate2",
     "datasets": "hub",
+    "gguf": "gguf",
     "onnx": "onnx",
     "onnxscript": "onnx",
     "onnxruntime": "onnx",

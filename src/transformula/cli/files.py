@@ -12,28 +12,35 @@ from .options import NO_VERIFY, RUN, USE, Given, option, verb
     "a trained model in the format of another program",
     "RUN",
     option("run", "RUN", RUN),
-    option("--to", "FORMAT", "the format that is written: onnx, pytorch, torch-export, ...", required=True),
+    option(
+        "--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers, or of --use", required=True
+    ),
     option("--out", "FOLDER", "the folder that is written", required=True),
+    option("--dtype", "TYPE", "of the weights: float32, float16 or bfloat16, where the format leaves a choice"),
     USE,
     NO_VERIFY,
     examples=[
         "transformula export runs/first --to pytorch --out exported",
         "transformula export runs/first --to onnx --out onnx",
+        "transformula export runs/first --to gguf --dtype float16 --out exported",
     ],
 )
 def export(given: Given) -> int:
     """Write a trained model in another format: its text, its weights and what else its folder holds, such as a
     tokenizer. pytorch is a plain state dict, which torch.load(FILE, weights_only=True) reads in any program. onnx is
-    for ONNX Runtime, with decoding by a cache; torch-export is the same as torch.export.save writes it."""
+    for ONNX Runtime, with decoding by a cache; torch-export is the same as torch.export.save writes it. transformers is
+    a folder of that library, gguf a file of llama.cpp, ctranslate2 a folder of CTranslate2, for translators; these know
+    some architectures, and others are refused with the line that differs."""
     from ..api.reading import import_packages, model_folder
 
     import_packages(given["use"])
-    from ..interop.folder import convert
+    from ..interop.folder import convert, type_named
 
+    dtype = type_named(given["dtype"])
     report = Path(given["run"]) / "summary.md"
     folder = convert(
         model_folder(given["run"]), given["out"], write=given["to"], verify=given["verify"],
-        report=report if report.is_file() else None,
+        report=report if report.is_file() else None, dtype=dtype,
     )  # fmt: skip
     return given.show(f"wrote {folder}", {"folder": folder, "format": given["to"]})
 

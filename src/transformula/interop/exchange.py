@@ -56,9 +56,10 @@ Importer = Callable[[Path, bool], ModelFiles]
 """Reads a model from a folder that is there. The second: check what can be checked, such as a hash. Nothing that is
 read may be executed. Raises CheckpointError, with the file and what to do."""
 
-Exporter = Callable[[nn.Module, Path], None]
-"""Writes a model into a folder that holds what goes along, such as a tokenizer's file, and nothing else. Raises
-CheckpointError for what the format cannot hold."""
+Exporter = Callable[..., None]
+"""Writes a model, the first argument, into the folder that is the second: it holds what goes along, such as a
+tokenizer's file, and nothing else. One that can write weights in another type than the model's takes it as `dtype`,
+None for the model's own. Raises CheckpointError for what the format cannot hold."""
 
 IMPORTERS: Registry[Importer] = Registry("format to import", "transformula.interop.formats")
 EXPORTERS: Registry[Exporter] = Registry("format to export", "transformula.interop.formats")

@@ -10,7 +10,8 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ from ..language.check import check
 from ..language.graph import Architecture
 from ..language.model_file import read_file, read_text
 from ..model import build
+from ..tokenizers.base import FILE as TOKENIZER
 from ..words import vocabulary
 from .card import CARD, model_card
-from .exchange import EXPORTERS, IMPORTERS, TEXT, ModelFiles
+from .exchange import EXPORTERS, IMPORTERS, TEXT, Exporter, ModelFiles
 from .formats.transformula import WEIGHTS as WEIGHTS
 from .named.config import is_theirs
 from .weights import check_finite, in_float32, put_tensors
@@ -36,14 +38,19 @@ TYPES = ("float32", "bfloat16", "float16", "float64")  # of weights, by torch's 
 
 
 def save_model(
-    folder: Path | str, model: nn.Module, extras: Callable[[Path], Any] | None = None, format: str = OURS
+    folder: Path | str,
+    model: nn.Module,
+    extras: Callable[[Path], Any] | None = None,
+    format: str = OURS,
+    dtype: torch.dtype | None = None,
 ) -> Path:
     """Write a model's folder, whole or not at all; one that stood there is replaced. Returns the folder.
 
-    `extras(folder)` writes further files, e.g. `tokenizer.save` or `task.save`. Raises UnknownName for a format that is
-    not registered.
+    `extras(folder)` writes further files, e.g. `tokenizer.save` or `task.save`; `dtype` is the type of the weights, by
+    default the format's own. Raises UnknownName for a format that is not registered, InputError for one that has its
+    own type.
     """
-    folder, write = Path(folder), EXPORTERS.need(format)
+    folder, write = Path(folder), writer(format, dtype)
     if folder.exists() and not is_model(folder) and any(folder.iterdir()):
         what = f"{folder}: is not empty and holds no {TEXT}, so it is no model's folder and is not replaced"
         raise CheckpointError(f"{what}; name another")
@@ -66,6 +73,17 @@ def save_model(
 def is_model(folder: Path) -> bool:
     """Whether a folder is a model's, ours or one of transformers."""
     return (folder / TEXT).is_file() or is_theirs(folder)
+
+
+def writer(format: str, dtype: torch.dtype | None) -> Exporter:
+    """The exporter of a format, which writes weights of this type. Raises UnknownName, InputError."""
+    write = EXPORTERS.need(format)
+    if dtype is None:
+        return write
+    if "dtype" not in signature(write).parameters:
+        name = str(dtype).removeprefix("torch.")
+        raise InputError(f"{setting('dtype', name)}: the format {format} has a type of its own; leave the option out")
+    return partial(write, dtype=dtype)
 
 
 def type_named(name: str | None) -> torch.dtype | None:
@@ -111,17 +129,18 @@ def load_model(
 
 def convert(
     source: Path | str, out: Path | str, *, read: str | None = None, write: str = OURS, verify: bool = True,
-    report: Path | None = None,
+    report: Path | None = None, dtype: torch.dtype | None = None,
 ) -> Path:  # fmt: skip
     """Write the model of a folder as a folder of another format; what else is in it, such as a tokenizer, goes along. A
     folder of transformers gets a model card, README.md.
 
     report  what a run says of itself, for the model card
+    dtype   of the weights, by default the format's own
 
-    Raises CheckpointError, UnknownName for a format that is not registered.
+    Raises CheckpointError, UnknownName for a format that is not registered, InputError for one that has its own type.
     """
     source, out = Path(source), Path(out)
-    EXPORTERS.need(write)
+    writer(write, dtype)
     files = read_files(source, verify, read or format_of(source))
     if out.exists() and out.samefile(source):
         raise CheckpointError(f"{out}: is the folder that is read, and would be replaced; name another")
@@ -134,10 +153,12 @@ def convert(
         for path in sorted(source.iterdir()):
             if path.is_file() and path.name not in read_names:
                 shutil.copyfile(path, new / path.name)
+            elif path.is_dir() and (path / TOKENIZER).is_file():  # that of what is read, where another is written
+                shutil.copytree(path, new / path.name)
         if write == THEIRS and not (new / CARD).exists():
             (new / CARD).write_text(model_card(model, report), encoding="utf-8")
 
-    return save_model(out, model, others, write)
+    return save_model(out, model, others, write, dtype)
 
 
 def read_files(folder: Path | str, verify: bool, format: str) -> ModelFiles:

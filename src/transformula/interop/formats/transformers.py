@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from ..exchange import ModelFiles, exporter, importer
@@ -20,7 +21,7 @@ def read_transformers(folder: Path, verify: bool) -> ModelFiles:
 
 
 @exporter("transformers")
-def write_transformers(model: nn.Module, folder: Path) -> None:
-    """config.json and the tensors, in their type, where the text equals a named model. A folder that was read before is
-    written as it was."""
-    write_folder(model, folder)
+def write_transformers(model: nn.Module, folder: Path, dtype: torch.dtype | None = None) -> None:
+    """config.json and the tensors, in `dtype` or their type, where the text equals a named model. A folder that was
+    read before is written as it was."""
+    write_folder(model if dtype is None else model.to(dtype), folder)

@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import zip_longest
@@ -36,6 +36,7 @@ from .text import text_of
 
 TOKEN = re.compile(r"[A-Za-z_@][\w.@]*|'[^']*'|\d[\d.]*(?:e[+-]?\d+)?|\S")
 DROPOUT = "dropout"
+NONE = "the text equals no named model, so no class of transformers computes it"
 ROUNDS = 3  # in which flags are changed, one after the other
 MOST_SHOWN = 120  # characters of a row, in errors
 TRIED = 6  # named models that are tried, those first that begin nearest
@@ -102,7 +103,7 @@ class Candidate:
         return (one - other).total() + (other - one).total()
 
     @cached_property
-    def words(self) -> Counter[str]:
+    def words(self) -> Counter[tuple[str, ...]]:
         return words_in(self.tokens)
 
     @cached_property
@@ -221,8 +222,10 @@ def is_numeral(token: str) -> bool:
     return token[0].isdigit()
 
 
-def words_in(tokens: list[str]) -> Counter[str]:
-    return Counter(token for token in tokens if not is_numeral(token))
+def words_in(tokens: list[str]) -> Counter[tuple[str, ...]]:
+    """Runs of three tokens, as of `bias=True`, in which numbers are alike, and how often each occurs."""
+    plain = ["0" if is_numeral(token) else token for token in tokens]
+    return Counter(zip(plain, plain[1:], plain[2:], strict=False))
 
 
 def solution(value: float, other: float, here: float, there: float, wanted: float) -> float | None:
@@ -282,25 +285,25 @@ def same_stacks(model: NamedModel, architecture: Architecture) -> bool:
     return ours == [(stack.name, stack.causal) for stack in architecture.stacks]
 
 
-def match(architecture: Architecture) -> Match:
-    """The named model whose text this is.
+def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: str = NONE) -> Match:
+    """The named model whose text this is, of `among`, by default of all.
 
-    Raises CheckpointError that says which line differs from the nearest, where there is none.
+    Raises CheckpointError that says `none`, and which line differs from the nearest.
     """
-    candidates = [Candidate(named(name), architecture) for name in names() if same_stacks(named(name), architecture)]
+    models = among or tuple(map(named, names()))
+    candidates = [Candidate(model, architecture) for model in models if same_stacks(model, architecture)]
     tried = sorted(candidates, key=lambda candidate: candidate.first_distance)[:TRIED]
     distances = {}
     for number, candidate in enumerate(tried):
         distances[number] = candidate.settle()
         if distances[number] == 0 and candidate.solve():
             return Match(candidate.model, candidate.constants)
-    what = "the text equals no named model, so no class of transformers computes it"
     if not tried:
-        raise CheckpointError(f"{what}: none has its stacks. Known: {', '.join(names())}")
+        raise CheckpointError(f"{none}: none has its stacks. Known: {', '.join(model.name for model in models)}")
     near = tried[min(distances, key=lambda n: distances[n])]
     own, other = first_difference(near.target, near.form({}))
     rows = f"    its text:   {other}\n    this text:  {own}"
-    raise CheckpointError(f"{what}; the nearest is {near.model.name}, which differs in:\n{rows}")
+    raise CheckpointError(f"{none}; the nearest is {near.model.name}, which differs in:\n{rows}")
 
 
 def first_difference(one: str, other: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
     query | key | value          rows one after the other
     groups(heads, q | k | v)     rows in groups: the first head's of each, the second head's of each, ...
+    pairs(heads, query)          of each group of rows those of its two halves in turn
     T(up)                        transposed
     norm - 1                     less a number
     shape(vector, 1, vocab)      in another shape
@@ -64,6 +65,14 @@ class Concatenated:
 
 
 @dataclass(frozen=True)
+class Paired:
+    """In each group the first row, the first of its second half, the second, ...: channels that turn together."""
+
+    inner: Expression
+    groups: str
+
+
+@dataclass(frozen=True)
 class Transposed:
     inner: Expression
 
@@ -91,7 +100,7 @@ class Computed:
         return f"{self.kind}({', '.join(self.sizes)})"
 
 
-Expression = Computed | OurTensor | Concatenated | Transposed | Less | Shaped
+Expression = Computed | OurTensor | Concatenated | Paired | Transposed | Less | Shaped
 
 
 @dataclass(frozen=True)
@@ -136,6 +145,9 @@ class Solver:
                     return torch.cat(tensors, axis)
                 by_group = torch.cat([split_rows(t, axis, n) for t in tensors], axis)
                 return by_group.flatten(axis - 1, axis)
+            case Paired(inner=inner, groups=groups):
+                tensor = self.theirs(inner, ours)
+                return swapped_halves(tensor, row_axis(tensor), (self.number(groups), 2, -1))
             case Transposed(inner=inner):
                 return transposed(self.theirs(inner, ours))
             case Less(inner=inner, number=number):
@@ -163,6 +175,9 @@ class Solver:
                 pieces = (theirs if n == 1 else split_rows(theirs, axis, n)).split(sizes, axis)  # type: ignore[no-untyped-call]
                 for part, piece in zip(parts, pieces, strict=True):
                     yield from self.ours(part, piece if n == 1 else piece.flatten(axis - 1, axis), shapes)
+            case Paired(inner=inner, groups=groups):
+                halves = swapped_halves(theirs, row_axis(theirs), (self.number(groups), -1, 2))
+                yield from self.ours(inner, halves, shapes)
             case Transposed(inner=inner):
                 yield from self.ours(inner, transposed(theirs), shapes)
             case Less(inner=inner, number=number):
@@ -174,6 +189,12 @@ class Solver:
 def split_rows(tensor: Tensor, axis: int, groups: int) -> Tensor:
     """(..., groups, rows of each[, columns])"""
     return tensor.unflatten(axis, (groups, -1))  # type: ignore[no-untyped-call, no-any-return]
+
+
+def swapped_halves(tensor: Tensor, axis: int, sizes: tuple[int, int, int]) -> Tensor:
+    """Rows as (groups, m, n), in the order (groups, n, m)."""
+    apart = tensor.unflatten(axis, sizes)  # type: ignore[no-untyped-call]
+    return apart.transpose(axis - 1, axis).flatten(axis - 2, axis)  # type: ignore[no-any-return]
 
 
 def transposed(tensor: Tensor) -> Tensor:
@@ -233,6 +254,8 @@ def read_expression(node: ast.expr) -> Expression:
             return Transposed(read_expression(inner))
         case ast.Call(func=ast.Name(id="groups"), args=[count, inner]):
             return Concatenated(tuple(map(read_expression, joined(inner))), ast.unparse(count))
+        case ast.Call(func=ast.Name(id="pairs"), args=[count, inner]):
+            return Paired(read_expression(inner), ast.unparse(count))
         case ast.Call(func=ast.Name(id="shape"), args=[inner, *sizes]):
             return Shaped(read_expression(inner), tuple(map(ast.unparse, sizes)))
         case ast.Call(func=ast.Name(id="zeros" | "waves" as kind), args=sizes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from ...language.model_file import read_text
 from ...words import vocabulary
 from ..weights import model_tensors
 from .config import FILE, config_of
-from .entries import named
-from .matching import Match, match
+from .entries import NamedModel, named
+from .matching import NONE, Match, match
 from .reading import NamedOrigin
 from .shards import write_shards
 from .tensors import Equations, OurTensor, Solver, refs, zeros_of
@@ -56,14 +56,15 @@ def write_folder(module: nn.Module, folder: Path) -> None:
     write_shards(folder, theirs_of(found, equations, tensors, stored, dtype))
 
 
-def match_of(module: Any, origin: NamedOrigin | None) -> Match:
-    """The named model of a module: the one that it was read from, where it still is that one."""
-    if origin is not None:
+def match_of(module: Any, origin: NamedOrigin | None, among: Sequence[NamedModel] = (), none: str = NONE) -> Match:
+    """The named model of a module: the one that it was read from, where it still is that one, else as `match` finds
+    it."""
+    if origin is not None and (not among or origin.name in [model.name for model in among]):
         model = named(origin.name)
         text = text_of(model, origin.constants)
         if canonical(check(read_text(text), vocabulary())) == canonical(module.architecture):
             return Match(model, origin.constants)
-    return match(module.architecture)
+    return match(module.architecture, among, none)
 
 
 def theirs_of(

@@ -1,0 +1,85 @@
+"""`gguf`: one file for llama.cpp, of a language model of a family that it has: `gallery/exports/gguf.yaml` says as data
+what its keys and tensors are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ...errors import CheckpointError
+from ..exchange import TEXT, exporter, text_of
+from ..gguf_vocabulary import vocabulary_of
+from ..named.exports import Export, export_of
+
+FILE = "model.gguf"
+PROGRAM = "llama.cpp"
+TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}  # its names of types
+FILE_TYPES = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "BF16": "MOSTLY_BF16"}
+KINDS = ("uint32", "float32", "string", "bool")  # of metadata
+
+
+@exporter("gguf", needs=["gguf"])
+def write_gguf(model: nn.Module, folder: Path, dtype: torch.dtype | None = None) -> None:
+    """`model.gguf`: metadata, the tokenizer of the folder, matrices in `dtype` or their own type, and vectors in
+    float32, as llama.cpp wants them. Without a tokenizer it takes and gives token ids alone. `model.yaml` stands beside
+    it.
+
+    Raises CheckpointError for a text that llama.cpp does not compute, and for a tokenizer that it cannot express.
+    """
+    import gguf
+
+    text = text_of(model)
+    export = export_of(model, "gguf", PROGRAM)
+    vocabulary = vocabulary_of(folder, int(export.constants["vocab"]))
+    tensors = dict(export.tensors(model)) | frequencies(export, model)
+    matrices = [tensor.dtype for tensor in tensors.values() if tensor.dim() > 1]
+    kind = TYPES.get(dtype or matrices[0])
+    if kind is None:
+        raise CheckpointError(f"{FILE} holds float32, float16 or bfloat16; name one, e.g. --dtype float32")
+    writer = gguf.GGUFWriter(folder / FILE, export.said["architecture"])
+    writer.add_name(model.architecture.name or export.model.name)
+    writer.add_file_type(gguf.LlamaFileType[FILE_TYPES[kind]])
+    writer.add_string("transformula.text", text)
+    for name, value, value_kind in metadata(export):
+        getattr(writer, f"add_{value_kind}")(name, value)
+    vocabulary.write(writer)
+    for name, tensor in tensors.items():
+        add(writer, name, tensor, kind if tensor.dim() > 1 else "F32")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    (folder / TEXT).write_text(text, encoding="utf-8")
+
+
+def metadata(export: Export) -> Iterator[tuple[str, Any, str]]:
+    """Keys with their values and types."""
+    for kind in KINDS:
+        for key, text in export.said.get(kind, {}).items():
+            value = export.value(text)
+            if value is not None:
+                yield f"{export.said['architecture']}.{key}", value, kind
+
+
+def frequencies(export: Export, model: nn.Module) -> Mapping[str, Tensor]:
+    """The tensor that divides the rates of rotary positions, where the text gives them rates of its own."""
+    name = export.said.get("frequencies")
+    turning = next((module.turning for module in model.modules() if getattr(module, "turning", None)), None)
+    if name is None or turning is None or not turning.rates:
+        return {}
+    rates = torch.tensor(turning.rates, dtype=torch.float64)
+    plain = turning.base ** (-torch.arange(0, turning.size, 2, dtype=torch.float64) / turning.size)
+    return {name: (plain / rates).float()}
+
+
+def add(writer: Any, name: str, tensor: Tensor, kind: str) -> None:
+    import gguf
+
+    array: np.ndarray = tensor.detach().cpu().float().contiguous().numpy()
+    quantization = gguf.GGMLQuantizationType[kind]
+    writer.add_tensor(name, gguf.quants.quantize(array, quantization), raw_dtype=quantization)

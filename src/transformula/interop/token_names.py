@@ -1,0 +1,42 @@
+"""The tokens of a tokenizer by name, as other programs list them: bytes are written in the printable signs of the
+tokenizers library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import CheckpointError
+from ..structured import load_json
+from ..tokenizers.base import FILE, Tokenizer, load
+from ..tokenizers.byte_level import END, alphabet
+
+
+def tokenizer_of(folder: Path, size: int) -> tuple[Tokenizer, Mapping[str, Any]]:
+    """A folder's tokenizer, and what its file holds. Raises CheckpointError where it has more than `size` tokens."""
+    tokenizer = load(folder)
+    if tokenizer.vocab > size:
+        what = f"{folder.name}/{FILE} has {tokenizer.vocab} tokens, more than the {size} of the model"
+        raise CheckpointError(f"{what}; expected the tokenizer with which it was trained")
+    return tokenizer, load_json(folder / FILE)
+
+
+def names_of(tokenizer: Tokenizer, state: Mapping[str, Any], size: int) -> list[str]:
+    """The name of each of `size` ids; those that are no token have one, too."""
+    if "model" in state:
+        vocab = state["model"]["vocab"]
+        ids = vocab if isinstance(vocab, dict) else {name: number for number, (name, _) in enumerate(vocab)}
+        names = {number: name for name, number in ids.items()}
+        names |= {token["id"]: token["content"] for token in state.get("added_tokens") or ()}
+    else:
+        names = {number: spelled(piece) or END for number, piece in enumerate(tokenizer.pieces)}
+    return [names.get(number, f"[unused {number}]") for number in range(size)]
+
+
+def spelled(piece: bytes) -> str:
+    """Bytes in their signs: printable Latin-1 is the sign of itself; the other bytes, in order, are the signs from
+    U+0100 on."""
+    signs = alphabet()
+    others = [byte for byte in range(256) if chr(byte) not in signs]
+    return "".join(chr(0x100 + others.index(byte)) if byte in others else chr(byte) for byte in piece)
