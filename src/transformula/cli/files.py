@@ -13,7 +13,7 @@ from .options import NO_VERIFY, RUN, USE, Given, option, verb
     "RUN",
     option("run", "RUN", RUN),
     option(
-        "--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers, or of --use", required=True
+        "--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers", required=True
     ),
     option("--out", "FOLDER", "the folder that is written", required=True),
     option("--dtype", "TYPE", "of the weights: float32, float16 or bfloat16, where the format leaves a choice"),
