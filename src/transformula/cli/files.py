@@ -12,9 +12,7 @@ from .options import NO_VERIFY, RUN, USE, Given, option, verb
     "a trained model in the format of another program",
     "RUN",
     option("run", "RUN", RUN),
-    option(
-        "--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers", required=True
-    ),
+    option("--to", "FORMAT", "ctranslate2, gguf, onnx, pytorch, torch-export, transformers", required=True),
     option("--out", "FOLDER", "the folder that is written", required=True),
     option("--dtype", "TYPE", "of the weights: float32, float16 or bfloat16, where the format leaves a choice"),
     USE,

@@ -36,7 +36,11 @@ def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None 
     export = export_of(model, "ctranslate2", PROGRAM)
     size = int(export.constants["vocab"])
     target, end = vocabulary_of(folder, size)
-    source = vocabulary_of(folder / SOURCE, size)[0] if (folder / SOURCE).is_dir() else target
+    read = int(export.constants["source_vocab"])
+    source, read_end = vocabulary_of(folder / SOURCE, read) if (folder / SOURCE).is_dir() else (target, end)
+    if read_end != end:
+        what = f"texts that are read end with {read_end}, those that are written with {end}"
+        raise CheckpointError(f"{what}, and {PROGRAM} has one end for both")
     spec = TransformerSpec(*(stack_of(export, side) for side in ("encoder", "decoder")))
     own = None
     for name, tensor in export.tensors(model):

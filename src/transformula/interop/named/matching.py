@@ -110,15 +110,21 @@ class Candidate:
     def first_distance(self) -> int:
         return self.distance({})
 
-    def settle(self) -> int:
-        """Choose flags, strings and lists; how far the nearest is from the target."""
-        best = self.first_distance
+    def rows_apart(self, changes: Mapping[str, Any]) -> int:
+        """How many rows differ from the target's."""
+        one, other = Counter(self.form(changes).splitlines()), Counter(self.target.splitlines())
+        return (one - other).total() + (other - one).total()
+
+    def settle(self, apart: Callable[[Mapping[str, Any]], int] | None = None) -> int:
+        """Choose flags, strings and lists; how far the nearest is from the target, by default in tokens."""
+        distance = apart or self.distance
+        best = distance({})
         for _ in range(ROUNDS):
             before = best
             for name, values in self.choices.items():
                 if best == 0:
                     return 0
-                tried = {n: self.distance({name: value}) for n, value in enumerate(values)}
+                tried = {n: distance({name: value}) for n, value in enumerate(values)}
                 nearest = min(tried, key=lambda n: (tried[n], n))
                 if tried[nearest] < best:
                     best, self.constants[name] = tried[nearest], values[nearest]
@@ -161,7 +167,7 @@ class Candidate:
                 self.constants[name] = value
                 return
             value = solution(value, other, here, there, wanted)
-            if value is None:
+            if value is None or (value == 0 and name in common().not_zero):
                 return
         if (place := self.place_of(name, value)) and place[1] == place[3]:
             self.constants[name] = value
@@ -301,6 +307,7 @@ def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: st
     if not tried:
         raise CheckpointError(f"{none}: none has its stacks. Known: {', '.join(model.name for model in models)}")
     near = tried[min(distances, key=lambda n: distances[n])]
+    near.settle(near.rows_apart)  # so that as few lines as may be differ
     own, other = first_difference(near.target, near.form({}))
     rows = f"    its text:   {other}\n    this text:  {own}"
     raise CheckpointError(f"{none}; the nearest is {near.model.name}, which differs in:\n{rows}")
