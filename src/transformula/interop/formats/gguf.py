@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import CheckpointError
+from ...words.waves import Turning
 from ..exchange import TEXT, exporter, text_of
 from ..gguf_vocabulary import vocabulary_of
 from ..named.exports import Export, export_of
@@ -24,7 +25,7 @@ KINDS = ("uint32", "float32", "string", "bool")  # of metadata
 
 
 @exporter("gguf", needs=["gguf"])
-def write_gguf(model: nn.Module, folder: Path, dtype: torch.dtype | None = None) -> None:
+def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> None:
     """`model.gguf`: metadata, the tokenizer of the folder, matrices in `dtype` or their own type, and vectors in
     float32, as llama.cpp wants them. Without a tokenizer it takes and gives token ids alone. `model.yaml` stands beside
     it.
@@ -69,7 +70,8 @@ def metadata(export: Export) -> Iterator[tuple[str, Any, str]]:
 def frequencies(export: Export, model: nn.Module) -> Mapping[str, Tensor]:
     """The tensor that divides the rates of rotary positions, where the text gives them rates of its own."""
     name = export.said.get("frequencies")
-    turning = next((module.turning for module in model.modules() if getattr(module, "turning", None)), None)
+    each = (getattr(module, "turning", None) for module in model.modules())
+    turning: Turning | None = next(filter(None, each), None)
     if name is None or turning is None or not turning.rates:
         return {}
     rates = torch.tensor(turning.rates, dtype=torch.float64)
