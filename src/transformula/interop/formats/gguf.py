@@ -37,7 +37,7 @@ def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> No
     text = text_of(model)
     export = export_of(model, "gguf", PROGRAM)
     vocabulary = vocabulary_of(folder, int(export.constants["vocab"]))
-    tensors = dict(export.tensors(model)) | frequencies(export, model)
+    tensors = {**dict(export.tensors(model)), **frequencies(export, model)}
     matrices = [tensor.dtype for tensor in tensors.values() if tensor.dim() > 1]
     kind = TYPES.get(dtype or matrices[0])
     if kind is None:
