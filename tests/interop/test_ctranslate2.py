@@ -97,7 +97,7 @@ def opened(folder: Path) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in ("bart", "gated") else pytest.mark.slow) for n in (*ENTRIES, *TEXTS)]
+    "name", [pytest.param(n, marks=() if n == "gated" else pytest.mark.slow) for n in (*ENTRIES, *TEXTS)]
 )
 def test_the_same_targets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -122,6 +122,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_texts(name: str, tmp_path: Path) -> None:
     old, new, row = REFUSED[name]

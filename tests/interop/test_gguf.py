@@ -72,6 +72,7 @@ def test_llama_cpp_computes_the_same_logits(written: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_types_of_weights(written: Path, tmp_path: Path) -> None:
     gguf = pytest.importorskip("gguf")
     folder = convert(written / "ours", tmp_path / "out", write="gguf", dtype=torch.bfloat16)
@@ -102,7 +103,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", ["activation", pytest.param("positions", marks=pytest.mark.slow)])
 def test_refused_texts(name: str, tmp_path: Path) -> None:
     old, new, message = REFUSED[name]
     Model("llama", layer=LAYER.replace(old, new), **SIZES).save(tmp_path / "ours")

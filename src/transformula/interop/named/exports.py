@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from ...errors import CheckpointError
@@ -57,7 +58,7 @@ class Export:
         lost = sorted(ours.keys() - written)
         if lost:
             raise CheckpointError(f"{lost[0]}: {self.model.name} has no place for it in the format that is written")
-        return theirs_of(Match(self.model, self.constants), equations, ours)
+        return theirs_of(Match(self.model, self.constants), equations, ours, {}, torch.float32)
 
 
 @cache
