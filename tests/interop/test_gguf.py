@@ -14,6 +14,7 @@ import torch
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from tests.interop import llama_cpp
+from tests.interop.named import tiny
 from transformula import Model
 from transformula.errors import CheckpointError, InputError
 from transformula.interop.folder import convert, load_model
@@ -70,6 +71,28 @@ def test_llama_cpp_computes_the_same_logits(written: Path) -> None:
     np.testing.assert_allclose(
         llama_cpp.logits(written / "gguf", TOKENS), ours(torch.tensor([TOKENS]))[0].detach(), rtol=0, atol=1e-3
     )
+
+
+FAMILIES = ["llama", "llama-tied-biases", "llama-linear", "llama-llama3", "llama-yarn", "mistral-whole", "qwen2"]
+FAMILIES += ["qwen2-yarn", "qwen3"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_llama_cpp_computes_the_family(name: str, tmp_path: Path) -> None:
+    """Folders of transformers, their rotary scaling and biases included."""
+    source = tiny.written(tmp_path, name)
+    ours, _ = load_model(source)
+    with pytest.warns(UserWarning, match="takes and gives token ids"):
+        logits = llama_cpp.logits(convert(source, tmp_path / "gguf", write="gguf"), TOKENS)
+    np.testing.assert_allclose(logits, ours(torch.tensor([TOKENS]))[0].detach(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mistral", "qwen2-window", "qwen3-window"])
+def test_what_llama_cpp_leaves_out(name: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="window is 5; its attention in this family has no window"):
+        convert(tiny.written(tmp_path, name), tmp_path / "gguf", write="gguf")
 
 
 @pytest.mark.slow

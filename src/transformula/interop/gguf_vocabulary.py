@@ -1,4 +1,4 @@
-"""A tokenizer as llama.cpp knows it: tokens with their types, merges of bytes, and a name for how texts are cut."""
+"""A tokenizer as a GGUF file has it: tokens with their types, merges of bytes, and a name for how texts are cut."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from .token_names import names_of, tokenizer_of
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # types of tokens
 NEVER = "ÿ ÿ"  # a merge of bytes that no UTF-8 has: a list of none cannot be written
-BYTES_ALONE = "gpt-2"  # a way to cut that keeps all, for tokenizers that merge nothing across it
 REMEDY = f"train with --tokenizer bpe, bytes or characters, or export a copy of the folder without {FILE}: ids alone"
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens in the order of their ids, and what llama.cpp needs beside them. No tokens: it takes and gives ids."""
+    """Tokens in the order of their ids, and what a GGUF file has beside them. No tokens: its model takes and gives ids."""
 
     tokens: Sequence[str] = ()
     types: Sequence[int] = ()
@@ -35,7 +34,7 @@ class Vocabulary:
         if not self.tokens:
             writer.add_tokenizer_model("none")
             return
-        writer.add_tokenizer_model("gpt2")
+        writer.add_tokenizer_model(content("gguf")["tokenizer"])
         writer.add_tokenizer_pre(self.cut)
         writer.add_token_list(self.tokens)
         writer.add_token_types(self.types)
@@ -50,8 +49,8 @@ class Vocabulary:
 
 
 def vocabulary_of(folder: Path, size: int) -> Vocabulary:
-    """That of a folder's tokenizer, with as many tokens as the model has. Raises CheckpointError for one that llama.cpp
-    cannot express."""
+    """That of a folder's tokenizer, with as many tokens as the model has. Raises CheckpointError for one that such a
+    file cannot express."""
     if not (folder / FILE).is_file():
         warnings.warn(f"there is no {FILE}: the model takes and gives token ids, no text", stacklevel=2)
         return Vocabulary()
@@ -59,7 +58,9 @@ def vocabulary_of(folder: Path, size: int) -> Vocabulary:
     names = names_of(tokenizer, state, size)
     if "model" not in state:  # bytes or characters
         types = [UNUSED if n >= tokenizer.vocab else NORMAL if tokenizer.pieces[n] else CONTROL for n in range(size)]
-        return Vocabulary(names, types, joined_bytes(names, types), BYTES_ALONE, tokenizer.end_of_document)
+        return Vocabulary(
+            names, types, joined_bytes(names, types), content("gguf")["pieces"], tokenizer.end_of_document
+        )
     refuse(state, tokenizer.kind)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in state["model"]["merges"]]
     cut, begin = cut_of(state), beginning(state)
@@ -83,11 +84,12 @@ def types_of(state: Mapping[str, Any], size: int) -> list[int]:
 
 
 def refuse(state: Mapping[str, Any], kind: str) -> None:
-    """Raise CheckpointError for a tokenizer that is no BPE of bytes as llama.cpp has it."""
+    """Raise CheckpointError for a tokenizer that is no BPE of bytes as such a file has it."""
+    title = content("gguf")["title"]
     for loss in unlike(state):
-        raise CheckpointError(f"{FILE}: llama.cpp cannot express this tokenizer ({kind}): {loss}; {REMEDY}")
+        raise CheckpointError(f"{FILE}: {title} cannot express this tokenizer ({kind}): {loss}; {REMEDY}")
     if state.get("normalizer"):  # NFC, as `unlike` says
-        warnings.warn(f"{FILE}: llama.cpp does not normalize texts (NFC): give it texts in that form", stacklevel=3)
+        warnings.warn(f"{FILE}: {title} does not normalize texts (NFC): give it texts in that form", stacklevel=3)
 
 
 def unlike(state: Mapping[str, Any]) -> Iterator[str]:
@@ -118,7 +120,7 @@ def cuts_of(state: Mapping[str, Any]) -> list[str]:
 
 
 def cut_of(state: Mapping[str, Any]) -> Any:
-    """What llama.cpp calls the way in which texts are cut; None where it has none."""
+    """What such a file calls the way in which texts are cut; None where it has no name for it."""
     how = {"cuts": cuts_of(state), "whole": bool(state["model"].get("ignore_merges"))}
     named = content("gguf")["pretokenizers"]
     return next((one["name"] for one in named if {key: one[key] for key in how} == how), None)

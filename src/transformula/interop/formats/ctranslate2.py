@@ -33,7 +33,7 @@ def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None 
     from ctranslate2.specs import TransformerSpec
 
     text = text_of(model)
-    export = export_of(model, "ctranslate2", PROGRAM)
+    export = export_of(model, "ctranslate2")
     size = int(export.constants["vocab"])
     target, end = vocabulary_of(folder, size)
     read = int(export.constants["source_vocab"])

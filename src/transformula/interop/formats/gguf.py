@@ -1,5 +1,5 @@
-"""`gguf`: one file for llama.cpp, of a language model of a family that it has: `gallery/exports/gguf.yaml` says as data
-what its keys and tensors are called."""
+"""`gguf`: one file that holds a language model with its tokenizer, of a family that its programs compute:
+`gallery/exports/gguf.yaml` says as data which those are, and what keys and tensors are called."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ from ..gguf_vocabulary import vocabulary_of
 from ..named.exports import Export, export_of
 
 FILE = "model.gguf"
-PROGRAM = "llama.cpp"
 TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}  # its names of types
-FILE_TYPES = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "BF16": "MOSTLY_BF16"}
+FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}  # its numbers of those of most tensors
 KINDS = ("uint32", "float32", "string", "bool")  # of metadata
 
 
 @exporter("gguf", needs=["gguf"])
 def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> None:
     """`model.gguf`: metadata, the tokenizer of the folder, matrices in `dtype` or their own type, and vectors in
-    float32, as llama.cpp wants them. Without a tokenizer it takes and gives token ids alone. `model.yaml` stands beside
+    float32, as programs want them. Without a tokenizer it takes and gives token ids alone. `model.yaml` stands beside
     it.
 
-    Raises CheckpointError for a text that llama.cpp does not compute, and for a tokenizer that it cannot express.
+    Raises CheckpointError for a text that they do not compute, and for a tokenizer that they cannot express.
     """
     import gguf
 
     text = text_of(model)
-    export = export_of(model, "gguf", PROGRAM)
+    export = export_of(model, "gguf")
     vocabulary = vocabulary_of(folder, int(export.constants["vocab"]))
     tensors = {**dict(export.tensors(model)), **frequencies(export, model)}
     matrices = [tensor.dtype for tensor in tensors.values() if tensor.dim() > 1]
@@ -44,7 +43,7 @@ def write_gguf(model: Any, folder: Path, dtype: torch.dtype | None = None) -> No
         raise CheckpointError(f"{FILE} holds float32, float16 or bfloat16; name one, e.g. --dtype float32")
     writer = gguf.GGUFWriter(folder / FILE, export.said["architecture"])
     writer.add_name(model.architecture.name or export.model.name)
-    writer.add_file_type(gguf.LlamaFileType[FILE_TYPES[kind]])
+    writer.add_file_type(FILE_TYPES[kind])
     writer.add_string("transformula.text", text)
     for name, value, value_kind in metadata(export):
         getattr(writer, f"add_{value_kind}")(name, value)

@@ -1,11 +1,12 @@
 """Named models in other programs than transformers: `gallery/exports/PROGRAM.yaml` says what a program calls them.
 
+    title: the program's name
     models:
-      llama:                               a named model, or one of its own with `text`, `config`, `choices`
-        architecture: llama                what else the program wants to know; its data file says what each key means
+      FAMILY:                              a named model, or one of its own with `text`, `config`, `choices`
+        architecture: ...                  what else the program wants to know; its data file says what each key means
         must: {"act == 'silu'": why}       what the program computes of the family, and no more
         weights: {...}                     its tensors as expressions of ours: see `tensors.py`
-      mistral: {like: llama, ...}          all of another, but for what stands here
+      OTHER: {like: FAMILY, ...}           all of another, but for what stands here
 
 What a program cannot say is refused before anything is written.
 """
@@ -80,12 +81,12 @@ def model_of(name: str, said: Mapping[str, Any]) -> NamedModel:
     return NamedModel(name, said["text"], (), (), said["config"], said["weights"], choices=choices)
 
 
-def export_of(module: Any, program: str, title: str) -> Export:
-    """A module as `program` knows it, whose users call it `title`.
+def export_of(module: Any, program: str) -> Export:
+    """A module as a program knows it.
 
     Raises CheckpointError for a text that it does not compute, with the line that differs from the nearest.
     """
-    models = content(program)["models"]
+    models, title = content(program)["models"], content(program)["title"]
     known = [model_of(name, said) for name, said in models.items() if "text" in said or name in names()]
     none = f"the text equals none that {title} computes"
     found = match_of(module, getattr(module, "origin", None), known, none)

@@ -60,6 +60,7 @@ class Candidate:
         self.stated = stated_constants(model, architecture)
         said = {key.name for key in keys_of(model)}
         self.choices = {name: list(values) for name, values in model.choices.items() if name not in said}
+        self.forms: dict[str, str] = {}  # canonical ones, by all constants
         self.sought: list[str] = []  # numbers that the text does not hold under their names
         self.constants: dict[str, Any] = {**self.stated, **{name: values[0] for name, values in self.choices.items()}}
         waiting = [key for key in keys_of(model) if key.name not in self.stated]
@@ -90,6 +91,12 @@ class Candidate:
     def form(self, changes: Mapping[str, Any]) -> str:
         """The canonical form with other constants; "" where they make no model."""
         constants = {**self.constants, **changes}
+        key = repr(constants)  # in which 1 is not True
+        if key not in self.forms:
+            self.forms[key] = self.new_form(constants)
+        return self.forms[key]
+
+    def new_form(self, constants: dict[str, Any]) -> str:
         try:
             for name, text in self.model.derived.items():
                 constants[name] = compute(text, constants)
