@@ -21,7 +21,7 @@ REMEDY = f"train with --tokenizer bpe, bytes or characters, or export a copy of 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Tokens in the order of their ids, and what a GGUF file has beside them. No tokens: its model takes and gives ids."""
+    """Tokens in the order of their ids, and what stands beside them. No tokens: the model takes and gives ids."""
 
     tokens: Sequence[str] = ()
     types: Sequence[int] = ()
