@@ -20,7 +20,7 @@ REMEDY = f"train with --tokenizer bpe, bytes or characters, or export a copy of 
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class TokenList:
     """Tokens in the order of their ids, and what stands beside them. No tokens: the model takes and gives ids."""
 
     tokens: Sequence[str] = ()
@@ -48,23 +48,21 @@ class Vocabulary:
         writer.add_add_eos_token(False)
 
 
-def vocabulary_of(folder: Path, size: int) -> Vocabulary:
+def vocabulary_of(folder: Path, size: int) -> TokenList:
     """That of a folder's tokenizer, with as many tokens as the model has. Raises CheckpointError for one that such a
     file cannot express."""
     if not (folder / FILE).is_file():
         warnings.warn(f"there is no {FILE}: the model takes and gives token ids, no text", stacklevel=2)
-        return Vocabulary()
+        return TokenList()
     tokenizer, state = tokenizer_of(folder, size)
     names = names_of(tokenizer, state, size)
     if "model" not in state:  # bytes or characters
         types = [UNUSED if n >= tokenizer.vocab else NORMAL if tokenizer.pieces[n] else CONTROL for n in range(size)]
-        return Vocabulary(
-            names, types, joined_bytes(names, types), content("gguf")["pieces"], tokenizer.end_of_document
-        )
+        return TokenList(names, types, joined_bytes(names, types), content("gguf")["pieces"], tokenizer.end_of_document)
     refuse(state, tokenizer.kind)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in state["model"]["merges"]]
     cut, begin = cut_of(state), beginning(state)
-    return Vocabulary(names, types_of(state, size), merges, cut, tokenizer.end_of_document, begin)
+    return TokenList(names, types_of(state, size), merges, cut, tokenizer.end_of_document, begin)
 
 
 def joined_bytes(names: Sequence[str], types: Sequence[int]) -> list[str]:
