@@ -50,8 +50,8 @@ def opened(name: str, folder: Path) -> tuple[Model, Any, Any]:
         for parameter in theirs.parameters():
             if parameter.requires_grad:  # Marian's waves stay
                 parameter.add_(0.3 * torch.randn_like(parameter))  # so that greedy texts are no repetition
-    if name == "bart":
-        theirs.generation_config.forced_bos_token_id = 0
+    theirs.generation_config.forced_bos_token_id = 0 if name == "bart" else None
+    theirs.generation_config.forced_eos_token_id = None  # which is written at the last place, whatever stands there
     theirs.save_pretrained(folder)
     return Model.from_folder(folder), theirs, transformers.AutoTokenizer.from_pretrained(folder)
 
