@@ -95,6 +95,22 @@ def test_rows_are_read_as_in_pre_training(bert: Path, tmp_path: Path) -> None:
     assert len(long) == 9 and long[-1] == reader.tokenizer.marks.closing[0]
 
 
+def test_tags_stand_at_the_first_piece_of_their_word(bert: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tags.jsonl"
+    rows = [{"tokens": ["the", "dogbirdy", "\u200b", f"{n}"], "tags": ["A", "B", "A", "B"]} for n in range(40)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kind = tasks.get("tagging")
+    data = kind.make(kind.settings.read({"data": str(path), "tokenizer": str(bert), "max_tokens": 24}), {}).data
+    tagger, words = data.kind, rows[0]["tokens"]
+    ids, places = tagger.row(words)["tokens"], tagger.places(words)
+    assert (ids[0], ids[-1]) == (tagger.tokenizer.marks.opening[0], tagger.tokenizer.marks.closing[0])
+    assert [tagger.tokenizer.pieces[int(ids[place])][:2] for place in places[:2]] == [b" t", b" d"] and places[0] == 1
+    assert len(ids) > 6 and ids[places[2]] == tagger.tokenizer.unknown  # a sign that it drops is a token, too
+    assert [len(part) for part in tagger.parts(words * 9)] != [36] and all(
+        len(tagger.row(part)["tokens"]) <= tagger.most for part in tagger.parts(words * 9)
+    )
+
+
 def test_an_answer_is_found_in_its_characters(bert: Path, tmp_path: Path) -> None:
     path, context = tmp_path / "questions.jsonl", "The dog  number %d, isn't it THE cat."
     rows = (f'{{"question": "who?", "context": "{context % n}", "answers": ["THE cat"]}}\n' for n in range(40))

@@ -3,11 +3,12 @@ one, to many, or to a stream that has no end."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..errors import CheckpointError, InputError
 from .reading import model_folder
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def tokenizer_of(given: Any) -> Tokenizer:
 
     Raises InputError for anything else, CheckpointError for a folder without one.
     """
-    from ..tokenizers.base import FILE, Tokenizer, load, tokenizers
+    from ..tokenizers.base import Tokenizer, load, tokenizers
+    from ..tokenizers.published import is_tokenizer
 
     if isinstance(given, Tokenizer):
         return given
@@ -86,7 +88,7 @@ def tokenizer_of(given: Any) -> Tokenizer:
         reason = "is made from text, and a model built by hand has none"
         raise InputError(f"tokenizer: {name!r} {reason}: make it, and give what you made: {how}")
     folder = Path(given)
-    return load(folder if (folder / FILE).is_file() or folder.is_file() else model_folder(folder))
+    return load(folder if is_tokenizer(folder) or folder.is_file() else model_folder(folder))
 
 
 def predictor_in(folder: Path) -> Predictor | None:
@@ -96,14 +98,21 @@ def predictor_in(folder: Path) -> Predictor | None:
     from ..interop.named.text import task_of_folder
     from ..tasks.base import tasks
     from ..tasks.writing import generator_of, load_predictor
-    from ..tokenizers.base import load
+    from ..tokenizers.base import FILE, load
     from ..tokenizers.published import is_tokenizer
 
     if not is_theirs(folder):
         return load_predictor(folder)
     if not is_tokenizer(folder):
         return None
-    tokenizer, task = load(folder), task_of_folder(folder)
+    task = task_of_folder(folder)
+    try:
+        tokenizer = load(folder)
+    except CheckpointError as error:
+        if (folder / FILE).is_file():
+            raise
+        warnings.warn(str(error), stacklevel=4)  # without it the model still reads token ids
+        return None
     others = tasks.get(task).others if task in tasks else None
     return generator_of(tokenizer) if others is None else others(task, tokenizer)
 

@@ -85,8 +85,8 @@ def is_published(named: Path, state: Any) -> bool:
 
 
 def is_tokenizer(folder: Path) -> bool:
-    """Whether a folder holds a tokenizer that can be read, or older files that may become one."""
-    return any((folder / name).is_file() for name in (FILE, WORDS, VOCAB))
+    """Whether a folder holds a tokenizer, or older files of one."""
+    return any((folder / name).is_file() for name in (FILE, WORDS, VOCAB, *SENTENCEPIECE))
 
 
 def read_published(named: Path) -> Published:
