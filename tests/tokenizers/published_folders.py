@@ -107,7 +107,9 @@ def byte_fallback(prepends: bool) -> library.Tokenizer:
     trainer = trainers.BpeTrainer(
         vocab_size=500, special_tokens=special, limit_alphabet=60, max_token_length=8, show_progress=False
     )
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")  # no token goes over the end of a word
     train(backend, trainer)
+    backend.pre_tokenizer = None
     state = json.loads(backend.to_str())  # the bytes are tokens like others
     state["added_tokens"] = [token for token in state["added_tokens"] if not token["content"].startswith("<0x")]
     return library.Tokenizer.from_str(json.dumps(state))

@@ -140,10 +140,13 @@ def backend_of(model: Any) -> library.Tokenizer:
 
 
 def joined_ids(
-    texts: Sequence[str], encode: Callable[[list[str]], list[list[int]]], cut: re.Pattern[str] | None = CUT
+    texts: Sequence[str],
+    encode: Callable[[list[str]], list[list[int]]],
+    cut: re.Pattern[str] | None = CUT,
+    blank: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What `Tokenizer.encode_joined` gives, by a way to encode many short texts at once. Long ones are cut where `cut`
-    matches; None: not at all."""
+    matches; None: not at all. For `blank` see `parts_of`."""
     ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for group in groups(texts, GROUP):
         for text in group:
@@ -151,7 +154,7 @@ def joined_ids(
                 as_utf8(text)
         counts = [1] * len(group)
         if cut is not None and any(len(text) > PART for text in group):
-            parts = [list(parts_of([text], cut=cut)) for text in group]
+            parts = [list(parts_of([text], cut=cut, blank=blank)) for text in group]
             group, counts = list(itertools.chain.from_iterable(parts)), list(map(len, parts))
         encoded = encode(group)
         ids.append(np.fromiter(itertools.chain.from_iterable(encoded), dtype=np.int32))
@@ -199,9 +202,12 @@ def sample(documents: Sequence[str]) -> Iterator[str]:
             yield from parts_of(pieces_of(content), LEARNED_PART)
 
 
-def parts_of(pieces: Iterable[str], least: int | None = None, cut: re.Pattern[str] = CUT) -> Iterator[str]:
+def parts_of(
+    pieces: Iterable[str], least: int | None = None, cut: re.Pattern[str] = CUT, blank: bool = True
+) -> Iterator[str]:
     """One text, which comes in pieces, in parts of at least so many characters (`PART`), which together get the ids of
-    the whole. A run of as many more characters without a place to cut is cut all the same. Raises InputError for half a
+    the whole. A run of as many more characters without a place to cut is cut all the same. Without `blank` a part that
+    would begin with a blank begins after it, for a tokenizer that puts one before each. Raises InputError for half a
     character."""
     least = PART if least is None else least
     text, start = "", 0
@@ -214,7 +220,7 @@ def parts_of(pieces: Iterable[str], least: int | None = None, cut: re.Pattern[st
                 break  # where to cut is not known before more of the text is there
             end = start + least if place is None else place.end()
             yield text[start:end]
-            start = end
+            start = end if blank or text[end : end + 1] != " " else end + 1
     if start < len(text) or not text:
         yield text[start:]
 

@@ -27,8 +27,9 @@ from .published import Published, backend_of, is_published, read_published, spec
 from .text_stream import WindowStream
 from .texts import groups
 
-BLANK = re.compile(r"\S(?= )")
-"""Before the blank after a word: where texts may be cut whose pieces begin with blanks."""
+CUTS = ((re.compile(r"\S(?= )"), True), (re.compile(r"\S(?= \S)"), False))
+"""Where long texts may be cut, and whether the blank there goes into the next part: before the blank after a word,
+where pieces begin with blanks; at a single blank, where one is put before each text, as LLaMA 2 does."""
 
 CLEANED = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
 """What transformers writes without its blanks, one after the other, where `clean_up_tokenization_spaces` is set."""
@@ -75,10 +76,11 @@ class Pretrained(Tokenizer):
         return self._vocab
 
     def encode_joined(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return joined_ids(texts, self._ids, self._cut)
+        return joined_ids(texts, self._ids, *self._cut)
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        parts = ["".join(pieces)] if self._cut is None else parts_of(pieces, cut=self._cut)
+        cut, blank = self._cut
+        parts = ["".join(pieces)] if cut is None else parts_of(pieces, cut=cut, blank=blank)
         for group in groups(parts, GROUP):
             yield self.encode_joined(group)[0]
 
@@ -141,17 +143,18 @@ class Pretrained(Tokenizer):
         return BYTE.fullmatch(self._backend.id_to_token(number) or "") is not None
 
     @cached_property
-    def _cut(self) -> re.Pattern[str] | None:
-        """Where a long text may be cut so that its parts get the ids of the whole, found by trying each place of a text
+    def _cut(self) -> tuple[re.Pattern[str] | None, bool]:
+        """How a long text may be cut so that its parts get the ids of the whole, found by trying each place of a text
         of many signs; None: nowhere, so a text is encoded at once."""
         text = PROBE.replace("\0", "") + "one two, three's 3.5 a-b c\nd (e)\n\nf  g"
         whole = self._ids([text])[0]
-        for cut in (CUT, BLANK):
+        bytes_alone = isinstance(self._backend.decoder, decoders.ByteLevel)
+        for cut, blank in [*([(CUT, True)] if bytes_alone else []), *CUTS]:
             ends = [place.end() for place in cut.finditer(text)]
-            halves = [self._ids([text[:end], text[end:]]) for end in ends]
+            halves = [self._ids([text[:end], text[end if blank else end + 1 :]]) for end in ends]
             if all(first + second == whole for first, second in halves):
-                return cut
-        return None
+                return cut, blank
+        return None, True
 
     @cached_property
     def pieces(self) -> tuple[bytes, ...]:  # type: ignore[override]
