@@ -174,6 +174,9 @@ def traced(model: Transformer, run: Callable[[Transformer, Named], Named], examp
         for size, label in zip(value.shape, examples.shapes[name], strict=True):
             if isinstance(size, torch.SymInt):
                 labels.symbols[str(size.node.expr)] = str(label)
+            elif size != label:
+                what = f"torch.export makes of the model a program for {label} = {size} alone"
+                raise CheckpointError(f"{what}; nothing was written. This is a defect: report it with the model's text")
     ports = labels.ports(examples, inputs), labels.ports(results, outputs)
     return Program(model, exported, *ports, labels.sizes)
 
@@ -182,8 +185,9 @@ def reason(error: BaseException) -> str:
     """What an error of torch's says first of its cause, and no more."""
     while error.__cause__ is not None:
         error = error.__cause__
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return shortened(lines[0].rstrip("."), 200)
+    text = str(error).replace('For more information, run with TORCH_LOGS="+dynamic"', "")
+    lines = [line.strip(" .") for line in text.splitlines()]
+    return shortened(" ".join([line for line in lines if line][:2]) or type(error).__name__, 200)
 
 
 class Labels:
@@ -317,7 +321,7 @@ def check(model: Transformer, programs: Mapping[str, Program], run: Run) -> None
         elif name.endswith(LENGTHS):
             given[name] = zeros - torch.arange(len(zeros))  # the second row ends in padding
         else:
-            most = int(model.architecture.numbers.get("vocab", 2)) if name == DECODED else 2
+            most = int(model.architecture.numbers.get("vocab", 1)) if name == DECODED else 1
             given[name] = torch.randint(most, zeros.shape, generator=generator)
     with torch.no_grad():
         expected = stateless.whole(model, given)
