@@ -8,10 +8,14 @@ What these are `model/stateless.py` says. A folder of them says in `programs.jso
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
 import json
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -248,20 +252,34 @@ def write_programs(
         raise CheckpointError(f"a {type(model).__name__} has no formula, and so no program; export a model of ours")
     if any(t.device.type != "cpu" or (t.is_floating_point() and t.dtype != torch.float32) for t in model.parameters()):
         model = copy.deepcopy(model).to("cpu", torch.float32)
-    programs = programs_of(model)
+    functions: dict[str, Function] = {}
+    with quiet():
+        programs = programs_of(model)
+        for name, program in programs.items():
+            path = folder / f"{name}.{suffix}"
+            save(program, path)
+            functions[name] = load(path, program)
     (folder / TEXT).write_text(text_of(model), encoding="utf-8")
     (folder / ABOUT).write_text(json.dumps(described(model, programs, suffix, folder), indent=1), encoding="utf-8")
-    functions: dict[str, Function] = {}
-    for name, program in programs.items():
-        path = folder / f"{name}.{suffix}"
-        save(program, path)
-        functions[name] = load(path, program)
 
     def run(name: str, given: Named) -> Named:
         made = functions[name](*(given[port] for port in names_of(programs[name].inputs)))
         return dict(zip(names_of(programs[name].outputs), made, strict=True))
 
     check(model, programs, run)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what torch prints, logs and warns of on its way."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
 
 
 def described(model: Transformer, programs: Mapping[str, Program], suffix: str, folder: Path) -> dict[str, Any]:

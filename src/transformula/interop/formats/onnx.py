@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -28,7 +23,7 @@ def write_onnx(model: nn.Module, folder: Path) -> None:
 def save(program: Program, path: Path) -> None:
     """One file; numbers beyond the 2 GB of an ONNX file stand in another beside it."""
     try:
-        with torch.no_grad(), quiet():
+        with torch.no_grad():
             written = torch.onnx.export(
                 program.exported,
                 dynamo=True,
@@ -64,16 +59,3 @@ def load(path: Path, program: Program) -> Function:
         return tuple(map(torch.from_numpy, session.run(outputs, feed)))
 
     return run
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without what torch.onnx prints, logs and warns of on its way."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
