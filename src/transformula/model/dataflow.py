@@ -260,7 +260,8 @@ def _real(lengths: Mapping[str, Tensor], described: Any, inputs: Mapping[str, Te
         return torch.cat([_real(lengths, part, inputs) for part in parts], 1)
     if what == "every":
         first, step, other = parts
-        return _real(lengths, other, inputs)[:, first::step]
+        # contiguous: exported code would hold only for lengths whose strides are in the order of these
+        return _real(lengths, other, inputs)[:, first::step].contiguous()
     any_input = next(iter(inputs.values()))
     batch, device = any_input.shape[0], any_input.device
     if what == "rows":

@@ -45,6 +45,9 @@ class LatentPart:
         return weight.view(heads, self.size, self.width)
 
 
+MANY = 1024
+
+
 @dataclass(frozen=True)
 class LatentLayout:
     """The parts of a key, in order; the values; how many heads they are of; the width of the sources of keys."""
@@ -55,7 +58,10 @@ class LatentLayout:
     key_width: int
 
     def absorbs(self, length: int, keys: int, matrices: tuple[Any, ...]) -> bool:
-        """Whether a chunk of `length` over so many keys takes fewer products in the absorbed form, by the head."""
+        """Whether a chunk of `length` over so many keys takes fewer products in the absorbed form, by the head; in
+        exported code, which must hold for every length, whether one position over many keys does."""
+        if torch.compiler.is_exporting():
+            length, keys = 1, MANY
         made = (*self.keys, self.value)
         once = sum(part.width * part.size for part in made if part.matrix is not None)
         absorbed = length * keys * (self.key_width + self.value.width) + length * once
