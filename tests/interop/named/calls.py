@@ -111,6 +111,18 @@ CALLS: Mapping[str, Call] = {
         {"tokens": "attention_mask"},
         result=lambda logits: logits[:, 0],
     ),
+    "spans": Call(
+        {"tokens": "input_ids"},
+        {"tokens": "attention_mask"},
+        result=lambda logits: logits[..., 0],
+        output="start_logits",
+    ),
+    "spans of types": Call(
+        {"tokens": "input_ids", "types": "token_type_ids"},
+        {"tokens": "attention_mask"},
+        result=lambda logits: logits[..., 1],
+        output="end_logits",
+    ),
     "whole": Call({"tokens": "input_ids"}),
     "source": Call(
         {"source": "input_ids", "tokens": "decoder_input_ids"},

@@ -46,6 +46,8 @@ WHISPER: Mapping[str, Any] = {
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
 }
+ROBERTA: Mapping[str, Any] = {**USUAL, "max_position_embeddings": CONTEXT + 2, "type_vocab_size": 1}
+ELECTRA: Mapping[str, Any] = {**USUAL, "embedding_size": 12}
 DEBERTA: Mapping[str, Any] = {
     **USUAL,
     "relative_attention": True,
@@ -101,25 +103,17 @@ def exact_waves(model: Any) -> None:
         table.data = torch.cat((angles.sin(), angles.cos()), 1)
 
 
-def classifier(name: str, model: str, config: str, keys: Mapping[str, Any], call: str = "classes") -> Tiny:
-    return Tiny(
-        f"{name}-classifier",
-        f"{model}ForSequenceClassification",
-        f"{config}Config",
-        {**keys, "num_labels": 7},
-        call=call,
-        slow=name != "bert",
-    )
+def head(name: str, model: str, config: str, keys: Mapping[str, Any], call: str) -> Tiny:
+    labels = 2 if call.startswith("spans") else 7
+    return Tiny(name, model, f"{config}Config", {**keys, "num_labels": labels}, call, slow=name != "bert-classifier")
 
 
 ROWS = [
     encoder("bert", "BertForMaskedLM", "Bert", USUAL, call="types", slow=False),
-    encoder("roberta", "RobertaForMaskedLM", "Roberta", {**USUAL, "max_position_embeddings": 26, "type_vocab_size": 1}),
-    encoder("electra", "ElectraForMaskedLM", "Electra", {**USUAL, "embedding_size": 12}, call="types"),
+    encoder("roberta", "RobertaForMaskedLM", "Roberta", ROBERTA),
+    encoder("electra", "ElectraForMaskedLM", "Electra", ELECTRA, call="types"),
     encoder("electra-as-wide", "ElectraForMaskedLM", "Electra", {**USUAL, "embedding_size": WIDTH}, call="types"),
-    encoder(
-        "electra-discriminator", "ElectraForPreTraining", "Electra", {**USUAL, "embedding_size": 12}, call="replaced"
-    ),
+    encoder("electra-discriminator", "ElectraForPreTraining", "Electra", ELECTRA, call="replaced"),
     encoder("deberta-v2", "DebertaV2ForMaskedLM", "DebertaV2", DEBERTA),
     encoder(
         "xlnet",
@@ -168,14 +162,37 @@ ROWS = [
         change=own_output,
         slow=False,
     ),
+    writer(
+        "mt5",
+        "MT5ForConditionalGeneration",
+        "MT5",
+        {**T5, "tie_word_embeddings": False},
+        change=own_output,
+    ),
+    writer("mt5-tied", "MT5ForConditionalGeneration", "MT5", {**T5, "feed_forward_proj": "gated-silu"}),
     Tiny("whisper", "WhisperForConditionalGeneration", "WhisperConfig", WHISPER, call="audio", slow=True),
     Tiny("vit", "ViTForImageClassification", "ViTConfig", IMAGES, call="image"),
     Tiny("deit", "DeiTForImageClassificationWithTeacher", "DeiTConfig", IMAGES, call="image", slow=True),
+    Tiny("deit-classifier", "DeiTForImageClassification", "DeiTConfig", IMAGES, call="image", slow=True),
     Tiny("clip", "CLIPModel", "CLIPConfig", CLIP, call="clip", slow=True),
-    classifier("bert", "Bert", "Bert", USUAL, "classes of types"),
-    classifier("roberta", "Roberta", "Roberta", {**USUAL, "max_position_embeddings": 26, "type_vocab_size": 1}),
-    classifier("electra", "Electra", "Electra", {**USUAL, "embedding_size": 12}, "classes of types"),
-    classifier("deberta-v2", "DebertaV2", "DebertaV2", DEBERTA),
-    classifier("modernbert", "ModernBert", "ModernBert", MODERN),
-    classifier("modernbert-mean", "ModernBert", "ModernBert", {**MODERN, "classifier_pooling": "mean"}),
+    head("bert-classifier", "BertForSequenceClassification", "Bert", USUAL, "classes of types"),
+    head("roberta-classifier", "RobertaForSequenceClassification", "Roberta", ROBERTA, "classes"),
+    head("electra-classifier", "ElectraForSequenceClassification", "Electra", ELECTRA, "classes of types"),
+    head("deberta-v2-classifier", "DebertaV2ForSequenceClassification", "DebertaV2", DEBERTA, "classes"),
+    head("modernbert-classifier", "ModernBertForSequenceClassification", "ModernBert", MODERN, "classes"),
+    head(
+        "modernbert-mean",
+        "ModernBertForSequenceClassification",
+        "ModernBert",
+        {**MODERN, "classifier_pooling": "mean"},
+        "classes",
+    ),
+    head("bert-tagger", "BertForTokenClassification", "Bert", USUAL, "types"),
+    head("roberta-tagger", "RobertaForTokenClassification", "Roberta", ROBERTA, "encoder"),
+    head("electra-tagger", "ElectraForTokenClassification", "Electra", ELECTRA, "types"),
+    head("deberta-v2-tagger", "DebertaV2ForTokenClassification", "DebertaV2", DEBERTA, "encoder"),
+    head("bert-spans", "BertForQuestionAnswering", "Bert", USUAL, "spans of types"),
+    head("roberta-spans", "RobertaForQuestionAnswering", "Roberta", ROBERTA, "spans"),
+    head("electra-spans", "ElectraForQuestionAnswering", "Electra", ELECTRA, "spans of types"),
+    head("deberta-v2-spans", "DebertaV2ForQuestionAnswering", "DebertaV2", DEBERTA, "spans"),
 ]
