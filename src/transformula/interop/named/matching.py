@@ -309,7 +309,8 @@ def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: st
     """
     models = among or tuple(map(named, names()))
     candidates = [Candidate(model, architecture) for model in models if same_stacks(model, architecture)]
-    tried = sorted(candidates, key=lambda candidate: candidate.first_distance)[:TRIED]
+    # of two that are alike, such as with sizes that are equal, the one whose name the text has
+    tried = sorted(candidates, key=lambda c: (c.model.name != architecture.name, c.first_distance))[:TRIED]
     distances = {}
     for number, candidate in enumerate(tried):
         distances[number] = candidate.settle()
