@@ -232,6 +232,10 @@ def test_a_token_that_only_older_files_name_is_added(folder: Any, tmp_path: Path
         ({FILE: '{"model": {}}', "tokenizer_config.json": "[]"}, "tokenizer_config.json: expected a JSON object"),
         ({FILE: '{"model": {"type": "New"}}', "config.json": "{}"}, "not a tokenizer that can be read"),
         (
+            {FILE: '{"model": {}}', "tokenizer_config.json": '{"eos_token": {}}', "added_tokens.json": "{}"},
+            "can be read",
+        ),
+        (
             {FILE: '{"model": {}}', "tokenizer_config.json": '{"auto_map": {"AutoTokenizer": ["mine.Mine", null]}}'},
             "auto_map: the tokenizer is code of its own.*nothing of a folder is run",
         ),

@@ -209,9 +209,8 @@ def read_pretrained(named: Path, state: Any) -> Pretrained | None:
     """The tokenizer of a folder as transformers writes it; None for what is no such folder. Raises CheckpointError."""
     if not is_published(named, state):
         return None
-    files = read_published(named)
     try:
-        return Pretrained(files)
+        return Pretrained(read_published(named))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         known = f"known kinds: {', '.join(tokenizers.names())}, and the files of the tokenizers library"
         raise CheckpointError(f"{named}: not a tokenizer that can be read ({error}); {known}") from None
