@@ -73,6 +73,7 @@ KINDS: dict[str, tuple[Callable[[Path], tuple[Any, nn.Module]], dict[str, Any]]]
     "muon": (toy, {"optimizer": "muon", "evaluate_every": 9}),
     "bf16": (toy, {"optimizer": "adamw", "precision": "bf16", "evaluate_every": 9, "accumulate": 2}),
     "average": (toy, {"average": 0.9, "average_checkpoints": 3, "evaluate_every": 7}),
+    "lora": (toy, {"lora": "rank=2,full=unembed", "freeze": "layers.1.up", "evaluate_every": 9}),
     "language": (language, {"optimizer": "adamw", "batch": 8}),
     "carry": (carry, {"optimizer": "muon", "batch": 2, "accumulate": 2}),
     "translation": (translation, {"optimizer": "adamw", "batch": None}),

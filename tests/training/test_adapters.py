@@ -199,7 +199,7 @@ def test_each_option_of_lora_says_what_is_trained() -> None:
     model = ToyModel()
     chosen = trained(model, lora="rank=2")
     assert adapted(chosen) == {*MATRICES, "unembed.weight"} and len(chosen.parameters) == 10
-    assert chosen.line.endswith("parameters trained: LoRA of rank 2, alpha 2, in 5 matrices")
+    assert chosen.line.endswith("parameters trained: LoRA of rank 2, alpha 4, in 5 matrices")
     assert "rank 3, alpha 6, in 1 matrices, and 176 in full" in (
         trained(ToyModel(), lora="rank=3,alpha=6,matrices=layers.1.up,full=embed").line
     )

@@ -16,7 +16,7 @@ from transformula.runs.folder import RunFolder
 from transformula.runs.log import read_log
 
 KILLS = 34
-"""Of each of the six kinds of runs, in the slow portion: 204."""
+"""Of each of the seven kinds of runs, in the slow portion: 238."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def check_equal(one: Path, two: Path) -> None:
     """Whether two runs ended alike: every tensor, the log, what is said of the best model."""
     (a, _), (b, _) = (RunFolder.open(folder).newest_checkpoint() for folder in (one, two))
     assert a is not None and b is not None and a.step == b.step
-    for part in ("weights", "optimizer", "streams", "average", "carried"):
+    for part in ("weights", "optimizer", "streams", "average", "adapters", "carried"):
         ours, theirs = getattr(a, part), getattr(b, part)
         assert ours.keys() == theirs.keys() and all(torch.equal(ours[key], theirs[key]) for key in ours), part
     times = ("seconds", "evaluating", "evaluating_last", "reserve", "log_lines")

@@ -28,14 +28,14 @@ class LoraSettings(Settings):
     """Low-rank adapters: what is trained of a matrix W is B and A in W + (alpha / rank) B A, with A (rank, columns)."""
 
     rank: int = Field(ge=1, description="rows of A")
-    alpha: float | None = Field(None, gt=0, description="factor of what is added, which is divided by rank; None: rank")
+    alpha: float | None = Field(None, gt=0, description="factor of what is added, which is divided by rank; None: 2 rank")
     matrices: Patterns = Field([], description="names of matrices; none: those of the layers that are larger than rank")
     full: Patterns = Field([], description="names of parameters that are trained themselves, as new ones always are")
 
     @property
     def scale(self) -> float:
         """alpha / rank."""
-        return 1.0 if self.alpha is None else self.alpha / self.rank
+        return 2.0 if self.alpha is None else self.alpha / self.rank
 
     def with_full(self, names: Sequence[str]) -> LoraSettings:
         """With further parameters that are trained themselves."""
@@ -102,7 +102,7 @@ class TrainingSettings(Settings):
     lora: Annotated[LoraSettings | None, BeforeValidator(lora_options)] = Field(
         None,
         description="train low-rank adapters of the matrices, and nothing else but what is randomly initialized:"
-        " rank=8; also rank=8,alpha=16,matrices=*.query.*,*.value.* (default: alpha = rank; every matrix of the layers"
+        " rank=8; also rank=8,alpha=16,matrices=*.query.*,*.value.* (default: alpha = 2 rank; every matrix of the layers"
         " that is larger than rank), and full=PATTERN,... for parameters that are trained themselves",
     )
     freeze: Patterns = Field(
