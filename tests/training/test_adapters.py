@@ -200,7 +200,7 @@ def test_each_option_of_lora_says_what_is_trained() -> None:
     chosen = trained(model, lora="rank=2")
     assert adapted(chosen) == {*MATRICES, "unembed.weight"} and len(chosen.parameters) == 10
     assert chosen.line.endswith("parameters trained: LoRA of rank 2, alpha 4, in 5 matrices")
-    assert "rank 3, alpha 6, in 1 matrices, and 176 in full" in (
+    assert "rank 3, alpha 6, in 1 matrix, and 176 in full" in (
         trained(ToyModel(), lora="rank=3,alpha=6,matrices=layers.1.up,full=embed").line
     )
     assert names(trained(ToyModel(), lora="rank=2,full=*.norm", freeze="layers.1,unembed")) == {

@@ -157,7 +157,8 @@ def choose_trained(model: nn.Module, settings: TrainingSettings) -> Trainable:
     line = f"{whole:,} parameters" if not fixed else f"{count:,} of {whole:,} parameters trained"
     if lora is not None:
         beside = f", and {count_of(free):,} in full" if free else ""
-        line += f": LoRA of rank {lora.rank}, alpha {lora.scale * lora.rank:g}, in {len(adapted)} matrices{beside}"
+        matrices = "matrix" if len(adapted) == 1 else "matrices"
+        line += f": LoRA of rank {lora.rank}, alpha {lora.scale * lora.rank:g}, in {len(adapted)} {matrices}{beside}"
     return Trainable(parameters, adapters, fixed, line)
 
 

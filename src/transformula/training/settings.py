@@ -28,7 +28,9 @@ class LoraSettings(Settings):
     """Low-rank adapters: what is trained of a matrix W is B and A in W + (alpha / rank) B A, with A (rank, columns)."""
 
     rank: int = Field(ge=1, description="rows of A")
-    alpha: float | None = Field(None, gt=0, description="factor of what is added, which is divided by rank; None: 2 rank")
+    alpha: float | None = Field(
+        None, gt=0, description="factor of what is added, which is divided by rank; None: 2 rank"
+    )
     matrices: Patterns = Field([], description="names of matrices; none: those of the layers that are larger than rank")
     full: Patterns = Field([], description="names of parameters that are trained themselves, as new ones always are")
 
