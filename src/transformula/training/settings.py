@@ -104,8 +104,8 @@ class TrainingSettings(Settings):
     lora: Annotated[LoraSettings | None, BeforeValidator(lora_options)] = Field(
         None,
         description="train low-rank adapters of the matrices, and nothing else but what is randomly initialized:"
-        " rank=8; also rank=8,alpha=16,matrices=*.query.*,*.value.* (default: alpha = 2 rank; every matrix of the layers that"
-        " is larger than rank), and full=PATTERN,... for parameters that are trained themselves",
+        " rank=8; also rank=8,alpha=16,matrices=*.query.*,*.value.* (default: alpha = 2 rank; every matrix of the"
+        " layers that is larger than rank), and full=PATTERN,... for parameters that are trained themselves",
     )
     freeze: Patterns = Field(
         [], description="names of parameters that stay as they are, or of modules, as patterns: words,layers.[1-4].*"
