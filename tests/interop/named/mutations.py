@@ -165,7 +165,7 @@ class Mutated:
         return "equal" if off <= LIMIT else f"off by {off:.0e}"
 
 
-SIZES = ("has the shape", "missing", "no place", "make no model", "differs from")
+SIZES = ("has the shape", "in its place", "missing", "no place", "make no model", "differs from")
 """What errors say of tensors that do not fit what config.json says."""
 
 
