@@ -20,7 +20,7 @@ from ..named.exports import Export, export_of
 FILE = "model.gguf"
 TYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}  # its names of types
 FILE_TYPES = {"F32": 0, "F16": 1, "BF16": 32}  # its numbers of those of most tensors
-KINDS = ("uint32", "float32", "string", "bool")  # of metadata
+KINDS = ("uint32", "float32", "string", "bool", "array")  # of metadata
 
 
 @exporter("gguf", needs=["gguf"])
@@ -62,6 +62,8 @@ def metadata(export: Export) -> Iterator[tuple[str, Any, str]]:
     for kind in KINDS:
         for key, text in export.said.get(kind, {}).items():
             value = export.value(text)
+            if kind == "array":  # one value a layer
+                value = [value[n % len(value)] for n in range(export.constants["depth"])]
             if value is not None:
                 yield f"{export.said['architecture']}.{key}", value, kind
 

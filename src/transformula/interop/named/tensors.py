@@ -4,7 +4,7 @@
     groups(heads, q | k | v)     rows in groups: the first head's of each, the second head's of each, ...
     pairs(heads, query)          of each group of rows those of its two halves in turn
     T(up)                        transposed
-    norm - 1                     less a number
+    norm - 1, norm + 1           less a number, or with one more
     shape(vector, 1, vocab)      in another shape
     gate[E]                      the matrix of expert E
     a if tied else b             by constants; `none`: there is no such tensor
@@ -250,6 +250,8 @@ def read_expression(node: ast.expr) -> Expression:
             return Concatenated(tuple(map(read_expression, joined(node))))
         case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant() as number):
             return Less(read_expression(left), ast.unparse(number))
+        case ast.BinOp(left=left, op=ast.Add(), right=ast.Constant() as number):
+            return Less(read_expression(left), f"-{ast.unparse(number)}")
         case ast.Call(func=ast.Name(id="T"), args=[inner]):
             return Transposed(read_expression(inner))
         case ast.Call(func=ast.Name(id="groups"), args=[count, inner]):
