@@ -23,13 +23,15 @@ from ..atomic_io import write_whole
 from ..errors import CheckpointError
 from ..structured import MOST_BYTES, load_json, load_text
 from .base import FILE
-from .byte_level import library_errors
+from .byte_level import alphabet, library_errors
 
 CONFIG, MODEL, GENERATION = "tokenizer_config.json", "config.json", "generation_config.json"
 OLD_NAMES, OLD_TOKENS, TEMPLATE = "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"
 WORDS, VOCAB, MERGES = "vocab.txt", "vocab.json", "merges.txt"
 SENTENCEPIECE = ("spiece.model", "tokenizer.model", "sentencepiece.bpe.model", "source.spm", "spm.model")
 ENDING = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")  # of what config.json says
+
+SIGNS = 200  # of the 256 that stand for bytes: whose vocabulary has as many is a tokenizer of bytes
 
 REMEDY = (
     "open the folder with transformers once and save what it reads: AutoTokenizer.from_pretrained(FOLDER)"
@@ -80,8 +82,12 @@ def is_published(named: Path, state: Any) -> bool:
     beside = named.is_dir() or named.name == FILE
     if beside and any((folder / name).is_file() for name in (CONFIG, MODEL)):
         return True
-    decoder = state.get("decoder")
-    return not (isinstance(decoder, dict) and decoder.get("type") == "ByteLevel")
+    # One of bytes, even a damaged one, must not be read as one that may lose something of a text.
+    vocab = state["model"].get("vocab")
+    rows = [str(one[0]) for one in vocab if isinstance(one, list) and one] if isinstance(vocab, list) else []
+    signs = set(alphabet()).intersection(vocab if isinstance(vocab, dict) else rows)
+    parts = json.dumps([state.get(name) for name in ("pre_tokenizer", "decoder", "post_processor")])
+    return '"ByteLevel"' not in parts and len(signs) < SIGNS
 
 
 def is_tokenizer(folder: Path) -> bool:
