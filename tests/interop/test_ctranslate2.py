@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers as library
 import torch
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from tests.api.translator import WORDS, translated, translator, write_rows
 from transformula import Model
 from transformula.errors import CheckpointError
 from transformula.interop.folder import convert
-from transformula.tokenizers.byte_level import BPE
+from transformula.tokenizers.byte_level import BPE, alphabet
 
 SIZES = {"vocab": 270, "context": 40, "width": 32, "heads": 4}
 LONGEST = 12
@@ -114,6 +116,33 @@ def test_the_same_targets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert result[0].hypotheses[0] == ours
         lengths.append(len(ours))
     assert max(lengths) > 2 or name == "vaswani-pre"
+
+
+@pytest.mark.slow
+def test_marks_of_tokenizers_that_others_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template puts <s> before and </s> after a source; generation_config.json says what a target begins with."""
+    monkeypatch.chdir(tmp_path)
+    model = drawn("bart")
+    model.save("ours")
+    backend = library.Tokenizer(models.BPE())
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=265, special_tokens=["<s>", "</s>"], initial_alphabet=alphabet(), show_progress=False
+    )
+    backend.train_from_iterator(["the cat sees the bird " * 20], trainer)
+    marks = [("<s>", 0), ("</s>", 1)]
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=marks)
+    backend.save("ours/tokenizer.json")
+    Path("ours/tokenizer_config.json").write_text('{"eos_token": "</s>"}')
+    Path("ours/generation_config.json").write_text('{"decoder_start_token_id": 1, "eos_token_id": 1}')
+    theirs, names = opened(convert("ours", "theirs", write="ctranslate2"))
+    source = [20, 30, 40, 50]
+    ours = [names[token] for token in greedy(model.module.eval(), [0, *source], 1)]
+    words = [[names[token] for token in source]]
+    assert theirs.translate_batch(words, beam_size=1, max_decoding_length=LONGEST)[0].hypotheses[0] == ours
+    Path("ours/generation_config.json").write_text('{"decoder_start_token_id": 1, "forced_bos_token_id": 0}')
+    with pytest.raises(CheckpointError, match=r"a target begins with \['</s>', '<s>'\] and ends with .*one token for"):
+        convert("ours", "out", write="ctranslate2")
 
 
 REFUSED = {

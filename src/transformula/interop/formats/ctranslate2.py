@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import CheckpointError
+from ...tokenizers.base import Tokenizer
 from ...words.waves import waves
 from ..exchange import TEXT, exporter, text_of
 from ..named.exports import Export, export_of
@@ -26,7 +27,8 @@ NORM = {"weight": "gamma", "bias": "beta"}  # its names of what norms learn
 @exporter("ctranslate2", needs=["ctranslate2"])
 def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None = None) -> None:
     """`model.bin`, `config.json` and the vocabularies, as `ctranslate2.Translator` opens them, in `dtype` or the
-    model's type. A source is ended, and a target begun, by the token that ends a text. `model.yaml` stands beside them.
+    model's type. CTranslate2 itself puts the marks around a source that the tokenizer says. `model.yaml` stands beside
+    them.
 
     Raises CheckpointError for a text that CTranslate2 does not compute, and for a folder without a tokenizer.
     """
@@ -34,27 +36,20 @@ def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None 
 
     text = text_of(model)
     export = export_of(model, "ctranslate2")
-    size = int(export.constants["vocab"])
-    target, end = vocabulary_of(folder, size)
-    read = int(export.constants["source_vocab"])
-    source, read_end = vocabulary_of(folder / SOURCE, read) if (folder / SOURCE).is_dir() else (target, end)
-    if read_end != end:
-        what = f"texts that are read end with {read_end}, those that are written with {end}"
-        raise CheckpointError(f"{what}, and {PROGRAM} has one end for both")
+    target, written = vocabulary_of(folder, int(export.constants["vocab"]))
+    own = folder / SOURCE if (folder / SOURCE).is_dir() else folder
+    source, read = vocabulary_of(own, int(export.constants["source_vocab"]))
+    marks = marks_of(source, read, target, written)
     spec = TransformerSpec(*(stack_of(export, side) for side in ("encoder", "decoder")))
-    own = None
     for name, tensor in export.tensors(model):
         put(spec, name, tensor.detach().cpu().contiguous())
-        own = own or TYPES.get(tensor.dtype)
     put_positions(export, spec)
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
-    config = spec.config
-    config.unk_token, config.bos_token, config.eos_token, config.decoder_start_token = end, end, end, end
-    config.add_source_bos, config.add_source_eos = False, True
-    config.layer_norm_epsilon = float(export.constants["eps"])
+    for key, value in {**marks, "layer_norm_epsilon": float(export.constants["eps"])}.items():
+        setattr(spec.config, key, value)
     spec.validate()
-    spec.optimize(quantization=own if dtype is None else TYPES[dtype])
+    spec.optimize(quantization=TYPES.get(dtype or next(model.parameters()).dtype))
     spec.save(str(folder))
     (folder / TEXT).write_text(text, encoding="utf-8")
 
@@ -91,11 +86,24 @@ def put_positions(export: Export, spec: Any) -> None:
             table.encodings = table.encodings[export.value(said["first"]) :].contiguous()
 
 
-def vocabulary_of(folder: Path, size: int) -> tuple[list[str], str]:
-    """The names of a tokenizer's tokens, and of that which ends a text. Raises CheckpointError where there is none."""
+def vocabulary_of(folder: Path, size: int) -> tuple[list[str], Tokenizer]:
+    """The names of a tokenizer's tokens, and the tokenizer. Raises CheckpointError where there is none, or where no
+    token ends a text."""
     tokenizer, state = tokenizer_of(folder, size)
-    names = names_of(tokenizer, state, size)
     if tokenizer.end_of_document is None:
         what = f"{folder.name}: its tokenizer has no token that ends a text, and {PROGRAM} needs one"
         raise CheckpointError(f"{what}; train another: --tokenizer bpe")
-    return names, names[tokenizer.end_of_document]
+    return names_of(tokenizer, state, size), tokenizer
+
+
+def marks_of(source: list[str], read: Tokenizer, target: list[str], written: Tokenizer) -> dict[str, Any]:
+    """The tokens that stand around a source and before a target, as CTranslate2's configuration names them. Raises
+    CheckpointError for more than it has: one before and one after a source, one before a target, one end for both."""
+    end = target[written.end_of_document or 0]
+    before, after = ([source[number] for number in side] for side in read.marks.source)
+    begin = [target[number] for number in written.marks.target] or [end]
+    if len(before) > 1 or after not in ([], [end]) or len(begin) > 1:
+        what = f"a source stands between {before} and {after}, and a target begins with {begin} and ends with {end}"
+        raise CheckpointError(f"{what}; {PROGRAM} has one token for each, and the same end for both")
+    marks = {"unk_token": end, "eos_token": end, "decoder_start_token": begin[0], "bos_token": (before or begin)[0]}
+    return {**marks, "add_source_bos": bool(before), "add_source_eos": bool(after)}
