@@ -164,6 +164,19 @@ def test_refused_texts(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_types_of_weights(tmp_path: Path) -> None:
+    Model("vaswani", depth=1, **SIZES).save(tmp_path / "ours")
+    BPE.train(["the cat sees the bird. "], SIZES["vocab"]).save(tmp_path / "ours")
+    with pytest.raises(CheckpointError, match="has weights in float32, float16, bfloat16; name one"):
+        convert(tmp_path / "ours", tmp_path / "theirs", write="ctranslate2", dtype=torch.float64)
+    sizes = [
+        (convert(tmp_path / "ours", tmp_path / str(kind), write="ctranslate2", dtype=kind) / "model.bin").stat().st_size
+        for kind in (torch.float16, None)
+    ]
+    assert 1.8 < sizes[1] / sizes[0] < 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("joint", [True, False])
 def test_a_trained_translator(joint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What our translator writes, from its own folder, CTranslate2 writes, too."""

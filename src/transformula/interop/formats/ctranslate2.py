@@ -36,6 +36,9 @@ def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None 
 
     text = text_of(model)
     export = export_of(model, "ctranslate2")
+    kind = TYPES.get(dtype or next(model.parameters()).dtype)
+    if kind is None:
+        raise CheckpointError(f"{PROGRAM} has weights in {', '.join(TYPES.values())}; name one, e.g. --dtype float32")
     target, written = vocabulary_of(folder, int(export.constants["vocab"]))
     own = folder / SOURCE if (folder / SOURCE).is_dir() else folder
     source, read = vocabulary_of(own, int(export.constants["source_vocab"]))
@@ -49,7 +52,7 @@ def write_ctranslate2(model: nn.Module, folder: Path, dtype: torch.dtype | None 
     for key, value in {**marks, "layer_norm_epsilon": float(export.constants["eps"])}.items():
         setattr(spec.config, key, value)
     spec.validate()
-    spec.optimize(quantization=TYPES.get(dtype or next(model.parameters()).dtype))
+    spec.optimize(quantization=kind)
     spec.save(str(folder))
     (folder / TEXT).write_text(text, encoding="utf-8")
 
