@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -206,6 +207,15 @@ def test_refused_tokenizers(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").unlink()
     with pytest.warns(UserWarning, match="there is no tokenizer.json: the model takes and gives token ids, no text"):
         assert vocabulary_of(tmp_path, 300).tokens == ()
+
+
+def test_the_chat_template_goes_along(tmp_path: Path) -> None:
+    bpe(["ByteLevel"]).save(str(tmp_path / "tokenizer.json"))
+    assert vocabulary_of(tmp_path, 300).chat == ""
+    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": END, "chat_template": template}))
+    tokens = vocabulary_of(tmp_path, 300)
+    assert (tokens.chat, tokens.begin, tokens.tokens[tokens.end or 0]) == (template, 1, END)
 
 
 @pytest.mark.slow

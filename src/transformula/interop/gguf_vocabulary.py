@@ -29,6 +29,7 @@ class TokenList:
     cut: str = ""
     end: int | None = None
     begin: int | None = None  # stands before each text
+    chat: str = ""  # how messages become a text, for jinja2
 
     def write(self, writer: Any) -> None:
         if not self.tokens:
@@ -46,6 +47,8 @@ class TokenList:
             writer.add_eos_token_id(self.end)
         writer.add_add_bos_token(self.begin is not None)
         writer.add_add_eos_token(False)
+        if self.chat:
+            writer.add_chat_template(self.chat)
 
 
 def vocabulary_of(folder: Path, size: int) -> TokenList:
@@ -62,7 +65,8 @@ def vocabulary_of(folder: Path, size: int) -> TokenList:
     refuse(state, tokenizer.kind)
     merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in state["model"]["merges"]]
     cut, begin = cut_of(state), beginning(state)
-    return TokenList(names, types_of(state, size), merges, cut, tokenizer.end_of_document, begin)
+    chat = "" if tokenizer.chat is None else tokenizer.chat.text
+    return TokenList(names, types_of(state, size), merges, cut, tokenizer.end_of_document, begin, chat)
 
 
 def joined_bytes(names: Sequence[str], types: Sequence[int]) -> list[str]:
