@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...analysis.canonical import canonical
 from ...errors import CheckpointError
@@ -16,6 +16,7 @@ from ...language.check import check
 from ...language.model_file import read_text
 from ...words import vocabulary
 from ..weights import model_tensors
+from .companions import companion_keys
 from .config import FILE, config_of
 from .entries import NamedModel, named
 from .matching import NONE, Match, match
@@ -24,10 +25,11 @@ from .shards import write_shards
 from .tensors import Equations, OurTensor, Solver, refs, zeros_of
 from .text import text_of
 
+LABELS = ("id2label", "label2id")
 SPECIAL = ("pad_token_id", "bos_token_id", "eos_token_id")  # null where nobody says them: their defaults are others
 
 
-def write_folder(module: nn.Module, folder: Path) -> None:
+def write_folder(module: Any, folder: Path) -> None:
     """Write config.json and the tensors of a module whose text equals a named model.
 
     Raises CheckpointError where it equals none, with the line that differs from the nearest.
@@ -49,6 +51,10 @@ def write_folder(module: nn.Module, folder: Path) -> None:
     config = config_of(found.model, found.constants, kept)
     if kept is None:
         config = {**dict.fromkeys(SPECIAL), **config}
+    for key, value in companion_keys(folder, len(module.architecture.stacks)).items():
+        # labels that nobody named are numbered; those of the folder that was read stay
+        if config.get(key) is None or (kept is None and key in LABELS):
+            config[key] = value
     dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     config["torch_dtype" if "torch_dtype" in config else "dtype"] = str(dtype).removeprefix("torch.")
     (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
