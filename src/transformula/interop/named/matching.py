@@ -40,6 +40,7 @@ NONE = "the text equals no named model, so no class of transformers computes it"
 ROUNDS = 3  # in which flags are changed, one after the other
 MOST_SHOWN = 120  # characters of a row, in errors
 TRIED = 6  # named models that are tried, those first that begin nearest
+DEEP = 12  # layers; of deeper models so many are compared first
 STEPS = 4  # in which a number is sought that does not stand in the text as it is
 
 
@@ -307,6 +308,18 @@ def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: st
 
     Raises CheckpointError that says `none`, and which line differs from the nearest.
     """
+    depth = architecture.numbers.get("depth", 0)
+    if depth > DEEP and architecture.text.single:  # what differs, differs in fewer layers
+        fewer = check(architecture.text.override({"depth": DEEP}), vocabulary())
+        found = match_as_it_is(fewer, among, none)
+        constants = {**found.constants, "depth": depth}
+        if evaluating(read_text(text_of(found.model, constants))) == evaluating(architecture.text):
+            return Match(found.model, constants)
+    return match_as_it_is(architecture, among, none)
+
+
+def match_as_it_is(architecture: Architecture, among: Sequence[NamedModel], none: str) -> Match:
+    """As `match`, with all layers: each form that is tried costs time for each of them."""
     models = among or tuple(map(named, names()))
     candidates = [Candidate(model, architecture) for model in models if same_stacks(model, architecture)]
     # of two that are alike, such as with sizes that are equal, the one whose name the text has
@@ -318,7 +331,7 @@ def match(architecture: Architecture, among: Sequence[NamedModel] = (), none: st
             return Match(candidate.model, candidate.constants)
     if not tried:
         raise CheckpointError(f"{none}: none has its stacks. Known: {', '.join(model.name for model in models)}")
-    near = tried[min(distances, key=lambda n: distances[n])]
+    near = tried[min(distances, key=lambda n: (tried[n].rows_apart({}), distances[n]))]
     near.settle(near.rows_apart)  # so that as few lines as may be differ
     own, other = first_difference(near.target, near.form({}))
     rows = f"    its text:   {other}\n    this text:  {own}"
