@@ -68,3 +68,8 @@ def test_a_gallery_entry_is_a_model_of_its_family(name: str) -> None:
 def test_an_unknown_family_names_the_nearest() -> None:
     with pytest.raises(CheckpointError, match="no named model is called 'lama'; did you mean llama"):
         entries.named("lama")
+
+
+def test_the_page_shows_a_file_as_it_is() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "add-a-family.md").read_text(encoding="utf-8")
+    assert (entries.FOLDER / "mistral.yaml").read_text(encoding="utf-8") in page
