@@ -394,7 +394,7 @@ def task_trained(run: str | Path) -> str | None:
     from ..interop.named.config import is_theirs
     from ..interop.named.text import task_of_folder
     from ..tasks.base import tasks
-    from ..tasks.writing import TextGenerator, load_predictor
+    from ..tasks.writing import load_predictor
 
     folder = model_folder(run)
     if is_theirs(folder):
@@ -405,7 +405,7 @@ def task_trained(run: str | Path) -> str | None:
             if (path / "config.yaml").is_file():
                 return tasks.name_of(recorded_of(path)[2])
         predictor = load_predictor(folder)
-        task = getattr(predictor, "task", TASK if isinstance(predictor, TextGenerator) else None)
+        task = getattr(predictor, "task", TASK if predictor is not None and predictor.continues else None)
         return None if task is None else tasks.name_of(task)
     return None
 

@@ -352,5 +352,5 @@ class WordCall:
             for theirs, mine in zip((scores.sequence, scores.keys), own, strict=True):
                 if theirs not in ("", mine):  # one position of no sequence goes with all
                     left, right = f"{theirs} in {port}=", f"{mine or 'one position'} in {self.name}"
-                    raise FormulaError("sequences", scores.place or value.place, left=left, right=right)
+                    raise FormulaError("sequences", scores.place or value.place, left=left, right=right, also="")
         return value

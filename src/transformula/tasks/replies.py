@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -152,7 +152,6 @@ class TemplatedChat(Replying):
     context: int | None = None
 
     method = "generate"
-    task: ClassVar[str] = "language-modeling"
 
     @property
     def continues(self) -> bool:

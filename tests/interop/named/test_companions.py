@@ -27,7 +27,7 @@ def exported(folder: Path, tokenizer: Tokenizer) -> Path:
     return convert(folder / "ours", folder / "theirs", write="transformers")
 
 
-@pytest.mark.parametrize("kind", ["bytes", "characters", "bpe", "unigram"])
+@pytest.mark.parametrize("kind", ["bytes", "bpe", "unigram"])
 def test_a_tokenizer_is_opened_by_transformers(kind: str, tmp_path: Path) -> None:
     tokenizer = tokenizers.get(kind).train([*TEXTS, "é 東京"], *([300] if tokenizers.get(kind).sized else []))
     folder = exported(tmp_path, tokenizer)

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers as library
-from tokenizers import Regex, decoders, models, pre_tokenizers
+from tokenizers import decoders, models, pre_tokenizers
 
 from ...structured import load_json
-from ...tokenizers.base import FILE, Tokenizer, load
+from ...tokenizers.base import FILE, load
 from ...tokenizers.byte_level import END
 from ..token_names import names_of
 
@@ -24,21 +24,25 @@ SPECIAL = ("pad", "bos", "eos", "unk", "sep", "cls", "mask")
 def companion_keys(folder: Path, stacks: int) -> dict[str, Any]:
     """Keys of config.json that the files of a folder say: `eos_token_id`, `id2label`, ...
 
-    A tokenizer of ours is written in the library's form, with `tokenizer_config.json` beside it, so that AutoTokenizer
-    opens it. stacks: of the model.
+    A tokenizer of bytes is written in the library's form, with `tokenizer_config.json` beside it, so that AutoTokenizer
+    opens it. One of characters stays as it is: it refuses what it does not know, which the library's kinds pass over.
+    stacks: of the model.
     """
     keys = labels(folder)
     if not (folder / FILE).is_file():
         return keys
     tokenizer = load(folder)
     state = load_json(folder / FILE)
-    if "model" not in state:
-        published(tokenizer, names_of(tokenizer, state, tokenizer.vocab)).save(str(folder / FILE))
-    if not (folder / CONFIG).exists():
-        end = {"eos_token": END} if tokenizer.end_of_document is not None else {}
-        said = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **end}
-        (folder / CONFIG).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
-    keys |= special_ids(folder)
+    if state.get("kind") == "bytes":
+        published(names_of(tokenizer, state, tokenizer.vocab)).save(str(folder / FILE))
+    if tokenizer.end_of_document is not None:
+        keys["eos_token_id"] = tokenizer.end_of_document
+    if "model" in state or state.get("kind") == "bytes":
+        if not (folder / CONFIG).exists():
+            end = {"eos_token": END} if tokenizer.end_of_document is not None else {}
+            said = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **end}
+            (folder / CONFIG).write_text(json.dumps(said, indent=2) + "\n", encoding="utf-8")
+        keys |= special_ids(folder)
     if stacks > 1:
         begin = tokenizer.marks.target or (
             (tokenizer.end_of_document,) if tokenizer.end_of_document is not None else ()
@@ -73,20 +77,10 @@ def labels(folder: Path) -> dict[str, Any]:
     }
 
 
-def published(tokenizer: Tokenizer, names: Sequence[str]) -> library.Tokenizer:
-    """A tokenizer of bytes or of characters in the library's form: the same ids for the same text."""
-    vocab = {name: number for number, name in enumerate(names)}
-    if tokenizer.kind == "bytes":
-        backend = library.Tokenizer(models.BPE(vocab, []))
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        backend.decoder = decoders.ByteLevel()
-    else:
-        known = [piece.decode() or END for piece in tokenizer.pieces]
-        backend = library.Tokenizer(
-            models.WordLevel({name: number for number, name in enumerate(known)}, unk_token=END)
-        )
-        backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
-        backend.decoder = decoders.Fuse()
-    if tokenizer.end_of_document is not None:
-        backend.add_special_tokens([END])
+def published(names: Sequence[str]) -> library.Tokenizer:
+    """A tokenizer of bytes in the library's form: the same ids for the same text."""
+    backend = library.Tokenizer(models.BPE({name: number for number, name in enumerate(names)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([END])
     return backend

@@ -24,7 +24,7 @@
       zeros: ["*.output.bias"]            tensors of ours that they lack, all 0
       choices: {kinds: [...]}             values that are tried for a constant that a text does not hold; one that no
                                           key of config.json says has the first when a folder is read
-      task: language-modeling             what such models were trained for; of several data files of a model_type, the
+      task: NAME                          what such models were trained for; of several data files of a model_type, the
                                           one of a task has the output with which the others are fine-tuned for it
     like: OTHER                           all of another file, but for what stands here; null takes out
 
@@ -68,18 +68,19 @@ class NamedModel:
     leave: Sequence[str] = ()
     zeros: Sequence[str] = ()
     choices: Mapping[str, Sequence[Any]] = dataclasses.field(default_factory=dict)
-    task: str = "language-modeling"
+    task: str = ""
 
 
 @dataclass(frozen=True)
 class Common:
     """What all named models share: tables of names, keys of config.json that change no logits, tensors that are left
-    out, earlier spellings in names of tensors (patterns of `re`)."""
+    out, earlier spellings in names of tensors (patterns of `re`), the task where a file names none."""
 
     tables: Mapping[str, Mapping[str, Any]]
     unused: Sequence[str]
     leave: Sequence[str]
     old_names: Mapping[str, str]
+    task: str
     not_zero: Sequence[str]
 
 
@@ -116,7 +117,7 @@ def named(name: str) -> NamedModel:
         near = nearest(name, names())
         raise CheckpointError(f"no named model is called {name!r};{did_you_mean(near)}", near=near)
     body = dict(content(name))
-    folder = dict(body.pop("folder"))
+    folder = {"task": common().task, **body.pop("folder")}
     if isinstance(folder["model_type"], str):
         folder["model_type"] = [folder["model_type"]]
     return NamedModel(name=body.pop("name", name), body=body, **folder)
