@@ -17,6 +17,7 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from tests.interop import llama_cpp
 from tests.interop.named import tiny
+from tests.peers.hub import SIZE
 from transformula import Model
 from transformula.errors import CheckpointError, InputError
 from transformula.interop.folder import convert, load_model
@@ -75,7 +76,7 @@ def test_llama_cpp_computes_the_same_logits(written: Path) -> None:
     )
 
 
-SCALED = {"query_pre_attn_scalar": tiny.SIZE}  # the one scale of scores that llama.cpp has
+SCALED = {"query_pre_attn_scalar": SIZE}  # the one scale of scores that llama.cpp has
 FAMILIES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("llama", "llama-tied-biases", "llama-linear", "llama-llama3", "llama-yarn", "mistral-whole"), {}),
     **dict.fromkeys(("qwen2", "qwen2-yarn", "qwen3", "mixtral", "olmo2", "phi3"), {}),

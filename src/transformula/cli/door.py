@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -63,12 +64,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def say_note(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
+) -> None:
+    """Print a warning as a line: of ours what it says, of others with the place in their code."""
+    place = "" if category is UserWarning else f" ({category.__name__}, {filename}:{lineno})"
+    print(f"note: {message}{place}", file=sys.stderr)
+
+
 def attempt(arguments: list[str]) -> int:
     """Run one command; print the error in which it ends, if it does."""
     before = TYPED.set(frozenset())  # the verb's parser says which options there are
     ended: TransformulaError
     try:
-        return dispatch(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = say_note
+            return dispatch(arguments)
     except TransformulaError as error:
         ended, text = error, f"error: {error}"
     except KeyboardInterrupt:

@@ -26,7 +26,7 @@ from ..language.model_file import read_file, read_text
 from ..model import build
 from ..tokenizers.base import FILE as TOKENIZER
 from ..words import vocabulary
-from .card import CARD, model_card
+from .card import CARD, has_our_card, model_card
 from .exchange import EXPORTERS, IMPORTERS, TEXT, Exporter, ModelFiles
 from .formats.transformula import WEIGHTS as WEIGHTS
 from .named.config import is_theirs
@@ -51,7 +51,7 @@ def save_model(
     own type.
     """
     folder, write = Path(folder), writer(format, dtype)
-    if folder.exists() and not is_model(folder) and any(folder.iterdir()):
+    if folder.exists() and not is_ours(folder) and any(folder.iterdir()):
         what = f"{folder}: is not empty and holds no {TEXT}, so it is no model's folder and is not replaced"
         raise CheckpointError(f"{what}; name another")
     with whole_folder(folder) as new:
@@ -70,9 +70,10 @@ def save_model(
     return folder
 
 
-def is_model(folder: Path) -> bool:
-    """Whether a folder is a model's, ours or one of transformers."""
-    return (folder / TEXT).is_file() or is_theirs(folder)
+def is_ours(folder: Path) -> bool:
+    """Whether a folder was written here, and so may be replaced: a model's, or one of transformers with our card. What
+    others wrote, such as weights that were downloaded, is never replaced."""
+    return (folder / TEXT).is_file() or (is_theirs(folder) and has_our_card(folder))
 
 
 def writer(format: str, dtype: torch.dtype | None) -> Exporter:

@@ -76,7 +76,7 @@ def start(model: Transformer, given: Named) -> Named:
     fixed = model._fixed(*(given[name] for name in model.given_at_start), _lengths_among(given))
     values = {f"{FIXED}{n}": value for n, value in enumerate(fixed, 1) if value is not None}
     states, batch = model.empty_states(1, 0).states, next(iter(given.values())).shape[0]
-    # any position: what is made of other sequences does not depend on it
+    # any position will do: the results for other sequences are the same at each
     _run(model, {**chunk(model, batch, 1), **values}, states, _standing(torch.zeros(batch, dtype=torch.int64), 0))
     # clones: an output of a program has one name
     return values | {name: tensor.clone() for name, tensor, across in _kept(model, states) if across}

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.interop.named.tiny import FRAMES, MELS, VOCAB
-from tests.peers.case import real
+from tests.interop.named.tiny import FRAMES, MELS
+from tests.peers.case import VOCAB, real
 from tests.references.whisper import log_mel
 
 LENGTH, SOURCE_LENGTH = 12, 9

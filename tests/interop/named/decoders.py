@@ -5,20 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.interop.named.tiny import (
-    CONTEXT,
-    DEPTH,
-    HEADS,
-    HIDDEN,
-    KV_HEADS,
-    SIZE,
-    USUAL,
-    VOCAB,
-    WIDTH,
-    WINDOW,
-    Tiny,
-    rope,
-)
+from tests.interop.named.tiny import Tiny, rope
+from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
+from tests.peers.hub import HIDDEN, KV_HEADS, SIZE, USUAL, WINDOW
 
 GPT2: Mapping[str, Any] = {
     "vocab_size": VOCAB,

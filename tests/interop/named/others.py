@@ -7,7 +7,10 @@ from typing import Any
 
 import torch
 
-from tests.interop.named.tiny import CONTEXT, DEPTH, FRAMES, HEADS, HIDDEN, MELS, USUAL, VOCAB, WIDTH, Tiny
+from tests.interop.named.tiny import FRAMES, MELS, Tiny
+from tests.peers.case import CONTEXT, DEPTH, HEADS, VOCAB, WIDTH
+from tests.peers.cases.seq2seq import T5
+from tests.peers.hub import HIDDEN, USUAL
 
 BART: Mapping[str, Any] = {
     "vocab_size": VOCAB,
@@ -24,17 +27,6 @@ BART: Mapping[str, Any] = {
     "eos_token_id": 2,
     "decoder_start_token_id": 2,
     "forced_eos_token_id": 2,
-}
-T5: Mapping[str, Any] = {
-    "vocab_size": VOCAB,
-    "d_model": WIDTH,
-    "d_kv": 6,
-    "d_ff": HIDDEN,
-    "num_layers": DEPTH,
-    "num_heads": HEADS,
-    "relative_attention_num_buckets": 8,
-    "relative_attention_max_distance": 9,
-    "decoder_start_token_id": 0,
 }
 
 WHISPER: Mapping[str, Any] = {

@@ -89,6 +89,16 @@ def test_the_model_card_says_what_a_run_says(written: Path, tmp_path: Path) -> N
     assert "unembed(x)" in (folder / "README.md").read_text()
 
 
+def test_weights_that_others_wrote_are_never_replaced(llama: Path, written: Path) -> None:
+    (llama / "README.md").write_text("# a download")
+    before = (llama / "model.safetensors").read_bytes()
+    with pytest.raises(CheckpointError, match="is not empty and holds no model.yaml"):
+        convert(written / "ours", llama, write="transformers")
+    with pytest.raises(CheckpointError, match="is not empty and holds no model.yaml"):
+        Model.from_folder(written / "ours").save(llama)
+    assert (llama / "model.safetensors").read_bytes() == before
+
+
 def test_types_are_kept_or_asked_for(llama: Path) -> None:
     stored = {name: tensor.bfloat16() for name, tensor in load_file(llama / "model.safetensors").items()}
     save_file(stored, llama / "model.safetensors")

@@ -14,12 +14,12 @@ from torch import Tensor
 from tests.interop.named import parity, tiny
 from tests.interop.named.calls import CALLS
 from tests.peers.carry import randomise
-from tests.peers.case import real_positions
+from tests.peers.case import CONTEXT, VOCAB, real_positions
 from transformula import Model
 from transformula.interop.named.writing import write_folder
 
 EVERY_DAY = ("pegasus",)
-SIZES: Mapping[str, Any] = {"depth": 2, "width": 32, "heads": 4, "vocab": tiny.VOCAB, "context": tiny.CONTEXT}
+SIZES: Mapping[str, Any] = {"depth": 2, "width": 32, "heads": 4, "vocab": VOCAB, "context": CONTEXT}
 ENTRIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "bert": ("types", SIZES),
     "roberta": ("encoder", SIZES),

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.interop.named import parity, tiny
-from tests.interop.named.tiny import CONTEXT, DEPTH, SIZE, WIDTH
+from tests.peers.case import CONTEXT, DEPTH, WIDTH
+from tests.peers.hub import SIZE
 from transformula.errors import CheckpointError
 from transformula.interop.folder import load_model
 

@@ -19,19 +19,7 @@ from torch import nn
 
 from tests.peers.carry import in_double, randomise
 
-VOCAB, WIDTH, HEADS, CONTEXT, DEPTH, HIDDEN, KV_HEADS, SIZE, WINDOW = 53, 32, 4, 24, 3, 48, 2, 10, 5
 MELS, FRAMES = 8, 24
-"""Small, and all different, so that no two are mistaken for one another."""
-
-USUAL: Mapping[str, Any] = {
-    "vocab_size": VOCAB,
-    "hidden_size": WIDTH,
-    "num_hidden_layers": DEPTH,
-    "num_attention_heads": HEADS,
-    "intermediate_size": HIDDEN,
-    "max_position_embeddings": CONTEXT,
-}
-"""The keys that most configurations share."""
 
 
 def rope(theta: float, kind: str = "default", **more: Any) -> dict[str, Any]:

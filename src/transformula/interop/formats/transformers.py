@@ -24,4 +24,4 @@ def read_transformers(folder: Path, verify: bool) -> ModelFiles:
 def write_transformers(model: nn.Module, folder: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and the tensors, in `dtype` or their type, where the text equals a named model. A folder that was
     read before is written as it was."""
-    write_folder(model if dtype is None else model.to(dtype), folder)
+    write_folder(model, folder, dtype)

@@ -29,8 +29,8 @@ LABELS = ("id2label", "label2id")
 SPECIAL = ("pad_token_id", "bos_token_id", "eos_token_id")  # null where nobody says them: their defaults are others
 
 
-def write_folder(module: Any, folder: Path) -> None:
-    """Write config.json and the tensors of a module whose text equals a named model.
+def write_folder(module: Any, folder: Path, dtype: torch.dtype | None = None) -> None:
+    """Write config.json and the tensors, in `dtype` or their own type, of a module whose text equals a named model.
 
     Raises CheckpointError where it equals none, with the line that differs from the nearest.
     """
@@ -55,11 +55,12 @@ def write_folder(module: Any, folder: Path) -> None:
         # labels that nobody named are numbered; those of the folder that was read stay
         if config.get(key) is None or (kept is None and key in LABELS):
             config[key] = value
-    dtype = next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
+    dtype = dtype or next(tensor.dtype for tensor in tensors.values() if tensor.is_floating_point())
     config["torch_dtype" if "torch_dtype" in config else "dtype"] = str(dtype).removeprefix("torch.")
     (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     stored = {} if origin is None else origin.stored
-    write_shards(folder, theirs_of(found, equations, tensors, stored, dtype))
+    theirs = theirs_of(found, equations, tensors, stored, dtype)
+    write_shards(folder, ((name, t.to(dtype) if t.is_floating_point() else t) for name, t in theirs))
 
 
 def match_of(module: Any, origin: NamedOrigin | None, among: Sequence[NamedModel] = (), none: str = NONE) -> Match:
