@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from transformula.api.plan import read_config
+from transformula.api.configuration import read_config
 from transformula.api.reading import check_model
 from transformula.errors import TransformulaError
 from transformula.structured import MOST_LEVELS, Malformed, load_json, load_yaml, parse_json, parse_yaml

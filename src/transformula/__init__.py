@@ -16,6 +16,7 @@ from .registry import lazy
 
 if TYPE_CHECKING:
     from . import gallery as gallery
+    from .api.inspect import inspect as inspect
     from .api.model import Model as Model
     from .api.model import explain as explain
     from .api.model import load as load
@@ -25,19 +26,24 @@ if TYPE_CHECKING:
     from .api.run import Run as Run
     from .api.run import evaluate as evaluate
     from .api.run import train as train
+    from .comparison.compare import Comparison as Comparison
+    from .comparison.compare import compare as compare
     from .errors import TransformulaError as TransformulaError
     from .inspection.curves import curves as curves
 
 __version__ = "0.1.0"
 
 HOMES = {  # public name -> the module that has it, or is it
+    "Comparison": "comparison.compare",
     "Model": "api.model",
     "Run": "api.run",
     "TransformulaError": "errors",
+    "compare": "comparison.compare",
     "curves": "inspection.curves",
     "evaluate": "api.run",
     "explain": "api.model",
     "gallery": "gallery",
+    "inspect": "api.inspect",
     "load": "api.model",
     "nearest": "api.model",
     "reproduce": "api.recipe",

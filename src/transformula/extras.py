@@ -17,9 +17,13 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "onnxscript": "onnx",
     "onnxruntime": "onnx",
     "pyarrow": "parquet",
+    "ray": "ray",
     "sacrebleu": "translation",
+    "scipy": "compare",
     "sentencepiece": "unigram",
     "sklearn": "baselines",
+    "statsmodels": "compare",
+    "submitit": "slurm",
     "torchinfo": "torchinfo",
 }
 

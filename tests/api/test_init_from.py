@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from transformula.api.plan import task_trained
 from transformula.api.run import train
+from transformula.api.starting import task_trained
 from transformula.errors import CheckpointError, InputError
 from transformula.interop.folder import convert
 from transformula.interop.weights import load_tensors, model_tensors

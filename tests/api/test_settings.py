@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from transformula.api.plan import check_use, read_config, resolve
+from transformula.api.configuration import check_use, read_config
+from transformula.api.plan import resolve
 from transformula.data.settings import DataSettings
 from transformula.errors import ConfigError, InputError
 from transformula.generation.settings import SamplingSettings

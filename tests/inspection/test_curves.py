@@ -131,7 +131,7 @@ def test_wrong_runs(make_run, tmp_path):
     (empty / "log.jsonl").write_text("")
     with pytest.raises(CheckpointError, match="logged nothing"):
         transformula.curves([empty])
-    with pytest.raises(InputError, match=r"\.svg or \.png"):
+    with pytest.raises(InputError, match=r"\.svg, \.png or \.html"):
         transformula.curves([make_run("b", [1.0])]).save(tmp_path / "c.pdf")
     with pytest.raises(InputError, match="cannot be written"):
         transformula.curves([make_run("c", [1.0])]).save(tmp_path / "no" / "c.svg")

@@ -148,3 +148,12 @@ def test_bfloat16_and_autocast(model: Transformer) -> None:
     wanted = model.float()(tokens())
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(model(tokens()).float(), wanted, rtol=0.1, atol=0.1)
+
+
+def test_a_copy_of_a_compiled_model_has_its_own_weights(model: Transformer) -> None:
+    model.compile(backend="eager")
+    copied = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            parameter.zero_()
+    assert not copied(tokens()).any()

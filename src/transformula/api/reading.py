@@ -46,12 +46,12 @@ def read_model(
 ) -> ModelText:
     """The text of what a person calls a model, with numbers and formulas changed.
 
-    A text with `=` is a formula (the `layer`), a name that ends in .yaml is a file, a folder is a model's or a run's,
-    anything else is the name of a gallery entry. `family` among the changes turns the text, changed in all else, into
-    an encoder, or into an encoder and a decoder. Raises FormulaError, UnknownName, CheckpointError, and InputError
-    where a text cannot be of a family.
+    A text with `=` is a formula (the `layer`), one that begins with `language:` is what a model file holds, a name that
+    ends in .yaml is a file, a folder is a model's or a run's, anything else is the name of a gallery entry. `family`
+    among the changes turns the text, changed in all else, into an encoder, or into an encoder and a decoder. Raises
+    FormulaError, UnknownName, CheckpointError, and InputError where a text cannot be of a family.
     """
-    from ..language.model_file import ModelText, from_formula, read_file
+    from ..language.model_file import ModelText, from_formula, read_file, read_text
 
     if not isinstance(given, (str, Path, ModelText)) or not str(given).strip():
         kinds = "a formula (a text with =), a model file (.yaml), a folder or a name of the gallery"
@@ -59,6 +59,8 @@ def read_model(
     name = str(given)
     if isinstance(given, ModelText):
         text = given
+    elif name.startswith("language:"):
+        text = read_text(name)
     elif re.search(r"[=();]|\n", name):  # without `=` too it was meant as a formula: the error underlines what lacks
         text = from_formula(name)
     elif name.endswith((".yaml", ".yml")):

@@ -37,7 +37,8 @@ from pydantic import Field, model_validator
 from ..errors import ConfigError, DataError, Interrupted, did_you_mean, nearest, setting, shortened
 from ..recipes import recipe_path
 from ..settings import Settings
-from .plan import Plan, check_use, plan_resume, plan_run, read_config, read_stated
+from .configuration import check_use, read_config, read_stated
+from .plan import Plan, plan_resume, plan_run
 from .reading import TASK, import_packages, path_of
 from .run import evaluate, run_of
 

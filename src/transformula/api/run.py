@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, setting
 from ..settings import with_current_keys
+from .configuration import check_use, read_config
 from .model import Model
-from .plan import Plan, check_room, check_use, plan_resume, plan_run, read_config, recorded_of
+from .plan import Plan, plan_resume, plan_run
 from .reading import TASK, check_model, import_packages, mentioned, set_threads
+from .room import check_room
+from .starting import recorded_of
 
 if TYPE_CHECKING:
     from ..language.graph import Architecture
@@ -26,11 +29,12 @@ class Run:
     model    with the weights of its best evaluation
     scores   of that evaluation, on the whole validation split
     folder   where everything lies: model, checkpoints, log, picture, summary
+    task     what it was trained to do, with its data
     data     all that a program may want to know, as plain data
     """
 
-    def __init__(self, result: RunResult, model: Model) -> None:
-        self.result, self.model = result, model
+    def __init__(self, result: RunResult, model: Model, task: Task) -> None:
+        self.result, self.model, self.task = result, model, task
         self.folder: Path = result.folder
         self.scores: Mapping[str, float] = result.scores
 
@@ -124,7 +128,7 @@ def run_of(plan: Plan, quiet: bool) -> Run:
         result = run_training(
             task, module, training, training.out, resume=plan.resume, config=config, progress=shown, fresh=start is None
         )
-    return Run(result, Model._in(result.folder / "last", result.model, architecture))
+    return Run(result, Model._in(result.folder / "last", result.model, architecture), task)
 
 
 def tell(shown: Progress, architecture: Architecture, stated: Mapping[str, Any], task: Task) -> None:

@@ -13,7 +13,8 @@ from ..errors import TYPED, InputError, Interrupted, RunError, TransformulaError
 from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
-for _verbs in ("runs", "formulas", "files", "completion"):  # each file registers its verbs, in this order
+# each file registers its verbs, in this order
+for _verbs in ("runs", "comparison", "inspect", "formulas", "files", "completion"):
     import_module(f".{_verbs}", __package__)
 
 ELSEWHERE = {
@@ -27,6 +28,7 @@ ELSEWHERE = {
     "convert": ["export", "import"],
     "load": ["import"],
     "info": ["explain", "summary"],
+    **dict.fromkeys(("look", "analyze", "probe", "visualize"), ["inspect"]),
     "show": ["explain", "gallery"],
 }
 """What other programs call these verbs."""

@@ -13,7 +13,7 @@ from .output import check_output, line_of, write_output
 
 def train_options(parser: Parser) -> None:
     """Its options; those of the task come once the task is known, which `--use`, a file or a run may say."""
-    from ..api.plan import task_named
+    from ..api.configuration import task_named
     from ..api.reading import TASK, of_task
     from ..tasks.verb import built_in_tasks
     from ..training.settings import TrainingSettings

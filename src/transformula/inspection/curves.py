@@ -9,13 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..atomic_io import write_whole
 from ..errors import CheckpointError, InputError, UnknownName, did_you_mean, nearest
-from ..figure import DASHES, SERIES, new_figure, png_of, svg_of
-from ..notebook import page
+from ..figure import DASHES, SERIES, new_figure
 from ..runs.figure import draw_validation, smoothed
 from ..runs.folder import RunFolder
 from ..runs.log import Point, points_of, read_log
+from .shown import Shown
 
 AXES = {"steps": ("step", 1.0), "tokens": ("units", 1.0), "minutes": ("seconds", 60.0)}
 """What may stand on the horizontal axis -> its field in the log, and by what that is divided."""
@@ -59,8 +58,8 @@ class Curve:
         return {"name": self.name, "folder": str(self.folder), "best": best, **points}
 
 
-@dataclass(frozen=True)
-class Curves:
+@dataclass(frozen=True, repr=False)
+class Curves(Shown):
     """What `curves` returns: its `repr` is the table for a person, `.data` is for programs, `.svg` the picture."""
 
     runs: Sequence[Curve]
@@ -88,6 +87,10 @@ class Curves:
         return "\n".join([*table, *self.notes])
 
     @property
+    def title(self) -> str:
+        return "loss curves of " + ", ".join(run.name for run in self.runs)
+
+    @property
     def legend(self) -> str:
         """What the lines and marks are, in words."""
         squares = "; squares: the whole set" if any(run.sampled for run in self.runs) else ""
@@ -109,26 +112,6 @@ class Curves:
             axes.set_title(self.legend, fontsize=9, loc="left")
             axes.legend(frameon=False, fontsize=9)
         return figure
-
-    @cached_property
-    def svg(self) -> str:
-        """The picture as SVG: no reference to anything outside; dark where the page prefers that."""
-        return svg_of(self.figure)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the picture as .svg or .png. Raises InputError for another ending or where it cannot be written."""
-        path = Path(path)
-        if path.suffix not in (".svg", ".png"):
-            raise InputError(f"{path}: a picture is written as .svg or .png; name a file that ends so")
-        content = self.svg.encode() if path.suffix == ".svg" else png_of(self.figure)
-        try:
-            write_whole(path, content)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-        return path
-
-    def _repr_html_(self) -> str:
-        return page(repr(self), [("loss curves of " + ", ".join(run.name for run in self.runs), self.svg)])
 
 
 def curves(runs: Sequence[str | Path] | str | Path, *, x: str = "steps", score: str = "loss") -> Curves:

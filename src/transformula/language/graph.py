@@ -59,6 +59,11 @@ class Value:
         return self.call.word.kind if self.call is not None else ""
 
     @property
+    def reads_content(self) -> bool:
+        """Whether what the arguments hold counts; of a table of positions it is how many positions they have."""
+        return self.call is None or self.call.word.content
+
+    @property
     def reads_across(self) -> bool:
         """Whether a call reads another sequence than its own, or one position of none; no table of distances does."""
         streams = self.args[: len(self.call.streams)] if self.call is not None else ()

@@ -128,6 +128,7 @@ class WordRecord:
     family: str = ""  # words of one family may share a label (two faces of one table)
     version: int = 1
     built: bool = True  # False: checked and explained, not yet built
+    content: bool = True  # False: how many positions its streams have counts, and not what they hold
     ordered: bool = False  # it tells positions apart itself (rotary, relative, recurrent): `before` needs no positions
     equation: str = ""
     source: str = ""

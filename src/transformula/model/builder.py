@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from types import FunctionType
+from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -25,7 +25,7 @@ from ..language.source import Place
 from ..language.vocabulary import WordRecord
 from ..words import vocabulary
 from ..words.word import module_of, word_class
-from .codegen import SectionCode
+from .codegen import SectionCode, Watched
 from .dataflow import Dataflow, across, given_to, made_of, stack_of
 from .files import PseudoFile, at_place
 from .hook import asked, check_hooks
@@ -151,6 +151,8 @@ class Blueprint:
     classes    by key: ("model",), ("layer", number), (path of a word, role inside it)
     kept       what decoding keeps for each call of attention
     functions  for each section its code
+    calls      what the whole model's code calls for each section, in one pass and in decoding: its function, or the
+               path of a layer and its method
     sites      for each section the calls that keep a state in decoding
     borrowed   for each layer the paths of what holds modules that it calls and does not have
     learned    how many positions of an input are learned, by its name, where that was asked
@@ -162,6 +164,7 @@ class Blueprint:
         self.classes: dict[tuple[Any, ...], type[FormulaModule]] = {}
         self.kept = kept_values(architecture)
         self.functions: list[FunctionType] = []
+        self.calls: tuple[list[Any], list[Any]] = [], []
         self.sites: list[list[Call]] = []
         self.borrowed: dict[Path, list[str]] = {}
         self.learned: dict[str, int | None] = {}
@@ -187,8 +190,7 @@ class Blueprint:
     def generate(self) -> tuple[Transformer, dict[Path, Layer]]:
         """The model and its layers, with their code and without modules."""
         architecture, layers = self.architecture, dict[Path, Layer]()
-        forward: list[Any] = []
-        step: list[Any] = []
+        forward, step = self.calls
         for section in architecture.sections():
             whole, chunk = self.section_code(section), self.section_code(section, step=True)
             forward.append(whole.generate(section.where))
@@ -203,13 +205,20 @@ class Blueprint:
                 cls = type(layers[path])
                 forward[-1] = (path, "") if cls.forward is forward[-1] else forward[-1]
                 step[-1] = (path, "_step") if cls._step is step[-1] else step[-1]
+        return self.make(("model",), Transformer, **self.methods(forward, step)), layers
+
+    def methods(self, forward: Sequence[Any], step: Sequence[Any]) -> dict[str, FunctionType]:
+        """The whole model's methods, that call so for each section."""
+        architecture = self.architecture
         methods = {"forward": ModelCode(architecture, self.flow, forward, "forward").generate()}
         if architecture.main.causal:
             methods["_fixed"] = ModelCode(architecture, self.decoding, forward, "fixed").generate()
             methods["_step"] = ModelCode(architecture, self.decoding, step, "step").generate()
-        return self.make(("model",), Transformer, **methods), layers
+        return methods
 
-    def section_code(self, section: Section, step: bool = False) -> SectionCode:
+    def section_code(
+        self, section: Section, step: bool = False, watched: Watched = MappingProxyType({})
+    ) -> SectionCode:
         architecture = self.architecture
         where = layer_path(architecture, section) if section.where == "layer" else ()
         lead = ".".join([*where, ""])
@@ -232,7 +241,7 @@ class Blueprint:
         growing = made_of(architecture) if step else None
         found = [(value, latent_of(value)) for value in section.calls() if LATENT in self.kept.get(value.called, {})]
         latents = {value: latent for value, latent in found if latent is not None and step}
-        return SectionCode(section, PseudoFile(title, sources), entering, locate, causal, growing, latents)
+        return SectionCode(section, PseudoFile(title, sources), entering, locate, causal, growing, latents, watched)
 
     def place_all(self, model: Transformer, layers: dict[Path, Layer]) -> None:
         layers, spots = dict(layers), dict(self.spots)

@@ -22,7 +22,7 @@ import ast
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import FunctionType, MappingProxyType
 from typing import Any, TypeVar
@@ -31,6 +31,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from ..analysis.latent import Latent
+from ..analysis.places import through
 from ..language.graph import Call, Section, Value
 from ..words import latent
 from ..words.latent import LatentLayout, LatentPart
@@ -39,6 +40,7 @@ from .dataflow import Key, sequence_read
 from .files import PseudoFile
 
 T = TypeVar("T", bound=ast.AST)
+Watched = Mapping[tuple[Value, int | None], Sequence[tuple[str, Callable[..., Any]]]]
 
 MOST_NESTED = 20  # expressions inside one another before a register is taken: Python's compiler is recursive
 OPERATORS = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "div": ast.Div, "pow": ast.Pow}
@@ -171,6 +173,8 @@ class SectionCode(FunctionCode):
     growing   for decoding, `function(self, ..., states, at)`: the sequences that it writes
     latents   for decoding, calls of attention that keep what their keys and values are linear in
     sites     of decoding, the calls that keep a state
+    watched   what is passed through functions (`watched.py`): (a value, None), or (a value, the place of one of its
+              arguments), with each name and its function; `seen`: the names that the code does pass through theirs
     """
 
     def __init__(
@@ -182,8 +186,10 @@ class SectionCode(FunctionCode):
         causal: bool = True,
         growing: Collection[str] | None = None,
         latents: Mapping[Value, Latent] = MappingProxyType({}),
+        watched: Watched = MappingProxyType({}),
     ) -> None:
         super().__init__(file)
+        self.watched, self.seen = watched, set[str]()
         self.latents = latents
         self.locate, self.causal, self.growing = locate, causal, growing
         self.pieces: dict[Value, Piece] = {}  # what waits to be read, in order
@@ -192,8 +198,11 @@ class SectionCode(FunctionCode):
         self.results = [through(v) for v in {**section.leaves, **section.asked}.values() if v.op != "number"]
         self.uses.update(self.results)
         self.values = self.needed([value for value in section.values if through(value) is value])
+        # a register is deleted where nothing reads it
+        self.uses.update([v for v, argument in watched if argument is None and not self.uses[v]])
         for key, values in entering.items():
             self.enter([*values, key])
+        self.watch_again([value for values in entering.values() for value in values])
         if growing is not None:
             self.parameters += ["states", "at"]
 
@@ -232,6 +241,8 @@ class SectionCode(FunctionCode):
     def emit(self, value: Value) -> None:
         span, taps = self.file.span(value.place), self.taps[value]
         operands = self.operands([through(argument) for argument in self.read_by(value)])
+        if self.watched and value not in self.latents:
+            operands = [replace(o, tree=self.watch(o.tree, (value, n))) for n, o in enumerate(operands)]
         match value.op:
             case "call":
                 tree = self.call(value, operands, span)
@@ -244,10 +255,27 @@ class SectionCode(FunctionCode):
         if taps:
             self.flush()
             self.assign([value, *taps], piece, span)
+            self.watch_again([value, *taps])
             return
+        piece.tree = located(self.watch(piece.tree, (value, None)), span)
         self.pieces[value] = piece
         if self.uses[value] != 1 or depth >= MOST_NESTED:
             self.flush()
+
+    def watch(self, tree: ast.expr, place: tuple[Value, int | None]) -> ast.expr:
+        """An expression, passed through the functions that watch it."""
+        for name, function in self.watched.get(place, ()):
+            self.seen.add(name)
+            tree = ast.Call(self.object(function), [ast.Constant(name), tree], [])
+        return tree
+
+    def watch_again(self, values: Sequence[Value]) -> None:
+        """Pass values that have registers through the functions that watch them."""
+        for value in values:
+            if (value, None) in self.watched and value in self.registers:
+                name = self.registers[value]
+                target: list[ast.expr] = [ast.Name(name, ast.Store())]
+                self.add(ast.Assign(target, self.watch(load(name), (value, None))), self.file.span(value.place))
 
     def operands(self, values: Sequence[Value]) -> list[Piece]:
         """The expressions that read these values. Those that wait must be the last that wait, in order: else all that
@@ -339,10 +367,3 @@ def latent_layout(made_of: Latent) -> tuple[LatentLayout, list[Value]]:
 def constant_tensor(number: float) -> torch.Tensor:
     # float64 without dimensions: it takes no part in what type a result has
     return torch.tensor(number, dtype=torch.float64, device="cpu")
-
-
-def through(value: Value) -> Value:
-    """The value itself, or for a call of chance that never happens what it is given: such a call costs nothing."""
-    while value.word_kind == "chance" and value.called.options.get("p") == 0:
-        value = value.args[0]
-    return value

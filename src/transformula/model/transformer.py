@@ -33,8 +33,9 @@ class FormulaModule(nn.Module):
     _key: tuple[Any, ...]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        # the class exists in memory only: it is named by what it was made from
-        return restore, (self._blueprint, self._key), self.__dict__
+        # the class exists in memory only: it is named by what it was made from; compiled code would be of this module
+        state = {name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"}
+        return restore, (self._blueprint, self._key), state
 
 
 def restore(blueprint: Blueprint, key: tuple[Any, ...]) -> FormulaModule:

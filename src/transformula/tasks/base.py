@@ -365,20 +365,7 @@ class Task(ABC):
 
         Raises InputError and DataError.
         """
-        chosen = trained.settings_of(cls.settings)
-        if trained.lost:
-            scored = data if data is not None else chosen.get("validation")
-            if scored is None:
-                raise trained.held_back()
-            chosen |= {"data": None, "validation": scored}
-        elif data is not None:
-            chosen["validation" if "data" in chosen else "data"] = data
-        elif "data" not in chosen:
-            raise trained.unknown("--data FILE")
-        own = {"tokenizer": str(trained.folder)} if "tokenizer" in cls.settings.model_fields else {}
-        settings = cls.settings.read({**chosen, **given, **own})
-        cls.check(trained.architecture)
-        task = cls.make(settings, trained.numbers, batch=1 if cls.sequences else None)
+        task = task_again(cls, trained, data, given, batch=1 if cls.sequences else None)
         scores = task.evaluate(trained.alone, progress)
         shown = task.preview()
         validation = "" if shown is None else f"{shown.data['validation_tokens']:,} {task.unit}"
@@ -395,3 +382,26 @@ class Task(ABC):
     @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Plain data for a run's manifest: hash of the data, split, sizes."""
+
+
+def task_again(
+    kind: type[Task], trained: Trained, data: str | list[str] | None, given: Mapping[str, Any], **sizes: Any
+) -> Task:
+    """The task by which a model was trained, with its validation split, or with `data` in the place of that.
+
+    given  fields of the task's `settings` that were said; sizes: of its batches, as for `make`
+    """
+    chosen = trained.settings_of(kind.settings)
+    if trained.lost:
+        scored = data if data is not None else chosen.get("validation")
+        if scored is None:
+            raise trained.held_back()
+        chosen |= {"data": None, "validation": scored}
+    elif data is not None:
+        chosen["validation" if "data" in chosen else "data"] = data
+    elif "data" in kind.settings.model_fields and "data" not in chosen:
+        raise trained.unknown("--data FILE")
+    own = {"tokenizer": str(trained.folder)} if "tokenizer" in kind.settings.model_fields else {}
+    settings = kind.settings.read({**chosen, **given, **own})
+    kind.check(trained.architecture)
+    return kind.make(settings, trained.numbers, **sizes)

@@ -44,6 +44,7 @@ from .position import TENTHS, Limits, Position
 from .progress import Progress
 from .schedules import Phases, factor
 from .settings import TrainingSettings
+from .telemetry import Telemetry
 from .weights import RunningAverage, Weights
 
 SAVED_EVERY = 600.0  # seconds between checkpoints where no number of steps is given
@@ -106,6 +107,7 @@ class Trainer:
         self.shape = Phases(settings.warmup, settings.decay, settings.final_lr)
         self.position = Position()
         self.evaluations = Evaluations(self)
+        self.telemetry = Telemetry(self.weights.model, trained.parameters, settings.telemetry_every)
         self.between_steps = True
         self.peak = machine.peak(device, settings.precision)
         self.flops = flops_per_unit(model)
@@ -166,6 +168,7 @@ class Trainer:
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
         loss, named = self._gradients(shared)
+        self.telemetry.note_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.clip or math.inf)
         whole = loss + sum(named.values())
         if not math.isfinite(whole) or not bool(torch.isfinite(norm)):
@@ -221,8 +224,9 @@ class Trainer:
         sums: dict[str, float] = {}
         self.weights.clear()
         for micro, (batch, share) in enumerate(shared):
+            model = self.weights.model if micro else self.telemetry.model_for(self.position.step, self.task, batch)
             self.seed_generators(micro)
-            loss, named = self._losses(batch, share)
+            loss, named = self._losses(model, batch, share)
             torch.autograd.backward(whole_loss(loss, named))
             self.weights.collect()
             losses.append(loss.detach())
@@ -230,13 +234,13 @@ class Trainer:
                 sums[name] = sums.get(name, 0.0) + float(value.detach())
         return float(torch.stack(losses).sum()), sums
 
-    def _losses(self, batch: Batch, share: float) -> tuple[Tensor, dict[str, Tensor]]:
-        """A micro-batch's share of the task's loss and of each named one."""
-        loss: Tensor = self.task.loss(self.weights.model, batch) * share
+    def _losses(self, model: nn.Module, batch: Batch, share: float) -> tuple[Tensor, dict[str, Tensor]]:
+        """A micro-batch's share of the task's loss, of the model or its watched twin, and of each named one."""
+        loss: Tensor = self.task.loss(model, batch) * share
         return loss, {name: value * share for name, value in named_losses(self.weights.model).items()}
 
     def _whole_loss(self, batch: Batch, share: float) -> Tensor:
-        return whole_loss(*self._losses(batch, share))
+        return whole_loss(*self._losses(self.weights.model, batch, share))
 
     def _stop_not_finite(self, shared: list[tuple[Batch, float]], loss: float) -> None:
         self.weights.clear()
@@ -277,6 +281,8 @@ class Trainer:
                 **({"measures": measures} if measures else {}),
             )  # fmt: skip
             p.loss_sum, p.loss_count, p.named_sums = 0.0, 0, {}
+        if measured := self.telemetry.read():
+            self.run.log.write("telemetry", step=p.step, units=p.units, **measured)
 
     def evaluated(self) -> AbstractContextManager[None]:
         """Within it the master holds the weights that are evaluated and kept: the running average, if there is one."""

@@ -142,5 +142,10 @@ class TrainingSettings(Settings):
         description="at the end, also evaluate the mean of the weights of this many last checkpoints; keep the better"
         " model",
     )  # fmt: skip
+    telemetry_every: int = Field(
+        10, ge=0,
+        description="steps between lines of the log that show the model by depth: of each layer the size of the stream,"
+        " the update ratio, the norm of the gradient; 0: none",
+    )  # fmt: skip
     log_every: int = Field(10, ge=1, description="steps between lines of the log")
     out: str | None = Field(None, description="the run's folder (default: runs/ and the model's name)")

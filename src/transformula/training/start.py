@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from ..data.sources import SOURCES
-from ..errors import CheckpointError, ConfigError, did_you_mean, nearest
+from ..errors import CheckpointError, ConfigError, InputError, did_you_mean, nearest
 from ..interop.exchange import text_of
 from ..interop.weights import check_finite
 from ..runs import random_state
@@ -37,7 +37,8 @@ from .settings import STEPS, TrainingSettings
 
 MACHINE = ("device", "threads")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
-FREE = (*LENGTH, "evaluate_every", "checkpoint_every", "keep", "log_every", *MACHINE, "out")  # what a resume may change
+EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "telemetry_every")
+FREE = (*LENGTH, *EVERY, *MACHINE, "out")  # what a resume may change
 
 
 def train(
@@ -47,15 +48,18 @@ def train(
 ) -> RunResult:  # fmt: skip
     """Train a model on a task; everything is left in the run's folder.
 
-    model       float32 (or float64); it is changed, and holds the weights of the best evaluation afterwards
+    model       float32 (or float64); it is changed, and holds the weights of the best evaluation afterwards. Compiled
+                by `model.compile()` it runs compiled in float32; a working copy in bf16 is not
     run_folder  by default `settings.out`, else a new folder under runs/
     resume      go on with the run of that folder; `model` and `task` must be those of its configuration
     config      what else its `config.yaml` should hold, e.g. the settings of the data
     fresh       the model has its initial weights: a run that begins does what the model's `calibrate` hook asks for
 
     Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName,
-    ConfigError.
+    ConfigError, InputError for what `torch.compile(model)` returns.
     """
+    if hasattr(model, "_orig_mod"):  # its weights have other names, by which no folder could be read
+        raise InputError("torch.compile(model) wraps the model; call model.compile(), and train the model itself")
     settings = settings or TrainingSettings()
     notes: list[str] = []
     run = RunFolder(run_folder or settings.out or _free_folder(model))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from .cache import Cache, CrossCache, of_one_batch, once
-from .scores import Attended, AttentionSettings, Extras, ScoreFunction, attend
+from .scores import Attended, AttentionSettings, Extras, ScoreFunction, attend, weights_of
 from .waves import NO_INPUTS, rotate, rotation_tables, turning
 from .word import At, GeneratorFor, Word, choice, definition, empty, flag, matrix, number, whole, word
 
@@ -149,6 +149,27 @@ class DotAttention(Word):
         streams = {"q": q, "k": k, "v": v}
         return (y, *(made[1] if tap == "scores" else streams[tap].transpose(1, 2).flatten(2) for tap in taps))
 
+    def prepared(
+        self, streams: tuple[Tensor, ...], wanted: bool, ports: Mapping[str, Any]
+    ) -> tuple[Streams, Call, Mapping[str, Tensor]]:
+        """What is computed of a call's arguments: q, k and v as they are given; what the call is; of its inputs those
+        from which rotary angles are made."""
+        q, k, v = streams + streams[-1:] * (3 - len(streams))
+        places = NO_INPUTS
+        if self.places:
+            places = {name: ports[name] for name in self.places}
+            formulas = (self.settings.score, self.settings.mask, self._modules.get("score"))
+            read = {name for formula in formulas if formula is not None for name in formula.names}  # type: ignore[union-attr]
+            ports = {name: value for name, value in ports.items() if name not in places or name in read}
+        return (q, k, v), self.call(wanted, **ports), places
+
+    def attention_weights(self, *streams: Tensor, **ports: Any) -> Tensor:
+        """What a call with these arguments weighs values by, head by head: (batch, heads, length, keys), float32 at
+        least. It is computed again, for those who look: kernels of attention do not give it."""
+        (q, k, v), call, places = self.prepared(streams, False, ports)
+        q, k, _ = self.by_heads(q, k, v, None, places)
+        return weights_of(q, k, *call)
+
     def forward(
         self, *streams: Tensor, state: Any = None, at: At | None = None, taps: tuple[str, ...] = (), **ports: Any
     ) -> Any:
@@ -157,14 +178,7 @@ class DotAttention(Word):
 
         state, at  in decoding: the chunk's queries look at all keys so far, its own included, which `state` keeps; or
                    at all of another sequence"""
-        q, k, v = streams + streams[-1:] * (3 - len(streams))
-        places = NO_INPUTS
-        if self.places:
-            places = {name: ports[name] for name in self.places}
-            formulas = (self.settings.score, self.settings.mask, self._modules.get("score"))
-            read = {name for formula in formulas if formula is not None for name in formula.names}  # type: ignore[union-attr]
-            ports = {name: value for name, value in ports.items() if name not in places or name in read}
-        call = self.call("scores" in taps, **ports)
+        (q, k, v), call, places = self.prepared(streams, "scores" in taps, ports)
         if at is not None and not self.settings.causal:
             return self.across((q, k, v), call, state, at, taps)
         q, k, v = self.by_heads(q, k, v, at, places)

@@ -150,6 +150,7 @@ class NGrams(Shift):
     width="size",
     order="'learned'",
     positional=True,
+    content=False,
     options={
         "rows": whole("rows of the table", "context", minimum=1, shapes=True),
         "first": whole("the row of the first position", 0, minimum=0),

@@ -72,9 +72,8 @@ class LinearAttention(Word):
 
     def forward(self, x: Tensor, *, real: Tensor | None = None, state: Any = None, at: At | None = None) -> Tensor:
         """In decoding the chunk, over the sums so far and itself; its real positions are added to them."""
-        batch, length, _ = x.shape
-        shape = (batch, length, self.heads, self.size)
-        q, k, v = (m(x).view(shape).transpose(1, 2) for m in (self.query, self.key, self.value))
+        length = x.shape[1]
+        q, k, v = (self.by_heads(m(x)) for m in (self.query, self.key, self.value))
         q, k = feature(q), feature(k)
         if at is not None and at.new is not None:
             real = torch.arange(length, device=x.device) < at.new[:, None]
@@ -97,6 +96,19 @@ class LinearAttention(Word):
         return self.output(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     step = forward
+
+    def by_heads(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], self.heads, self.size).transpose(1, 2)
+
+    def attention_weights(self, x: Tensor, *, real: Tensor | None = None) -> Tensor:
+        """What a call with these arguments weighs values by: f(q_i) f(k_j) over their sum and eps, (batch, heads,
+        length, length)."""
+        q, k = (feature(self.by_heads(m(x))) for m in (self.query, self.key))
+        products = (q @ k.transpose(-1, -2)).to(torch.promote_types(q.dtype, torch.float32))
+        if real is not None:
+            products = products.masked_fill(~real[:, None, None], 0)
+        products = products.tril() if self.causal else products
+        return products / (products.sum(-1, keepdim=True) + self.eps)
 
     def start(self, batch: int, capacity: int, dtype: torch.dtype, device: torch.device | str) -> Any:
         return super().start(batch, capacity, torch.promote_types(dtype, torch.float32), device)

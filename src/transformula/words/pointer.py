@@ -56,13 +56,20 @@ class Pointer(Word):
         q, k, ids = of_one_batch(self.query(x), self.key(memory), ids)
         return self._spread(q, k, ids, real)
 
-    def _spread(self, q: Tensor, k: Tensor, ids: Tensor, real: Tensor | None) -> Tensor:
+    def attention_weights(self, x: Tensor, memory: Tensor, ids: Tensor, *, real: Tensor | None = None) -> Tensor:
+        """What a call with these arguments weighs ids by: (batch, 1, length, keys)."""
+        q, k, _ = of_one_batch(self.query(x), self.key(memory), ids)
+        return self._weights(q, k, real)[:, None]
+
+    def _weights(self, q: Tensor, k: Tensor, real: Tensor | None) -> Tensor:
         scores = (q @ k.transpose(1, 2)) * self.size**-0.5
         if real is not None:
             scores = scores.masked_fill(~real[:, None], torch.finfo(scores.dtype).min)
         weights = torch.softmax(scores, -1)
-        if real is not None:
-            weights = weights.masked_fill(~real[:, None], 0)
+        return weights if real is None else weights.masked_fill(~real[:, None], 0)
+
+    def _spread(self, q: Tensor, k: Tensor, ids: Tensor, real: Tensor | None) -> Tensor:
+        weights = self._weights(q, k, real)
         spread = weights.new_zeros(weights.shape[0], weights.shape[1], self.rows)
         return spread.scatter_add(2, ids[:, None].expand_as(weights), weights)
 

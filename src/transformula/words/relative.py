@@ -124,6 +124,7 @@ def log_buckets(positions: Tensor, middle: int, reach: int) -> tuple[Tensor]:
     order="'scores'",
     ordered=True,
     positional=True,
+    content=False,
     options={
         "heads": whole("number of heads", "heads", minimum=1, shapes=True),
         "buckets": whole("number of distance buckets", 32, minimum=2, shapes=True),

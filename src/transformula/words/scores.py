@@ -418,9 +418,24 @@ def _with_bias(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, ext
 
 
 def _with_scores(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, extras: Extras, grid: Grid) -> Attended:
+    groups = q.shape[1] // v.shape[1]
+    if groups > 1:
+        v = v.repeat_interleave(groups, 1)
+    scores, weights, some = _weights(q, k, settings, extras, grid)
+    weights = weights.to(v.dtype)
+    if settings.dropout:
+        weights = cpu.dropout(weights, settings.dropout)
+    y = weights @ v
+    return (y if some is None else y.masked_fill(~some, 0)), scores
+
+
+def _weights(
+    q: Tensor, k: Tensor, settings: AttentionSettings, extras: Extras, grid: Grid
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The scores before masks; what values are weighed by; which queries see any key, None: all do."""
     groups = q.shape[1] // k.shape[1]
     if groups > 1:
-        k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+        k = k.repeat_interleave(groups, 1)
     scores = (q * settings.scale) @ k.transpose(-1, -2)
     if settings.cap:
         scores = settings.cap * torch.tanh(scores / settings.cap)
@@ -433,12 +448,20 @@ def _with_scores(q: Tensor, k: Tensor, v: Tensor, settings: AttentionSettings, e
         scores = scores.expand(q.shape[0], q.shape[1], grid.queries, grid.keys)
     hidden = float("-inf") if settings.softmax else 0
     weights = scores if mask is None else scores.masked_fill(~mask, hidden)
-    if settings.softmax:
-        weights = _softmax(weights, extras.sinks).to(v.dtype)
-    if settings.dropout:
-        weights = cpu.dropout(weights, settings.dropout)
-    y = weights @ v
-    return (y if some is None else y.masked_fill(~some, 0)), scores
+    return scores, (_softmax(weights, extras.sinks) if settings.softmax else weights), some
+
+
+def weights_of(q: Tensor, k: Tensor, settings: AttentionSettings, extras: Extras | None = None) -> Tensor:
+    """What `attend` weighs values by, over whole sequences and without dropout: (batch, heads, queries, keys), in
+    float32 at least. Rows of queries that see nothing are 0."""
+    length, keys, extras = q.shape[2], k.shape[2], extras or NO_EXTRAS
+    two_sided = settings.two_sided and settings.window > 0
+    grid = Grid(length, keys, settings.causal, settings.window, q.device, two_sided=two_sided)
+    check(settings, extras, q.shape[1], grid)
+    q, k, _ = one_type(q, k, k)
+    _, weights, some = _weights(q, k, settings, extras, grid)
+    weights = weights.to(torch.promote_types(weights.dtype, torch.float32)).expand(q.shape[0], -1, -1, -1)
+    return weights if some is None else weights.masked_fill(~some, 0)
 
 
 def one_type(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

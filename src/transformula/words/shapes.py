@@ -152,6 +152,7 @@ class Pad(Word):
     kind="shape",
     width="size",
     options={"size": whole("width of the result", 1, minimum=1)},
+    content=False,
     initial_scale="1",
     example="x = x + running_sum(mlp(norm(x))) / running_sum(ones(x))",
     equation="y = 1",

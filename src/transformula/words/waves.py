@@ -26,6 +26,7 @@ NO_INPUTS: Mapping[str, Tensor] = {}
     order="'sinusoids' if at == 0 else ''",
     real="rows",
     positional=True,
+    content=False,
     options={
         "rows": whole("without a stream: how many positions", 0, minimum=0),
         "at": number("a number that stands for every position; 0: none", 0, minimum=0),

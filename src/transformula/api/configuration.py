@@ -1,0 +1,74 @@
+"""A run's configuration as it is read from a file, and what may be said of it before anything is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError, InputError
+from ..language.model_file import ModelText, read_text
+from ..settings import with_current_keys
+from ..structured import Malformed, load_yaml
+from .reading import TASK, import_packages, path_of
+
+
+def read_stated(stated: str, source: str) -> str | ModelText:
+    """A configuration's `model`: the text of a model file, or what is typed for one on a command line."""
+    return read_text(stated, file=source) if "\n" in stated.strip() or stated.startswith("language:") else stated
+
+
+def read_keys(path: Path, what: str, example: str) -> dict[str, Any]:
+    """The keys and values of a YAML file. Raises ConfigError, which says what the file should be, with an example."""
+    try:
+        read = load_yaml(path)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no such file; expected {what} (YAML)", source=str(path)) from None
+    except (OSError, Malformed) as error:
+        raise ConfigError(f"cannot be read: {error}", source=str(path)) from None
+    if not isinstance(read, dict) or not all(isinstance(key, str) for key in read):
+        raise ConfigError(f"expected keys and values, such as {example}", source=str(path))
+    return read
+
+
+def read_config(path: str | Path, recipe: bool = False) -> dict[str, Any]:
+    """A run's configuration, as keys and values. Raises ConfigError.
+
+    recipe  with what a recipe claims, which is nothing of a run's
+
+    `out` is kept, unless the file is the one that a run wrote into its own folder: that folder is taken.
+    """
+    path = path_of(path, "config")
+    path = path / "config.yaml" if path.is_dir() else path
+    read = read_keys(path, "a run's configuration", "`steps: 2000`")
+    if isinstance(read.get("model"), str):
+        read["model"] = read_stated(read["model"], str(path))
+    without = () if recipe else ("recipe",)
+    if path.name == "config.yaml" and (path.parent / "manifest.json").is_file():
+        without = (*without, "out")
+    # What a run left empty it derived; it is derived again.
+    return with_current_keys({key: value for key, value in read.items() if value is not None and key not in without})
+
+
+def check_use(stated: Any, use: Sequence[str]) -> None:
+    """A file that is loaded imports nothing: the packages of its words are named by the user."""
+    names = [stated] if isinstance(stated, str) else stated or []
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ConfigError("use: expected a list of packages, such as [my_words]")
+    if missing := [package for package in names if package not in use]:
+        words, options = ", ".join(missing), " ".join(f"--use {package}" for package in missing)
+        raise InputError(f"this run uses words of {words}: a file that is loaded imports nothing, so add {options}")
+
+
+def task_named(task: str | None, config: str | Path | None, resume: str | Path | None, use: Sequence[str]) -> str:
+    """The task of a run: as it is named, or as the configuration or the run that is named says."""
+    import_packages(use)
+    named = config or resume
+    if task is not None or named is None:
+        return task or TASK
+    path = path_of(named, "config" if config else "resume")
+    if not (path.is_file() or (path / "config.yaml").is_file()):
+        return TASK
+    recorded = read_config(path)
+    check_use(recorded.get("use"), use)
+    return str(recorded.get("task", TASK))

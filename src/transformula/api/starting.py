@@ -1,0 +1,209 @@
+"""Where a run begins: the model that is named, or the weights of another run, made ready for a task."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError, InputError, setting, shortened
+from ..language.model_file import FREE_NUMBERS, ModelText, read_text
+from ..language.source import Source
+from .configuration import read_config
+from .model import Model
+from .reading import TASK, check_model, mentioned, model_folder, of_task, read_model
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..language.graph import Architecture
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weights of another run.
+
+    named       the run or the model, as the user named it
+    folder      that of its model
+    other       it may be another model than the one that begins: the parts that agree are taken
+    init_stack  the stack that takes its layers, or whose layers are taken
+    changed     what was put in the place of its text's output, for another task, in words
+    """
+
+    named: str
+    folder: Path
+    other: bool
+    init_stack: str | None
+    changed: str = ""
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """What a run's configuration records of it; found from every folder."""
+        from ..data.sources import absolute
+
+        stack = {} if self.init_stack is None else {"init_stack": self.init_stack}
+        return {"init_from": absolute(self.named), **stack}
+
+    def begin(self, module: nn.Module, architecture: Architecture) -> tuple[str, tuple[str, ...]]:
+        """Give a model its first weights: (a line that says so, names of what keeps its random initialization)."""
+        from ..interop.folder import folder_tensors
+        from ..interop.partial_load import load_parts
+        from ..interop.weights import put_tensors
+
+        (tensors, path), parts, new = folder_tensors(self.folder), "", tuple[str, ...]()
+        if self.other:
+            stacks = [stack.name for stack in architecture.stacks]
+            loaded = load_parts(module, stacks, tensors, path, self.init_stack)
+            parts, new = f": {loaded}", loaded.new
+        else:
+            put_tensors(module, tensors, path)
+        changed = f"{'output':<12}{self.changed}\n" if self.changed else ""
+        return f"{changed}{'weights':<12}from {self.folder}{parts}", new
+
+
+def start_of(task: str, model: Any, init_from: Any, init_stack: Any, from_scratch: Any) -> tuple[Any, Start | None]:
+    """The model that is trained, and where its first weights come from; None: they are initialized. Where no model is
+    named it is that of the folder, made ready for the task.
+
+    Raises InputError where no model is named, and where one is named that has weights of its own, which nothing would
+    read; ConfigError for values of other types.
+    """
+    kinds: dict[str, tuple[Any, tuple[type, ...], str]] = {
+        "model": (model, (str, Path, Model, ModelText), "a model's text, file or name"),
+        "init_from": (init_from, (str, Path), "the folder of a run or a model"),
+        "init_stack": (init_stack, (str,), "the name of a stack"),
+        "from_scratch": (from_scratch, (bool,), "true or false"),
+    }
+    for key, (value, types, expected) in kinds.items():
+        if value is not None and not isinstance(value, types):
+            raise ConfigError(f"{key}: expected {expected} (got {shortened(repr(value))})")
+    if from_scratch and init_from is not None:
+        raise InputError(f"{setting('from_scratch')} and {setting('init_from')} contradict each other; leave one out")
+    folder = None if init_from is None else model_folder(init_from)
+    alone = None if folder is None or model is not None or init_stack is None else stack_of(folder, init_stack)
+    if init_stack is not None and (folder is None or model is None) and alone is None:
+        what = f"into which stack of MODEL the weights of {setting('init_from')} go"
+        raise InputError(f"{setting('init_stack', init_stack)} says {what}: give these two")
+    if folder is not None:
+        if model is not None:
+            return model, Start(str(init_from), folder, True, init_stack)
+        text, changed = text_for(task, init_from, alone or read_model(folder))
+        return text, Start(str(init_from), folder, bool(alone or changed), init_stack, changed)
+    if model is None:
+        raise InputError("no model: give a formula, a model file, a folder or a name of the gallery")
+    if not from_scratch:
+        refuse_trained(model)
+    return model, None
+
+
+def stack_of(folder: Path, name: str) -> ModelText | None:
+    """One of several stacks as a text of its own, with the numbers that it has there, and without an output; None where
+    the folder's model has none of the name."""
+    architecture = check_model(folder)
+    text = architecture.text
+    for own, checked in zip(text.stacks, architecture.stacks, strict=True):
+        if own.name == name and not text.single:
+            known = {key: checked.numbers[key] for key in own.numbers if key in checked.numbers}
+            numbers = dict(own.numbers) | {key: Source(f"number {key}", f"{value:g}") for key, value in known.items()}
+            alone = replace(own, name="", numbers={})
+            return without_output(replace(text, stacks=(alone,), numbers={**text.numbers, **numbers}))
+    return None
+
+
+def text_for(task: str, run: str | Path, text: ModelText) -> tuple[ModelText, str]:
+    """The text of a trained model, with the output of a task in the place of its own where it was trained on another
+    one; and that in words, "" where nothing is changed. A task whose model is any text, such as translation, takes it
+    as it is, unless the output was that of the former task."""
+    from ..tasks.base import tasks
+
+    former, named = task_trained(run), tasks.name_of(task)
+    if former is None or former == named:
+        return text, ""
+    head = head_of_family(model_folder(run), named)
+    if head is not None:
+        return head, f"{named}'s of the same family, in the place of {former}'s"
+    new = of_task(task, "model").get("output")
+    own = former in tasks and "output" in of_task(former, "model")  # the text's output is that of its task
+    if new is None and (text.output is None or not own):
+        return text, ""
+
+    def told(output: str | None) -> str:
+        return shortened("; ".join((output or "the usual one").split("\n")), 80)
+
+    old = None if text.output is None else text.output.text
+    return without_output(text), f"{told(new)}, of {named}, in the place of {told(old)}, of {former}"
+
+
+def head_of_family(folder: Path, task: str) -> ModelText | None:
+    """The text of a folder of transformers with the output of its family for a task; None where there is none."""
+    from ..interop.named.config import is_theirs
+    from ..interop.named.text import text_for_task
+
+    text = text_for_task(folder, task) if is_theirs(folder) else None
+    return None if text is None else read_text(text)
+
+
+def without_output(text: ModelText) -> ModelText:
+    """A text whose output a task is to say; without the numbers that this alone read."""
+    rest = replace(text, output=None)
+    there = set() if text.output is None else {*re.findall(r"\w+", text.output.text)}.difference(FREE_NUMBERS)
+    kept = {key: n for key, n in text.numbers.items() if key not in there or mentioned(rest, key)}
+    return replace(rest, numbers=kept)
+
+
+def task_trained(run: str | Path) -> str | None:
+    """The task by which a model was trained, as the run says in whose folder it lies, or its predictor; None where
+    neither does, or it is of a package that is not here."""
+    from ..interop.named.config import is_theirs
+    from ..interop.named.text import task_of_folder
+    from ..tasks.base import tasks
+    from ..tasks.writing import load_predictor
+
+    folder = model_folder(run)
+    if is_theirs(folder):
+        former = task_of_folder(folder)
+        return tasks.name_of(former) if former in tasks else None
+    with suppress(InputError):
+        for path in (Path(run), folder.parent if folder.name in ("best", "last") else Path(run)):
+            if (path / "config.yaml").is_file():
+                return tasks.name_of(recorded_of(path)[2])
+        predictor = load_predictor(folder)
+        task = getattr(predictor, "task", TASK if predictor is not None and predictor.continues else None)
+        return None if task is None else tasks.name_of(task)
+    return None
+
+
+def recorded_of(run: str | Path) -> tuple[Path, dict[str, Any], str]:
+    """The folder of a trained model, the configuration of its run ({} where it is not known), and its task.
+
+    Raises CheckpointError.
+    """
+    folder, config = model_folder(run), Path(run) / "config.yaml"
+    recorded = read_config(config) if config.is_file() else {}
+    if recorded:
+        return folder, recorded, str(recorded.get("task", TASK))
+    from ..tasks.writing import load_predictor
+
+    return folder, {}, getattr(load_predictor(folder), "task", TASK)
+
+
+def refuse_trained(model: Any) -> None:
+    """Raise InputError for a model that was trained: `train` would read its text and leave its weights."""
+    folder = model.folder if isinstance(model, Model) else None
+    if isinstance(model, (str, Path)) and os.path.isdir(model):
+        folder = model_folder(model)
+    if folder is None:
+        return
+    from ..interop.folder import WEIGHTS
+    from ..interop.named.config import is_theirs
+
+    if (folder / WEIGHTS).is_file() or is_theirs(folder):
+        named = folder if isinstance(model, Model) else model
+        raise InputError(
+            f"{named}: is a trained model, and as MODEL its text alone is read: to start from its weights, give"
+            f" {setting('init_from', str(named))} in its place; to train its text from initial weights, add"
+            f" {setting('from_scratch')}"
+        )

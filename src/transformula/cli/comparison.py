@@ -1,0 +1,72 @@
+"""The verb about which of several models is better: compare."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+
+from ..errors import Interrupted
+from .options import QUIET, USE, Given, Parser, verb
+
+NOT_PAIRED = ("minutes", "patience")  # of training: runs that end by them see different data
+
+
+def compare_options(parser: Parser) -> None:
+    """Its options; those of the task come once the task is known."""
+    from ..api.configuration import task_named
+    from ..api.reading import TASK, of_task
+    from ..comparison.settings import ComparisonSettings
+    from ..comparison.study import study_names
+    from ..tasks.verb import built_in_tasks
+    from ..training.settings import TrainingSettings
+
+    what = f"what the models learn, one of the tasks listed below (default: {TASK}); --help beside it shows its options"
+    parser.add("--task", "NAME", what, default=argparse.SUPPRESS)
+    QUIET(parser)
+    USE(parser)
+    begun = parser.begin()
+    task = task_named(getattr(begun, "task", None), None, None, begun.use)
+    what = "a formula, a model file, a name of the gallery, each also as NAME: FORMULA; the first one is the base"
+    parser.add("variants", "VARIANT", what, nargs="*")
+    what = f"a study in the place of variants and settings, of which options change some: {', '.join(study_names())}"
+    parser.add("--study", "NAME", what)
+    parser.add("--root", "FOLDER", "the folder in which the study's data lies")
+    parser.add_settings("comparison", ComparisonSettings)
+    taken = [*ComparisonSettings.model_fields, *NOT_PAIRED]
+    parser.add_settings(f"data, of {task}" if task != TASK else "data", of_task(task, "settings"), without=taken)
+    parser.add_settings("training", TrainingSettings, without=taken)
+    parser.add_model_options()
+    parser.add_table("tasks", built_in_tasks())
+
+
+@verb(
+    "is A better than B? train variants alike and test the difference",
+    "VARIANT [VARIANT ...]",
+    compare_options,
+    examples=[
+        "transformula compare pre-norm post-norm --data shakespeare.txt --budget 20m --dry-run",
+        "transformula compare pre-norm post-norm --data shakespeare.txt --budget 20m",
+        'transformula compare pre-norm "mine: x = x + scalar(0) * mlp(norm(x))" --data shakespeare.txt --until decided',
+        "transformula compare pre-norm --vary optimizer=adamw,muon --data shakespeare.txt --protocol quick",
+        "transformula compare --study norm-placement --data shakespeare.txt",
+    ],
+)
+def compare(given: Given) -> int:
+    """Is A better than B? Variants are trained alike: with the same seeds, which pair them, a learning rate tuned for
+    each, and equal tokens, parameters, FLOPs or time. The report says in plain words what was found, how sure it is,
+    and what may be claimed. The comparison's folder holds the plan, written before anything runs, the results and the
+    report; runs lie in the store, and other comparisons use them again. Ctrl-C saves; the same command goes on. With
+    more variants or seeds it adds to what is there. The exit status is 3 if a variant is undecided."""
+    from ..comparison.compare import compare
+
+    settings = given.of(*given.parser.settings)
+    if "task" in given.arguments:
+        settings["task"] = given["task"]
+    try:
+        named = {key: given[key] for key in ("study", "root", "use", "quiet")}
+        compared = compare(given["variants"], **named, **settings, **given.model)
+    except Interrupted as error:
+        typed = shlex.join(["transformula", "compare", *given.parser.arguments])
+        raise Interrupted(f"{error}\nto go on: {typed}") from None
+    given.show(compared)
+    return getattr(compared, "exit_status", 0)

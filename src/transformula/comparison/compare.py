@@ -1,0 +1,301 @@
+"""`compare`: plans, checks, tunes, runs and judges; the result is a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ..atomic_io import write_whole
+from ..errors import InputError, Interrupted, setting
+from ..extras import need
+from ..notebook import page
+from ..plain import plain
+from ..structured import Malformed, load_json
+from ..training.progress import Progress
+from .board import Board
+from .engine import Engine, engines, outcomes_of
+from .plan import ComparisonPlan
+from .planning import FOLDER, make_plan
+from .records import Arm, GateResult, Job, Outcome, Results, Verdict
+from .report.files import write_report
+from .report.page import notebook_html_of
+from .report.terminal import text_of
+from .settings import LOOKS, ComparisonSettings
+from .statistics.findings import further_findings
+from .statistics.power import PURPOSE, Noise, noise_of_tuning
+from .statistics.sequential import undecided
+from .statistics.verdicts import judge
+from .stopped import stopped_variants, with_stopped, without
+from .store import Store
+from .study import Study, read_study
+from .tuning import Tuned, tune
+
+GATES = "gates.json"
+UNDECIDED = 3  # exit status
+
+
+class Comparison:
+    """What a comparison found. Its `repr` is the report for a terminal, `.data` what a program reads.
+
+    results  all of it, see `Results`
+    folder   where plan, results and report lie
+    plan     what was run
+    """
+
+    def __init__(self, plan: ComparisonPlan, results: Results, folder: Path) -> None:
+        self.plan, self.results, self.folder = plan, results, folder
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The results as plain data: what results.json holds."""
+        read: dict[str, Any] = load_json(self.folder / "results.json")
+        return read
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """Those at the largest size: what the comparison claims."""
+        return [verdict for verdict in self.results.verdicts if verdict.size == self.plan.sizes[-1]]
+
+    @property
+    def exit_status(self) -> int:
+        """0 where every variant is decided, 3 where one is not, or was stopped by a check."""
+        return UNDECIDED if any(verdict.word == "inconclusive" for verdict in self.verdicts) else 0
+
+    def show(self) -> None:
+        """Print the report; in a notebook, show it."""
+        from ..notebook import in_notebook
+
+        if in_notebook():
+            from IPython import display
+
+            display.display(self)  # type: ignore[no-untyped-call]
+        else:
+            print(self)
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write the report into another folder; returns its files."""
+        return write_report(self.results, folder)
+
+    def __repr__(self) -> str:
+        return f"{text_of(self.results).rstrip()}\n\nreport: {self.folder / 'report.html'}"
+
+    def _repr_html_(self) -> str:
+        return str(notebook_html_of(self.results))
+
+
+class StudyReport:
+    """What the comparisons of a study found. Its `repr` is their reports, one after the other.
+
+    parts  by name: a comparison, or its plan where `dry_run` was asked for
+    """
+
+    def __init__(self, title: str, parts: Mapping[str, Comparison | ComparisonPlan]) -> None:
+        self.title, self.parts = title, parts
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return {"title": self.title, "parts": {name: part.data for name, part in self.parts.items()}}
+
+    @property
+    def exit_status(self) -> int:
+        """0 where every variant of every part is decided, 3 where one is not."""
+        return max(getattr(part, "exit_status", 0) for part in self.parts.values())
+
+    def __repr__(self) -> str:
+        return "\n\n".join([self.title, *(f"{name}\n\n{part!r}" for name, part in self.parts.items())])
+
+    def _repr_html_(self) -> str:
+        parts = (f"<h2>{escape(name)}</h2>{html_of(part)}" for name, part in self.parts.items())
+        return f"<h1>{escape(self.title)}</h1>{''.join(parts)}"
+
+
+def html_of(part: Comparison | ComparisonPlan) -> str:
+    """What a notebook shows of a part of a study."""
+    return part._repr_html_() if isinstance(part, Comparison) else page(repr(part))
+
+
+def compare(
+    variants: Sequence[Any] = (), *, study: str | Path | None = None, root: str | Path | None = None,
+    use: Sequence[str] = (), quiet: bool = False, **given: Any,
+) -> Comparison | ComparisonPlan | StudyReport:  # fmt: skip
+    """Is A better than B? Train variants alike, with paired seeds and a learning rate tuned for each, and test.
+
+        compare(["pre-norm", "post-norm"], data="shakespeare.txt", budget="20m").show()
+        compare(["pre-norm"], vary="optimizer=adamw,muon", data="shakespeare.txt", steps=500, seeds=6)
+        compare(study="norm-placement", data="shakespeare.txt")
+
+    variants  names of the gallery, formulas, model files; in Python also {"model": ..., "name": ..., key: value}. The
+              first one is the base with which the others are compared
+    study     the name of a study, or its file: it has the variants and settings, of which `given` changes some
+    root      the folder in which the study's data lies
+    use       packages whose words, tasks, data formats and optimizers may be used
+    quiet     show nothing but warnings
+    given     fields of ComparisonSettings; `task`, fields of its settings and of TrainingSettings, numbers and formulas
+              of the model: for all variants
+
+    Everything is left in the folder `out`: the plan, written before anything runs, results.json and the report. Runs
+    lie in `store`, and other comparisons use them again. The same call goes on where one was stopped; with more
+    variants or seeds it adds to it. With `dry_run` the plan is returned, and nothing is written.
+
+    Raises ConfigError with all mistakes, InputError, FormulaError, DataError; Interrupted.
+    """
+    if study is None:
+        if root is not None:
+            raise InputError(f"{setting('root', str(root))} is the folder of a study's data; name the study too")
+        return comparison(variants, given, use, quiet)
+    if variants:
+        raise InputError(f"{setting('study', str(study))} has its own variants; leave the others out")
+    whole, reports = read_study(study), {}
+    folder = Path(given.pop("out", None) or FOLDER / Path(study).stem)
+    for part, settings in whole.comparisons(root, given):
+        settings["out"] = str(folder / part.replace(" ", "-"))
+        reports[part] = comparison(whole.variants, settings, use, quiet, whole)
+    return StudyReport(whole.title, reports) if len(reports) > 1 else reports[part]
+
+
+def comparison(
+    variants: Sequence[Any], given: Mapping[str, Any], use: Sequence[str], quiet: bool, study: Study | None = None
+) -> Comparison | ComparisonPlan:
+    """One comparison, see `compare`."""
+    settings = ComparisonSettings.read({key: v for key, v in given.items() if key in ComparisonSettings.model_fields})
+    for package in ("scipy.stats", "statsmodels.stats.multitest"):
+        need(package, PURPOSE)
+    engines.need(settings.engine)
+    shared = {key: value for key, value in given.items() if key not in ComparisonSettings.model_fields}
+    plan, folder = make_plan(variants, settings, shared, use)
+    if settings.dry_run:
+        return plan
+    plan.write(folder)
+    store = Store(settings.store)
+    with Progress("runs", quiet=quiet) as shown:
+        at_once = settings.at_once or plan.at_once
+        gates = checked(plan, folder, shown)
+        stopped = stopped_variants(plan, gates)
+        running = without(plan, stopped)
+        for name, reason in stopped.items():
+            shown.say(f"{name} is not run: it fails {reason}", warning=True)
+        board = Board(shown, store, running.arms, at_once, sum(map(running.runs, running.arms)))
+        try:
+            with engines.get(settings.engine)(store, at_once) as engine:
+                results = with_stopped(Stages(running, engine, board).results(gates), plan, stopped)
+        except Interrupted:
+            kept = f"{board.done} of {board.total} runs are kept, and those under way go on"
+            raise Interrupted(f"{folder}: interrupted; {kept} with the same call") from None
+    if study is not None:
+        results = replace(results, question=study.question, claims=[(one.says, one.source) for one in study.claims])
+    write_report(results, folder)
+    return Comparison(plan, results, folder)
+
+
+def checked(plan: ComparisonPlan, folder: Path, shown: Progress) -> list[GateResult]:
+    """The checks of all arms, made once for a plan."""
+    from .gates import check_arms
+
+    path = folder / GATES
+    try:
+        read = load_json(path)
+        if read["plan"] == plan.hash:
+            return [GateResult(**each) for each in read["gates"]]
+    except (OSError, Malformed, KeyError, TypeError):
+        pass
+    shown.say("checking each variant before it is trained")
+    gates = check_arms(plan)
+    content = {"plan": plan.hash, "gates": [asdict(each) for each in gates]}
+    write_whole(path, (json.dumps(plain(content), indent=1) + "\n").encode())
+    return gates
+
+
+class Stages:
+    """The runs of a plan, stage after stage, and what they show."""
+
+    def __init__(self, plan: ComparisonPlan, engine: Engine, board: Board) -> None:
+        self.plan, self.engine, self.board = plan, engine, board
+        self.outcomes: list[Outcome] = []
+        self.notes: list[str] = []
+
+    def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+        return outcomes_of(jobs, self.engine, self.board)
+
+    def results(self, gates: Sequence[GateResult]) -> Results:
+        """Tune, confirm, judge."""
+        plan = self.plan
+        tuned = tune(plan, self.run)
+        self.outcomes = list(tuned.outcomes)
+        noise = self.noise()
+        verdicts = self.confirm(tuned, noise)
+        names = {variant.name for variant in plan.variants}
+        forced = [
+            f"{each.variant} ({each.size}) fails {each.name}: {each.text}; it was run all the same"
+            for each in gates
+            if each.passed is False and each.variant in names
+        ]
+        failed = [
+            f"{o.variant} ({o.size}), seed {o.seed}: failed: {o.reason}" for o in self.outcomes if o.status == "failed"
+        ]
+        found = further_findings(plan.variants, plan.arms, self.outcomes, plan.base, plan.unit, plan.lower)
+        return Results(
+            name=plan.name, settings=plan.settings.plain(), base=plan.base, score=plan.score, unit=plan.unit,
+            lower=plan.lower, variants=list(plan.variants), arms=list(plan.arms), gates=list(gates),
+            outcomes=self.outcomes, verdicts=verdicts, rates=tuned.rates, sensitivity=tuned.sensitivity,
+            environment=environment_of(plan),
+            notes=[*found, *plan.notes, *tuned.notes, *self.notes, *forced, *failed],
+        )  # fmt: skip
+
+    def noise(self) -> Noise | None:
+        """The largest noise of tuning over the sizes: by it an arm may stop after one seed."""
+        plan = self.plan
+        found = [noise_of_tuning(self.outcomes, plan.base, size, plan.lower) for size in plan.sizes]
+        return max((each for each in found if each is not None), key=lambda each: each.difference, default=None)
+
+    def confirm(self, tuned: Tuned, noise: Noise | None) -> list[Verdict]:
+        """Run the paired seeds and judge them; with `until decided`, look by look, and no further than it takes."""
+        plan, looks = self.plan, self.looks()
+        going = {(arm.variant, arm.size) for arm in plan.arms}
+        tuning, before = list(self.outcomes), 0
+        confirmed: list[Outcome] = []
+        verdicts: list[Verdict] = []
+        for count in looks:
+            seeds = plan.seeds[before:count]
+            wanted = [arm for arm in plan.arms if (arm.variant, arm.size) in going]
+            confirmed += self.run([job for arm in wanted for job in self.confirming(arm, tuned, seeds)])
+            self.outcomes, before = [*tuning, *confirmed], count
+            verdicts = self.judged(noise)
+            left = undecided(verdicts) if count > 1 else {(v.variant, v.size) for v in verdicts if v.word != "worse"}
+            going &= left | {(plan.base, size) for _, size in left}
+            if not going:
+                break
+        return verdicts
+
+    def confirming(self, arm: Arm, tuned: Tuned, seeds: Sequence[int]) -> list[Job]:
+        """Runs of an arm with some of the paired seeds; that of the first one writes samples."""
+        jobs = self.plan.jobs("confirm", arm, [tuned.rates[arm.variant, arm.size]], seeds)
+        first, samples = self.plan.seeds[0], self.plan.settings.samples
+        return [replace(job, samples=samples) if job.seed == first else job for job in jobs]
+
+    def looks(self) -> list[int]:
+        """Numbers of seeds after which the runs are judged: all of them, or one look after the other."""
+        most = len(self.plan.seeds)
+        if self.plan.settings.until != "decided":
+            return [most]
+        return [1, *(look for look in LOOKS if look < most), most]
+
+    def judged(self, noise: Noise | None) -> list[Verdict]:
+        plan, settings = self.plan, self.plan.settings
+        return judge(
+            self.outcomes, plan.arms, base=plan.base, unit=plan.unit, lower=plan.lower, effect=settings.effect,
+            lr=settings.lr, until_decided=settings.until == "decided", noise=noise,
+        )  # fmt: skip
+
+
+def environment_of(plan: ComparisonPlan) -> Mapping[str, Any]:
+    """With what the runs were made: the machine, versions, the plan's hash, what was typed for all variants."""
+    from ..training.machine import describe, pick_device
+    from .jobs import versions
+
+    device = pick_device(str(plan.arms[0].config.get("device") or "auto"))
+    machine = {key: value for key, value in describe(device).items() if key != "threads"}
+    return {"machine": machine, "versions": dict(versions()), "plan": plan.hash, "given": plain(dict(plan.given))}

@@ -1,0 +1,212 @@
+"""What a run of a configuration costs: parameters, FLOPs and memory by the accounting, the time of a step by a short
+trial."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..analysis.accounting import summary, usual_length
+from ..api.plan import Plan as RunPlan
+from ..api.plan import plan_run
+from ..api.reading import check_model, read_model
+from ..api.run import of_data
+from ..language.graph import Architecture
+from ..language.model_file import ModelText
+from ..language.model_writing import write_text
+from ..model import build
+from ..plain import plain
+from ..runs import random_state
+from ..tasks.base import Task, check_widths
+from ..training import machine
+from ..training.optimizer import optimizers, parameters_of
+from ..training.weights import Weights
+from .records import RunCosts
+
+if TYPE_CHECKING:
+    from ..settings import Settings
+
+PROBE_STEPS, PROBE_SECONDS = 20, 3.0  # of the trial, which ends with whichever comes first, but not before 3 steps
+PROCESS_BYTES = 500 * 2**20  # of a process that trains: Python and the libraries
+TRIAL_RATE = 1e-9  # so that nothing diverges in a trial
+KEPT = 4  # numbers in memory for each parameter: itself, its gradient, two of the optimizer
+LATER = ("lr", "seed", "out")  # keys of a run that its arm does not say
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run's configuration with its data, and its model checked against these.
+
+    numbers  those of the model that are the data's (vocab, ...)
+    """
+
+    plan: RunPlan
+    task: Task
+    architecture: Architecture
+    numbers: Mapping[str, int]
+
+    def resized(self, changes: Mapping[str, Any]) -> Architecture:
+        """The model with other numbers, such as its width. Raises FormulaError where the text cannot have them."""
+        return check_model(self.plan.architecture.text.override(changes), self.numbers, self.plan.use)
+
+
+def prepare(config: Config) -> Prepared:
+    """Read a configuration's data and check its model. Raises what `train` raises before its first step."""
+    said = {key: value for key, value in config.items() if key not in (*LATER, "steps")}
+    return _prepare(json.dumps(plain(said), sort_keys=True), os.getcwd())
+
+
+def forget() -> None:
+    """Read data again from now on: its files may have changed."""
+    _prepare.cache_clear()
+    _task_with.cache_clear()
+
+
+@lru_cache(maxsize=256)
+def _prepare(said: str, _: str) -> Prepared:
+    config = json.loads(said)
+    use = tuple(config.get("use") or ())
+    threads = torch.get_num_threads()
+    try:
+        plan = plan_run(config, use).checked()
+    finally:
+        torch.set_num_threads(threads)
+    stated = plan.kind.numbers_of(plan.architecture, plan.architecture.text.numbers)
+    task = task_with(plan, stated)
+    numbers = of_data(task, plan.architecture)
+    architecture = check_model(plan.architecture.text, numbers, use)
+    plan.kind.check(architecture)
+    check_widths(task, architecture)
+    return Prepared(plan, task, architecture, numbers)
+
+
+def task_with(plan: RunPlan, stated: Mapping[str, Any]) -> Task:
+    """The task of a run, with its data, which arms of the same data share."""
+    training, inputs = plan.training, tuple(plan.architecture.inputs)
+    data, numbers = json.dumps(plan.data.plain()), tuple(stated.items())
+    sizes = (training.batch, training.accumulate, training.seed)
+    return _task_with(plan.kind, type(plan.data), data, inputs, numbers, *sizes)
+
+
+@lru_cache(maxsize=8)
+def _task_with(
+    kind: type[Task], settings: type[Settings], data: str, inputs: tuple[str, ...], stated: tuple[tuple[str, Any], ...],
+    batch: int | None, accumulate: int, seed: int,
+) -> Task:  # fmt: skip
+    return kind.make(
+        settings.read(json.loads(data)),
+        dict(stated),
+        inputs=list(inputs),
+        batch=batch,
+        accumulate=accumulate,
+        seed=seed,
+    )
+
+
+def model_text(config: Config) -> ModelText:
+    """The text of a configuration's model."""
+    return read_model(str(config["model"]))
+
+
+def with_numbers(config: Config, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration whose model has other numbers."""
+    return {**config, "model": write_text(model_text(config).override(changes))}
+
+
+def units_per_step(prepared: Prepared) -> int:
+    """What a step sees, in the task's units (tokens), as the mean of a few batches."""
+    batches = [prepared.task.batch(step, 0) for step in range(2 if prepared.task.memory is not None else 4)]
+    mean = statistics.mean(prepared.task.units(batch) for batch in batches)
+    return max(1, round(mean * prepared.plan.training.accumulate))
+
+
+def flops_per_unit(architecture: Architecture) -> float:
+    """Floating-point operations of training on a token, forward and backward; or on a picture."""
+    totals: Any = summary(architecture).data["totals"]
+    per_picture = usual_length(architecture) if architecture.inputs == ["image"] else 1
+    return float(totals["flops_per_token"]) * per_picture
+
+
+def costs_of(prepared: Prepared, steps: int, step_seconds: float | None = None) -> RunCosts:
+    """The costs of one run of so many steps."""
+    batch, architecture = prepared.task.batch(0, 0), prepared.architecture
+    shape = next(iter(batch.inputs.values())).shape
+    length = int(shape[1]) if len(shape) == 2 else usual_length(architecture)
+    totals: Any = summary(architecture, length=length, batch=int(shape[0])).data["totals"]
+    logits = 2 * 4 * shape[0] * length * int(architecture.numbers.get("vocab", 1))
+    memory = PROCESS_BYTES + 4 * KEPT * totals["parameters"] + totals["activation_bytes"] + logits
+    return RunCosts(
+        parameters=int(totals["parameters"]),
+        parameters_without_embeddings=int(totals["parameters_without_embeddings"]),
+        flops_per_token=flops_per_unit(architecture),
+        activation_bytes=float(totals["activation_bytes"]),
+        memory_bytes=float(memory),
+        tokens=steps * units_per_step(prepared),
+        steps=steps,
+        step_seconds=step_seconds,
+    )
+
+
+def with_steps(costs: RunCosts, steps: int) -> RunCosts:
+    """The costs of a run of another length."""
+    return replace(costs, steps=steps, tokens=round(costs.tokens / costs.steps * steps))
+
+
+def evaluation_steps(prepared: Prepared) -> float:
+    """What an evaluation on the whole validation set costs, in steps of training."""
+    return prepared.task.evaluation_cost() / units_per_step(prepared)
+
+
+def step_seconds(prepared: Prepared, steps: int = PROBE_STEPS, most: float = PROBE_SECONDS) -> float:
+    """Seconds of a step, the median of a short trial on the first batches with one thread, where the run states no
+    other number of threads."""
+    training = prepared.plan.training
+    device, threads = machine.pick_device(training.device), torch.get_num_threads()
+    torch.set_num_threads(training.threads or 1)
+    try:
+        with random_state.kept():
+            return statistics.median(step_times(prepared, device, steps, most))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def step_times(prepared: Prepared, device: torch.device, steps: int, most: float) -> list[float]:
+    """Seconds of each of some steps of training but the first."""
+    task, training = prepared.task, prepared.plan.training
+    model = build(prepared.architecture, seed=training.seed).to(device)
+    precision = machine.FLOAT32 if training.precision == "auto" else training.precision
+    weights = Weights(model, precision)
+    optimizer = optimizers.get(training.optimizer)(parameters_of(model), training, machine.DTYPES[precision])
+    times: list[float] = []
+    for step in range(steps + 1):
+        begin = time.perf_counter()
+        for micro in range(training.accumulate):
+            loss = task.loss(weights.model.train(), task.batch(step, micro).to(device))
+            torch.autograd.backward(loss)
+            weights.collect()
+        optimizer.step(TRIAL_RATE)
+        weights.publish()
+        weights.clear()
+        float(loss.detach())  # waits for the device
+        times.append(time.perf_counter() - begin)
+        if step >= 3 and sum(times) > most:
+            break
+    return times[1:]
+
+
+def data_score(task: Task, score: str | None) -> str:
+    """The score that is compared: the one that was named; of texts bits per byte, which tokenizers do not change; else
+    the task's main one. Raises ConfigError for one that the task has not."""
+    from ..training.start import check_select
+
+    check_select(score, task)
+    return score or ("bits_per_byte" if "bits_per_byte" in task.measures else task.score)

@@ -1,0 +1,184 @@
+"""A job: one run of an arm, and the key that says all that decides its numbers.
+
+Runs of equal keys are equal, bit for bit, so that none is made twice: other comparisons, more seeds and more variants
+find them in the store. The key has the model's meaning (its canonical text, with the names of its parameters, which
+decide their initial values), all settings that change numbers, the content of the data, the program's code and the
+versions of the libraries. Names of variants, places of files and where a run is written are not in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+from ..analysis.canonical import canonical
+from ..api.plan import Plan, plan_run
+from ..api.reading import model_folder, path_of
+from ..api.recipe import is_file, listed
+from ..data.sources import SOURCES, apart, beside, files_of, visible_files
+from ..language.model_writing import content_of
+from ..plain import plain
+from .records import Arm, Job, Stage
+
+PACKAGE = Path(__file__).parents[1]
+ASIDE = ("comparison", "cli", "diagram", "gallery", "inspection", "recipes")  # rooms that change no number of a run
+LIBRARIES = ("torch", "numpy", "tokenizers", "transformula")
+OF_THE_RUN = ("out", "lr", "seed")  # a job says them itself
+NO_NUMBERS = (
+    *OF_THE_RUN,
+    "log_every",
+    "telemetry_every",
+    "checkpoint_every",
+    "keep",
+)  # settings of training that change no number
+TEXT_ONLY = ("language", "name", "about")  # of a model's text, what changes nothing that is computed
+
+
+def settled(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's configuration whose numbers do not depend on what a short measurement finds: the precision is float32 on
+    a CPU and bf16 on a GPU that has it, unless it is stated; and one thread, so that runs do not slow each other."""
+    from ..training.machine import BF16, FLOAT32, pick_device
+
+    known = {key: value for key, value in config.items() if value is not None}
+    device = pick_device(str(known.get("device", "auto")))
+    if known.get("precision", "auto") == "auto":
+        import torch
+
+        fast = device.type == "cuda" and torch.cuda.is_bf16_supported()
+        known["precision"] = BF16 if fast else FLOAT32
+    return {"threads": 1, **known, "device": str(device)}
+
+
+def jobs_of(arm: Arm, stage: Stage, rates: Sequence[float], seeds: Sequence[int], score: str = "") -> list[Job]:
+    """The runs of an arm: each seed with each learning rate. Raises what `train` raises for such a configuration."""
+    config = {key: value for key, value in settled(arm.config).items() if key not in OF_THE_RUN}
+    known = identity_of(config)
+    return [
+        Job(arm.variant, arm.size, stage, seed, rate, config, score, key_of(known, rate, seed))
+        for rate in rates
+        for seed in seeds
+    ]
+
+
+def key_of(identity: str, lr: float, seed: int) -> str:
+    """The key of one run of a configuration."""
+    return digest([identity, f"{lr:.12g}", seed])
+
+
+def identity_of(config: Mapping[str, Any]) -> str:
+    """What all runs of a configuration have in common that decides their numbers, as a hash."""
+    use = tuple(listed(config.get("use") or []))
+    plan = plan_run({key: value for key, value in config.items() if key not in OF_THE_RUN}, use)
+    return digest(
+        {
+            "model": model_identity(plan),
+            "task": plan.task,
+            "data": data_identity(plan),
+            "training": {key: value for key, value in plan.training.plain().items() if key not in NO_NUMBERS},
+            "start": start_identity(config),
+            "code": code_identity(),
+            "packages": {name: package_identity(name) for name in use},
+            "versions": versions(),
+        }
+    )
+
+
+def model_identity(plan: Plan) -> Any:
+    """The meaning of a model's text, and what else it says."""
+    architecture = plan.architecture
+    rest = {key: value for key, value in content_of(architecture.text).items() if key not in TEXT_ONLY}
+    hooks = {key: rest[key] for key in (*architecture.text.hooks, "extra", "inputs") if key in rest}
+    return [canonical(architecture), dict(architecture.numbers), architecture.carry, hooks]
+
+
+def data_identity(plan: Plan) -> dict[str, Any]:
+    """The settings of the data, with the content of files in the place of their names."""
+    settings = plan.data.plain()
+    for key in SOURCES:
+        if settings.get(key) is not None:
+            settings[key] = [source_identity(str(source)) for source in listed(settings[key])]
+    tokenizer = settings.get("tokenizer")
+    if isinstance(tokenizer, str) and Path(tokenizer).expanduser().exists():
+        settings["tokenizer"] = folder_identity(Path(tokenizer).expanduser())
+    return settings
+
+
+def source_identity(source: str) -> Any:
+    """What a source holds: the content of its files. A set that is built in, or of the hub, is its name, with the
+    version of Python, whose documentation one of them is."""
+    if not is_file(source) and not Path(source).expanduser().exists():
+        return [source, platform.python_version()]
+    parallel = beside(source)
+    if parallel:
+        return {column: content_hash(Path(file).expanduser()) for column, file in parallel.items()}
+    label, name = apart(source)
+    file = Path(name).expanduser()
+    return [label, folder_identity(file) if file.exists() else [content_hash(path) for path in files_of(str(file))]]
+
+
+def start_identity(config: Mapping[str, Any]) -> Any:
+    """The weights that a run begins with, by their content; None where they are initialized."""
+    if config.get("init_from") is None:
+        return None
+    return [config.get("init_stack"), folder_identity(model_folder(path_of(config["init_from"], "init_from")))]
+
+
+def folder_identity(path: Path) -> Any:
+    """The content of a file, or of each file of a folder by its name there."""
+    if path.is_file():
+        return content_hash(path)
+    return {str(file.relative_to(path)): content_hash(file) for file in visible_files(path)}
+
+
+def content_hash(path: Path) -> str:
+    """Of a file's bytes; computed again only for a file that has changed."""
+    stamp = path.stat()
+    return _content_hash(path.resolve(), stamp.st_size, stamp.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _content_hash(path: Path, size: int, changed: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, hashlib.blake2b).hexdigest()[:32]
+
+
+@lru_cache
+def code_identity() -> str:
+    """The program's own code, as far as it decides numbers."""
+    files = [path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).parts[0] not in ASIDE]
+    return digest([[str(path.relative_to(PACKAGE)), content_hash(path)] for path in files])
+
+
+def package_identity(name: str) -> Any:
+    """The code of a package that the user named."""
+    found = util.find_spec(name)
+    if found is None or found.origin is None:
+        return name
+    origin = Path(found.origin)
+    files = sorted(origin.parent.rglob("*.py")) if found.submodule_search_locations else [origin]
+    return [content_hash(path) for path in files]
+
+
+@lru_cache
+def versions() -> dict[str, str]:
+    """Versions of what decides numbers."""
+    known = {"python": ".".join(map(str, sys.version_info[:2]))}
+    for name in LIBRARIES:
+        try:
+            known[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            known[name] = "not installed"
+    return known
+
+
+def digest(value: Any) -> str:
+    """32 hexadecimal digits that say plain data."""
+    text = json.dumps(plain(value), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,114 @@
+"""What is equal for all arms: tokens, parameters, FLOPs or time. The rest is reported beside it, unmatched.
+
+    tokens      all see as many; an arm whose batches differ makes other numbers of steps
+    parameters  width (in multiples of the heads), else depth, is changed until they agree within 1 %
+    flops       an arm whose tokens cost more sees fewer: its steps are changed
+    time        the same, by the measured seconds of a step
+
+"Tokens" are what the task counts. Languini Kitchen (2309.11197) has the reasons for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..analysis.accounting import summary
+from ..errors import InputError
+from ..language.graph import Architecture
+from ..language.messages import FormulaError
+from .costs import Config, Prepared, prepare, with_numbers
+from .records import RunCosts
+from .settings import Matched
+from .sizes import shape_of
+
+NEAR, FAR = 0.01, 0.02  # parameters agree within the first; beyond the second a note says so
+REACH = 0.5  # width and depth are changed by at most this share
+
+
+def matched_steps(match: Matched, own: RunCosts, base: RunCosts) -> int:
+    """Steps of an arm whose run is to cost what the base's does; `own` are its costs with any number of steps."""
+    if match == "flops":
+        return max(1, round(base.flops / (own.flops_per_token * own.tokens / own.steps)))
+    if match == "time" and base.seconds is not None and own.step_seconds is not None:
+        return max(1, round(base.seconds / own.step_seconds))
+    return max(1, round(base.tokens / (own.tokens / own.steps)))
+
+
+def steps_in_words(match: Matched, own: RunCosts, steps: int, base: RunCosts) -> str:
+    """'steps 600 to 571: 0.1 % fewer FLOPs than the base'; "" where nothing was changed."""
+    if steps == base.steps:
+        return ""
+    per_step = {
+        "flops": (own.flops_per_token * own.tokens / own.steps, base.flops, "FLOPs"),
+        "time": (own.step_seconds or 0.0, base.seconds or 0.0, "time"),
+    }.get(match, (own.tokens / own.steps, float(base.tokens), "tokens"))
+    cost, wanted, what = per_step
+    return f"steps {base.steps:,} to {steps:,}: {difference_in_words(steps * cost / wanted - 1, what)}"
+
+
+def difference_in_words(share: float, what: str) -> str:
+    """'0.6 % fewer parameters'; 'as many parameters' where it rounds to nothing; of time 'less' and 'as much'."""
+    less, more, equal = ("less", "more", "as much") if what == "time" else ("fewer", "more", "as many")
+    if abs(share) < 0.0005:
+        return f"{equal} {what}"
+    return f"{100 * abs(share):.1f} % {less if share < 0 else more} {what}"
+
+
+def matched_parameters(config: Config, base: int) -> tuple[dict[str, Any], str]:
+    """A configuration whose model has as many parameters as the base's, by its width or else its depth; and what was
+    changed, in words, "" for nothing."""
+    prepared = prepare(config)
+    own = parameters(prepared.architecture)
+    if abs(own / base - 1) <= NEAR:
+        return dict(config), ""
+    changes, count = nearest_size(prepared, base)
+    if not changes:
+        return dict(config), f"nothing near was found: {difference_in_words(own / base - 1, 'parameters')}"
+    numbers = prepared.architecture.numbers
+    said = ", ".join(f"{key} {int(numbers[key])} to {value}" for key, value in changes.items())
+    short = "" if abs(count / base - 1) <= FAR else " (nothing nearer was found)"
+    adjusted = with_numbers(config, changes)
+    return adjusted, f"{said}: {difference_in_words(count / base - 1, 'parameters')}{short}"
+
+
+def nearest_size(prepared: Prepared, base: int) -> tuple[dict[str, int], int]:
+    """The change of width, else of depth, that brings the parameters within 1 % of `base` with the least change; else
+    what comes nearest. ({}, parameters) where nothing is nearer than the model as it is."""
+    own = parameters(prepared.architecture)
+    best, best_count = dict[str, int](), own
+    for candidates in (widths(prepared), depths(prepared)):
+        for changes in candidates:
+            try:
+                count = parameters(prepared.resized(changes))
+            except (FormulaError, InputError):
+                continue  # a width or depth that the text cannot have
+            if abs(count / base - 1) <= NEAR:
+                return changes, count
+            if abs(count - base) < abs(best_count - base):
+                best, best_count = changes, count
+    return best, best_count
+
+
+def widths(prepared: Prepared) -> Iterator[dict[str, int]]:
+    """Multiples of the heads near the width, the nearest first."""
+    shape = shape_of(prepared.architecture)
+    for count in range(1, int(REACH * shape.width / shape.heads) + 1):
+        for width in (shape.width - count * shape.heads, shape.width + count * shape.heads):
+            yield {"width": width}
+
+
+def depths(prepared: Prepared) -> Iterator[dict[str, int]]:
+    """Depths near the depth, the nearest first, each with the widths near the model's."""
+    shape = shape_of(prepared.architecture)
+    for count in range(1, max(1, int(REACH * shape.depth)) + 1):
+        for depth in (shape.depth - count, shape.depth + count):
+            if depth >= 1:
+                yield {"depth": depth}
+                yield from ({"depth": depth, **change} for change in widths(prepared))
+
+
+def parameters(architecture: Architecture) -> int:
+    """All parameters of a model, by the accounting."""
+    totals: Any = summary(architecture).data["totals"]
+    return int(totals["parameters"])

@@ -1,0 +1,197 @@
+"""A comparison's plan: its arms with what they cost, its seeds and rates, the jobs of each stage. It is written whole,
+with its hash, before anything runs; the same command finds it again and goes on.
+
+plan.json
+  hash      of all that decides numbers: settings, variants, arms, seeds; not of what was measured (seconds, memory)
+  identity  of what an addition leaves as it is: variants and seeds may be added to a plan, and nothing else changed
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..atomic_io import write_whole
+from ..errors import CheckpointError, InputError, setting
+from ..plain import plain
+from ..structured import Malformed, load_json
+from .jobs import jobs_of
+from .records import Arm, Job, RunCosts, Stage, Variant
+from .settings import ComparisonSettings
+
+FILE = "plan.json"
+TUNING_SEEDS = 1_000_000  # seeds of tuning begin so far above the others: neither meets the other
+FREE = ("base", "dry_run", "force", "engine", "at_once", "store", "out", "noise", "effect", "protocol", "samples")
+"""Settings that change no number of a run, or are seen in others, as `protocol` in seeds and sizes."""
+ADDED = ("seeds", "until", "vary", "fraction", "sizes")  # settings that an addition may change, as far as arms agree
+
+
+@dataclass(frozen=True)
+class ComparisonPlan:
+    """What a comparison does.
+
+    given       keys of a run's configuration that were typed for all variants
+    detectable  the smallest difference that the runs find with a power of 80 %, None where it cannot be said; noise:
+                the standard deviation of paired differences that this assumes, and noise_source where it is from
+    at_once     runs at the same time that the estimate of time counts with; seconds: that estimate
+    notes       what was chosen or reduced, in sentences
+    """
+
+    name: str
+    settings: ComparisonSettings
+    given: Mapping[str, Any]
+    variants: Sequence[Variant]
+    arms: Sequence[Arm]
+    score: str
+    unit: str
+    lower: bool
+    seeds: Sequence[int]
+    tuning_seeds: Sequence[int]
+    detectable: float | None = None
+    noise: float | None = None
+    noise_source: str = ""
+    at_once: int = 1
+    seconds: float | None = None
+    notes: Sequence[str] = ()
+    use: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def base(self) -> str:
+        """The variant that the others are compared with."""
+        return self.variants[0].name
+
+    @property
+    def sizes(self) -> list[str]:
+        return list(dict.fromkeys(arm.size for arm in self.arms))
+
+    def arm(self, variant: str, size: str) -> Arm:
+        return next(arm for arm in self.arms if (arm.variant, arm.size) == (variant, size))
+
+    def arms_of(self, size: str) -> list[Arm]:
+        return [arm for arm in self.arms if arm.size == size]
+
+    def tuned(self, arm: Arm) -> bool:
+        """Whether the arm's rate is looked for: it states none, none is given for all, and a shared one is the
+        base's."""
+        if "lr" in arm.config or not self.settings.tunes:
+            return False
+        return self.settings.lr == "tune" or arm.variant == self.base
+
+    def rates(self, arm: Arm) -> list[float]:
+        """The grid of an arm: powers of two around its middle; the one rate of an arm that is not tuned."""
+        if not self.tuned(arm):
+            return [arm.lr]
+        low = -(self.settings.lr_points - 1) // 2
+        return [float(f"{arm.lr * 2.0**power:.6g}") for power in range(low, low + self.settings.lr_points)]
+
+    def jobs(
+        self, stage: Stage, arm: Arm, rates: Sequence[float] | None = None, seeds: Sequence[int] | None = None
+    ) -> list[Job]:
+        """The runs of an arm in one stage: to tune, each rate of its grid with each tuning seed; to confirm, one rate
+        with each seed of the comparison."""
+        if rates is None:
+            rates = self.rates(arm)
+        if seeds is None:
+            seeds = self.tuning_seeds if stage == "tune" else self.seeds
+        return jobs_of(arm, stage, rates, seeds, self.score)
+
+    def runs(self, arm: Arm) -> int:
+        """Runs of an arm in all stages, without what a best rate at the edge of the grid adds."""
+        tuning = len(self.rates(arm)) * len(self.tuning_seeds) if self.tuned(arm) else 0
+        return tuning + len(self.seeds)
+
+    @property
+    def hash(self) -> str:
+        """16 digits of all that decides numbers."""
+        arms = [[arm.variant, arm.size, dict(arm.config), arm.lr] for arm in self.arms]
+        variants = [*map(asdict, self.variants)]
+        return digest({**self.identity, "variants": variants, "seeds": [*self.seeds], "arms": arms})
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What an addition of variants or seeds leaves as it is."""
+        settings = self.settings.plain()
+        kept = {key: value for key, value in settings.items() if key not in (*FREE, *ADDED)}
+        return {**kept, "base": self.base, "score": self.score, "given": dict(self.given), "use": [*self.use]}
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As plain data: what plan.json holds."""
+        about = {key: getattr(self, key) for key in KEYS}
+        parts = {"settings": self.settings.plain(), "variants": [*map(asdict, self.variants)]}
+        return plain({"hash": self.hash, **about, **parts, "arms": [*map(asdict, self.arms)]})  # type: ignore[no-any-return]
+
+    def write(self, folder: Path) -> None:
+        """Write plan.json, whole."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / FILE, (json.dumps(self.data, indent=1, ensure_ascii=False) + "\n").encode())
+
+    def __repr__(self) -> str:
+        from .plan_table import plan_text
+
+        return plan_text(self)
+
+
+KEYS = (
+    "name", "given", "score", "unit", "lower", "seeds", "tuning_seeds", "detectable", "noise", "noise_source",
+    "at_once", "seconds", "notes", "use",
+)  # fmt: skip
+
+
+def digest(value: Any) -> str:
+    """16 hexadecimal digits that say plain data."""
+    return hashlib.sha256(json.dumps(plain(value), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def read_plan(folder: Path) -> ComparisonPlan | None:
+    """The plan of a folder; None where there is none. Raises CheckpointError where it is damaged."""
+    try:
+        read = load_json(folder / FILE)
+        plan = plan_of_data(read)
+    except FileNotFoundError:
+        return None
+    except (OSError, Malformed, KeyError, TypeError, AttributeError, InputError) as error:
+        remedy = f"put it back as it was, or name another folder: {setting('out', 'FOLDER')}"
+        raise CheckpointError(f"{folder / FILE}: damaged ({error}); {remedy}") from None
+    if read["hash"] != plan.hash:
+        remedy = f"a plan is not edited: name another folder with {setting('out', 'FOLDER')}"
+        raise CheckpointError(f"{folder / FILE}: its content is not that of its hash; {remedy}")
+    return plan
+
+
+def plan_of_data(data: Mapping[str, Any]) -> ComparisonPlan:
+    """A plan as `ComparisonPlan.data` gives it."""
+    about = {key: data[key] for key in KEYS}
+    arms = [Arm(**{**arm, "costs": RunCosts(**arm["costs"])}) for arm in data["arms"]]
+    variants = [Variant(**variant) for variant in data["variants"]]
+    return ComparisonPlan(settings=ComparisonSettings.read(data["settings"]), arms=arms, variants=variants, **about)
+
+
+def check_addition(kept: ComparisonPlan, plan: ComparisonPlan, folder: Path) -> None:
+    """Raise InputError where a folder's plan is another one, rather than one to which variants or seeds are added."""
+    before, now = kept.identity, plan.identity
+    changed = [key for key in now if plain(before.get(key)) != plain(now[key])]
+    known = {variant.name: variant for variant in plan.variants}
+    missing = [
+        v.name for v in kept.variants if known.get(v.name) is None or plain(asdict(known[v.name])) != plain(asdict(v))
+    ]
+    if missing:
+        changed.append(f"variants ({', '.join(missing)})")
+    if len(plan.seeds) < len(kept.seeds):
+        changed.append("seeds (fewer)")
+    if plan.sizes[: len(kept.sizes)] != kept.sizes:
+        changed.append("sizes")
+    if changed:
+        remedy = f"name another folder, {setting('out', 'FOLDER')}: runs of both are shared all the same"
+        what = "holds another plan, to which variants and seeds may be added and nothing else changed"
+        raise InputError(f"{folder}: {what}; changed here: {', '.join(changed)}; {remedy}")
+
+
+def added(kept: ComparisonPlan, plan: ComparisonPlan) -> ComparisonPlan:
+    """A plan whose former arms are as they were written."""
+    former = {(arm.variant, arm.size): arm for arm in kept.arms}
+    return replace(plan, arms=[former.get((arm.variant, arm.size), arm) for arm in plan.arms])

@@ -1,0 +1,228 @@
+"""What travels between the stages of a comparison: variants, arms, jobs, outcomes, verdicts. Plain data.
+
+variant   what is compared: a text and the settings that differ
+arm       a variant at one size: a configuration that lacks only its learning rate and its seed
+job       one run of an arm, of the stage that tunes the rate or of the one that confirms
+outcome   what came of a job; a run that diverged is one, too
+verdict   what the outcomes say of an arm beside the base's
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Stage = Literal["tune", "confirm"]
+Status = Literal["done", "diverged", "failed"]
+Word = Literal["better", "worse", "no difference found", "equivalent", "unstable", "inconclusive"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is compared.
+
+    name      as the report shows it; no two variants share it
+    typed     as the user gave it
+    model     the text of its model file
+    settings  keys of a run's configuration that differ from the others' (optimizer, warmup, ...)
+    levels    the values that `vary` gave it, by key
+    """
+
+    name: str
+    typed: str
+    model: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    levels: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunCosts:
+    """What one run of an arm costs, by our own accounting; `step_seconds` by a short measurement, None before it."""
+
+    parameters: int
+    parameters_without_embeddings: int
+    flops_per_token: float
+    activation_bytes: float
+    memory_bytes: float
+    tokens: int
+    steps: int
+    step_seconds: float | None = None
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of the whole run, forward and backward."""
+        return self.flops_per_token * self.tokens
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.step_seconds is None else self.steps * self.step_seconds
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A variant at one size.
+
+    size      "small", "large", ...; with one size "only"
+    config    the complete configuration of its runs, but for `lr`, `seed` and `out`
+    adjusted  what was changed to match the base, in words: "depth 12 to 11: 1.2 % fewer parameters"
+    lr        the middle of the grid from which its learning rate is tuned
+    """
+
+    variant: str
+    size: str
+    config: Mapping[str, Any]
+    costs: RunCosts
+    lr: float
+    adjusted: str = ""
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """One check of an arm before its runs. `passed` None: it does not apply, and `text` says why."""
+
+    variant: str
+    size: str
+    name: str  # "G1" to "G6"
+    title: str  # "loss at initialization"
+    passed: bool | None
+    text: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: an arm's configuration with its learning rate and seed.
+
+    score    the score that is compared; "": the task's main score
+    samples  texts that the model writes in the end, for the report; of a task that writes none, other answers
+    key      the hash of all that decides its numbers: the configuration, the data's content, the code, the versions of
+             libraries
+    """
+
+    variant: str
+    size: str
+    stage: Stage
+    seed: int
+    lr: float
+    config: Mapping[str, Any]
+    score: str = ""
+    key: str = ""
+    samples: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job.
+
+    score      the score that is compared, of the model at the end of its schedule, on the whole validation set; None
+               where the run diverged or failed
+    scores     all scores of that evaluation
+    rows       the score on each part of the validation set, in order, the same parts for each run: what the noise of
+               the evaluation is estimated from; weights: how much each counts (its number of bytes, tokens or rows).
+               Empty where a task has no parts
+    curve      of the log's steps: (step, tokens, seconds, loss in training)
+    evaluated  of evaluations on the way: (step, tokens, seconds, score)
+    telemetry  the log's events of telemetry
+    learned    learned coefficients of the formula by name: one number, or one for each layer
+    samples    what the model wrote from the same prompts and sampling seeds, for a task that writes
+    seconds    that the run took; reason: why it diverged or failed, in words
+    """
+
+    variant: str
+    size: str
+    stage: Stage
+    seed: int
+    lr: float
+    key: str
+    status: Status
+    score: float | None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    rows: Sequence[float] = ()
+    weights: Sequence[float] = ()
+    curve: Sequence[tuple[int, int, float, float]] = ()
+    evaluated: Sequence[tuple[int, int, float, float]] = ()
+    telemetry: Sequence[Mapping[str, Any]] = ()
+    learned: Mapping[str, Any] = field(default_factory=dict)
+    samples: Sequence[str] = ()
+    tokens: int = 0
+    seconds: float = 0.0
+    folder: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the runs say of a variant beside the base at one size. Differences are variant minus base, of pairs of the
+    same seed, in the score's own unit; `gain` is the mean difference with the sign that makes more better.
+
+    interval      of the mean difference, 95 %; p of the paired t-test, and after Holm's correction over all variants
+    sign_flip     exact two-sided p of the sign-flip test, and the smallest that it can reach with so many pairs
+    bca           the bootstrap's BCa interval, from 8 pairs on
+    equivalence   p of the equivalence test against `effect`, after Holm's correction; None where no effect is stated
+    noise         standard deviations: of the differences ("seeds"), the same without what seeds and parts of the
+                  validation set do together ("seeds alone"), and of the mean if the validation set were another one
+                  ("evaluation"); the latter two where the score is a mean over parts
+    diverged      runs of the variant that diverged, and how many there were; base_diverged: the same of the base's
+    needed        pairs that would decide it, for an inconclusive one
+    detectable    the smallest difference that so many pairs find with a power of 80 %
+    speedup       in FLOPs and in seconds, each (estimate, low, high), where there are two sizes or more
+    stopped       the check that the variant fails, with what it said, so that no runs of it were made; else ""
+    sentence      the verdict in one plain sentence; may and may_not: what may be claimed of it, and what may not
+    """
+
+    variant: str
+    base: str
+    size: str
+    word: Word
+    sentence: str
+    differences: Sequence[tuple[int, float]] = ()
+    mean: float | None = None
+    gain: float | None = None
+    interval: tuple[float, float] | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    sign_flip: tuple[float, float] | None = None
+    bca: tuple[float, float] | None = None
+    equivalence: float | None = None
+    effect: float | None = None
+    noise: Mapping[str, float] = field(default_factory=dict)
+    diverged: tuple[int, int] = (0, 0)
+    base_diverged: tuple[int, int] = (0, 0)
+    needed: int | None = None
+    detectable: float | None = None
+    speedup: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+    stopped: str = ""
+    may: str = ""
+    may_not: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of a comparison: what its report is made from.
+
+    settings     those of the comparison, resolved; score and unit: "bits_per_byte", "bits per byte"; lower: less of it
+                 is better
+    rates        the learning rates that were chosen: (variant, size) -> rate; sensitivity: how much the score changes
+                 over the grid, by the same keys
+    environment  versions, machine, commit, data
+    question     what a study asks; claims: what papers say of it, each with its source
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    base: str
+    score: str
+    unit: str
+    lower: bool
+    variants: Sequence[Variant]
+    arms: Sequence[Arm]
+    gates: Sequence[GateResult]
+    outcomes: Sequence[Outcome]
+    verdicts: Sequence[Verdict]
+    rates: Mapping[tuple[str, str], float]
+    sensitivity: Mapping[tuple[str, str], float]
+    environment: Mapping[str, Any]
+    notes: Sequence[str] = ()
+    question: str = ""
+    claims: Sequence[tuple[str, str]] = ()

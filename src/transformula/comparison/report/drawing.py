@@ -1,0 +1,113 @@
+"""What the pictures of a report share: how each variant looks, panels beside each other, bands over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ...figure import DASHES, FAINT, INK, SERIES, new_figure
+from ..records import Results
+from .selection import names_of, shortened_name
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+WIDTH, HEIGHT = 5.0, 3.0  # inches of a picture
+SMALL = 8.5  # points of its smaller letters
+Range = tuple[float, float, float]  # over seeds: (mean, lowest, highest)
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a variant is drawn in every picture: told apart by color, by dashes and by marks."""
+
+    color: str
+    dash: Any
+    marker: str
+
+    @property
+    def line(self) -> dict[str, Any]:
+        return {"color": self.color, "linestyle": self.dash}
+
+
+def looks_of(results: Results) -> dict[str, Look]:
+    """The base in the color of the ink; the others in the colors of a series."""
+    base, *others = names_of(results)
+    looks = {base: Look(INK, "-", MARKERS[0])}
+    for n, name in enumerate(others):
+        turn = n + n // len(SERIES)  # beyond eight, a color comes again with other dashes
+        looks[name] = Look(
+            SERIES[n % len(SERIES)], DASHES[(turn + 1) % len(DASHES)], MARKERS[(turn + 1) % len(MARKERS)]
+        )
+    return looks
+
+
+@contextmanager
+def panels(titles: Sequence[str], height: float = HEIGHT, shared: bool = True) -> Iterator[tuple[Any, list[Any]]]:
+    """A figure with a panel for each title, side by side; `shared`: of one vertical axis."""
+    with new_figure(max(WIDTH, 2.6 * len(titles)), height) as (figure, first):
+        first.remove()
+        row = figure.subplots(1, len(titles), sharey=shared, squeeze=False)[0]
+        for axes, title in zip(row, titles, strict=True):
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.set_title(title, fontsize=SMALL, loc="left")
+        yield figure, list(row)
+
+
+def key_below(figure: Any, axes: Any) -> None:
+    """The names of the lines below the panels, where they hide nothing."""
+    handles, labels = axes.get_legend_handles_labels()
+    known = dict(zip(labels, handles, strict=True))
+    if known:
+        names = [shortened_name(label) for label in known]
+        columns = min(len(names), max(1, int(figure.get_figwidth() * 15 / (max(map(len, names)) + 6))))
+        figure.legend(known.values(), names, loc="outside lower center", ncols=columns, frameon=False, fontsize=SMALL)
+
+
+def over_seeds(runs: Iterable[Mapping[Any, float]]) -> dict[Any, Range]:
+    """Place -> (mean, lowest, highest), at the places that every run has."""
+    runs = [run for run in runs if run]
+    if not runs:
+        return {}
+    shared = [place for place in runs[0] if all(place in run for run in runs)]
+    values = {place: [run[place] for run in runs] for place in shared}
+    return {place: (sum(v) / len(v), min(v), max(v)) for place, v in values.items()}
+
+
+def draw_band(axes: Any, points: Mapping[Any, Range], look: Look, name: str, **line: Any) -> None:
+    """The mean over seeds as a line, and from the lowest to the highest as a band."""
+    if not points:
+        return
+    places = list(points)
+    means, lows, highs = zip(*points.values(), strict=True)
+    few = max(1, round(len(places) / 12))  # not every point has a mark
+    axes.plot(places, means, label=name, markevery=few, **look.line, **{"linewidth": 1.5, **line})
+    if any(high > low for low, high in zip(lows, highs, strict=True)):
+        axes.fill_between(places, lows, highs, color=look.color, alpha=0.15, linewidth=0)
+
+
+def thinned(points: Sequence[Any], most: int = 60) -> list[Any]:
+    """At most so many of the points, evenly, the last among them."""
+    if len(points) <= most:
+        return list(points)
+    return [points[round(n * (len(points) - 1) / (most - 1))] for n in range(most)]
+
+
+def in_thousands(axis: Any) -> None:
+    """Ticks as '500 k', '1.5 M' and '2 T'."""
+    from matplotlib.ticker import EngFormatter
+
+    axis.set_major_formatter(EngFormatter(sep=" "))
+
+
+def plain_log(axes: Any) -> None:
+    """A logarithmic vertical axis whose ticks are plain numbers, few of them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0), numticks=8))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+GRID = {"color": FAINT, "linewidth": 0.6, "alpha": 0.7}

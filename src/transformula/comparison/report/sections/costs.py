@@ -1,0 +1,71 @@
+"""What each arm costs: is the comparison a fair one?"""
+
+from __future__ import annotations
+
+from statistics import mean
+
+from ...records import Arm, Results
+from ..document import Cell, Item, Paragraph, ReportSection, section
+from ..numbers import amount, beside, duration_in_words, memory, number_cell
+from ..selection import arm_of, arms_of, at_size, outcomes_of
+from ..tables import arm_table
+
+COLUMNS = (
+    "variant",
+    "size",
+    "parameters",
+    "without embeddings",
+    "FLOPs a token",
+    "FLOPs a run",
+    "tokens a run",
+    "steps",
+    "time a run",
+    "activations",
+)
+BRIEF = ("variant", "size", "parameters", "FLOPs a token", "FLOPs a run", "time a run")
+
+
+@section(20)
+def costs(results: Results) -> ReportSection | None:
+    if not results.arms:
+        return None
+    rows = [row(results, arm) for arm in arms_of(results)]
+    items: list[Item] = [arm_table(results, COLUMNS, rows, terminal=BRIEF)]
+    match = results.settings.get("match")
+    matched = f"The arms are matched in {match}. " if isinstance(match, str) else ""
+    items.append(
+        Paragraph(f"{matched}In brackets: beside {results.base} at the same size. {spent(results)}", brief=True)
+    )
+    adjusted = [f"{arm.variant}{at_size(results, arm.size)}: {arm.adjusted}" for arm in results.arms if arm.adjusted]
+    items += [Paragraph("; ".join(adjusted) + ".", "Adjusted", brief=True)] if adjusted else []
+    return ReportSection("What each arm costs", items)
+
+
+def row(results: Results, arm: Arm) -> list[Cell]:
+    own, other = arm.costs, arm_of(results, results.base, arm.size)
+    base = other.costs if other else own
+    seconds = [o.seconds for o in outcomes_of(results, arm.variant, arm.size) if o.status == "done"]
+    time = mean(seconds) if seconds else own.seconds
+    return [
+        Cell(arm.variant),
+        Cell(arm.size),
+        Cell(amount(own.parameters) + beside(own.parameters, base.parameters), own.parameters),
+        Cell(amount(own.parameters_without_embeddings), own.parameters_without_embeddings),
+        Cell(amount(own.flops_per_token) + beside(own.flops_per_token, base.flops_per_token), own.flops_per_token),
+        Cell(amount(own.flops), own.flops),
+        Cell(amount(own.tokens), own.tokens),
+        number_cell(own.steps, 0),
+        Cell(duration_in_words(time), time),
+        Cell(memory(own.activation_bytes), own.activation_bytes),
+    ]
+
+
+def spent(results: Results) -> str:
+    """How many runs there were, and their time."""
+    tuned = sum(outcome.stage == "tune" for outcome in results.outcomes)
+    seconds = sum(outcome.seconds for outcome in results.outcomes)
+    confirmed = len(results.outcomes) - tuned
+    if not results.outcomes:
+        return "No run is made yet."
+    before = f"{tuned} runs tuned the learning rates and " if tuned else ""
+    return f"{before}{confirmed} runs confirmed, {duration_in_words(seconds)} of training."

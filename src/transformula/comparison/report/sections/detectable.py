@@ -1,0 +1,61 @@
+"""How small a difference so many seeds find."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ....figure import MUTED
+from ...records import Results, Verdict
+from ...statistics.power import detectable
+from ..document import Item, Paragraph, Picture, ReportSection, section
+from ..drawing import GRID, key_below, looks_of, panels
+from ..numbers import digits_of, fixed
+from ..selection import at_size, seeds_of, sizes_of, unit_of, verdicts_of
+
+CAPTION = (
+    "The smallest true difference that a paired test finds in four of five comparisons, from the noise that was"
+    " measured; the variants share the level. A mark: the seeds of this comparison."
+)
+
+
+@section(90)
+def detectable_differences(results: Results) -> ReportSection | None:
+    items: list[Item] = [
+        Picture(f"detectable-{size}", alt(results, size), partial(draw, results, size))
+        for size in sizes_of(results)
+        if noisy(results, size)
+    ]
+    return ReportSection("What so many seeds can find", [Paragraph(CAPTION), *items]) if items else None
+
+
+def noisy(results: Results, size: str) -> list[Verdict]:
+    return [verdict for verdict in verdicts_of(results, size) if verdict.noise.get("seeds")]
+
+
+def alt(results: Results, size: str) -> str:
+    digits = digits_of(results)
+    said = [f"{v.variant} {fixed(v.detectable, digits)}" for v in noisy(results, size)]
+    seeds = len(seeds_of(results))
+    what = f"Detectable difference in {unit_of(results)} against seeds{at_size(results, size)}"
+    return f"{what}; at {seeds} seeds: {', '.join(said)}"
+
+
+def draw(results: Results, size: str) -> Any:
+    looks, verdicts = looks_of(results), noisy(results, size)
+    most = max(20, 2 * max(len(verdict.differences) for verdict in verdicts))
+    with panels([f"detectable difference, {unit_of(results)}"]) as (figure, (axes,)):
+        axes.grid(axis="y", **GRID)
+        for verdict in verdicts:
+            look = looks[verdict.variant]
+            curve = [(k, detectable(verdict.noise["seeds"], k, len(verdicts))) for k in range(3, most + 1)]
+            axes.plot(*zip(*curve, strict=True), label=verdict.variant, linewidth=1.5, **look.line)
+            now = [point for point in curve if point[0] == len(verdict.differences)]
+            axes.plot([x for x, _ in now], [y for _, y in now], look.marker, color=look.color, markersize=7)
+        for effect in {verdict.effect for verdict in verdicts if verdict.effect}:
+            axes.axhline(effect, color=MUTED, linewidth=1, label="stated effect")
+        axes.set_ylim(0, None)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlabel(f"paired seeds{at_size(results, size)}")
+        key_below(figure, axes)
+    return figure

@@ -1,0 +1,73 @@
+"""Learned coefficients of the formulas over depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ....figure import DASHES, MUTED, SERIES
+from ...records import Results
+from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
+from ..drawing import GRID, MARKERS, Look, draw_band, key_below, over_seeds, panels
+from ..selection import at_size, names_of, outcomes_of, sizes_of
+
+MOST = 8  # coefficients in a picture
+Learned = dict[str, list[Sequence[float]]]  # coefficient -> its values by layer, of each seed
+
+
+@section(110)
+def learned_coefficients(results: Results) -> ReportSection | None:
+    items: list[Item] = []
+    single: list[list[Cell]] = []
+    for number, name in enumerate(names_of(results), 1):
+        for size in sizes_of(results):
+            lists, numbers = learned(results, name, size)
+            single += [
+                [Cell(f"{name}{at_size(results, size)}"), Cell(k), Cell(f"{v:.4g}", v)] for k, v in numbers.items()
+            ]
+            if lists:
+                items += [picture(results, name, size, lists, number)]
+    if single:
+        items.append(ReportTable(("variant", "coefficient", "mean over seeds"), single))
+    if not items:
+        return None
+    caption = (
+        "What the formulas' own coefficients became: the mean over seeds, and a band from the lowest to the highest."
+    )
+    return ReportSection("Learned coefficients", [Paragraph(caption), *items])
+
+
+def learned(results: Results, name: str, size: str) -> tuple[Learned, Mapping[str, float]]:
+    """Coefficients that each layer has its own of, and the means of those that all layers share."""
+    lists: Learned = {}
+    numbers: dict[str, list[float]] = {}
+    for outcome in outcomes_of(results, name, size):
+        for key, value in outcome.learned.items() if outcome.status == "done" else ():
+            if isinstance(value, (list, tuple)):
+                lists.setdefault(key, []).append(value)
+            elif isinstance(value, (int, float)):
+                numbers.setdefault(key, []).append(value)
+    return lists, {key: sum(values) / len(values) for key, values in numbers.items()}
+
+
+def picture(results: Results, name: str, size: str, lists: Learned, number: int) -> Picture:
+    shown, left = list(lists)[:MOST], len(lists) - MOST
+    alt = f"Coefficients of {name} by layer{at_size(results, size)}: {', '.join(shown)}"
+    more = f" {left} more are in results.json." if left > 0 else ""
+    few = {key: lists[key] for key in shown}
+    title = f"{name}{at_size(results, size)}"
+    return Picture(f"learned-{number}-{size}", alt, partial(draw, few, title), more.strip())
+
+
+def draw(lists: Learned, title: str) -> Any:
+    with panels([title]) as (figure, (axes,)):
+        axes.grid(axis="y", **GRID)
+        axes.axhline(0, color=MUTED, linewidth=0.8)
+        for n, (key, runs) in enumerate(lists.items()):
+            points = over_seeds([dict(enumerate(run, 1)) for run in runs])
+            draw_band(axes, points, Look(SERIES[n], DASHES[n], MARKERS[n]), key, marker=MARKERS[n], markersize=3.5)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.set_xlabel("layer")
+        key_below(figure, axes)
+    return figure

@@ -1,0 +1,149 @@
+"""The table of verdicts, and the numbers behind it."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+from ...records import Arm, Results, Verdict
+from ..document import Cell, Item, Mark, Paragraph, ReportSection, ReportTable, section
+from ..numbers import NOTHING, amount, between, digits_of, fixed, number_cell, probability, rate_in_words
+from ..selection import (
+    arms_of,
+    direction,
+    outcomes_of,
+    score_in_words,
+    scores_of,
+    sizes_of,
+    unit_of,
+    verdict_of,
+    verdicts_of,
+)
+from ..tables import arm_table
+
+MARKS: dict[str, Mark] = {"better": "good", "worse": "bad", "unstable": "bad", "inconclusive": "open"}
+
+
+@section(30)
+def verdicts(results: Results) -> ReportSection | None:
+    if not results.arms:
+        return None
+    brief = [
+        "variant",
+        "size",
+        score_in_words(results),
+        "difference",
+        "95 % interval",
+        "verdict",
+        "p (Holm)",
+        "diverged",
+    ]
+    columns = [
+        *brief,
+        "p (sign-flip)",
+        "best rate",
+        "rate sensitivity",
+        "speed-up, FLOPs",
+        "speed-up, time",
+        "parameters",
+    ]
+    rows = [row(results, arm, verdict_of(results, arm.variant, arm.size)) for arm in arms_of(results)]
+    items: list[Item] = [arm_table(results, columns, rows, terminal=brief)]
+    items.append(Paragraph(legend(results)))
+    for size in sizes_of(results):
+        spoken = [verdict.sentence for verdict in verdicts_of(results, size)]
+        items += [Paragraph(" ".join(spoken))] if spoken else []
+    if results.verdicts:
+        items.append(statistics(results))
+    return ReportSection("Verdicts", items)
+
+
+def legend(results: Results) -> str:
+    """What the columns mean."""
+    known = [text for key, text in EXPLAINED.items() if key != "speed-up" or any(v.speedup for v in results.verdicts)]
+    head = f"{score_in_words(results)}: the mean over the runs that reached their end; {direction(results)}. "
+    return head[:1].upper() + head[1:] + " ".join(known)
+
+
+EXPLAINED = {
+    "difference": "Difference: variant minus base, the mean over pairs of runs with the same seed.",
+    "p": "p: of the paired t-test, corrected by Holm for the number of variants; sign-flip: an exact test that assumes"
+    " no distribution, and in brackets the smallest p that it can reach with so many seeds.",
+    "rate": "Rate sensitivity: how much the score changes over the learning rates that were tried.",
+    "speed-up": "Speed-up: how much less the variant needs for the score of the base, with its 95 % interval.",
+}
+
+
+def row(results: Results, arm: Arm, verdict: Verdict | None) -> list[Cell]:
+    key, digits = (arm.variant, arm.size), digits_of(results)
+    scores = list(scores_of(results, *key).values())
+    score = mean(scores) if scores else None
+    runs = outcomes_of(results, *key)
+    lost = sum(outcome.status == "diverged" for outcome in runs)
+    interval, p, flip = (verdict.interval, verdict.p_holm, verdict.sign_flip) if verdict else (None, None, None)
+    rate, sensitivity = results.rates.get(key), results.sensitivity.get(key)
+    return [
+        Cell(arm.variant),
+        Cell(arm.size),
+        number_cell(score, digits),
+        number_cell(verdict.mean if verdict else None, digits, sign=True),
+        Cell(between(interval, digits, sign=True), interval and interval[0]),
+        word_cell(results, arm, verdict),
+        Cell(probability(p), p),
+        Cell(f"{lost} of {len(runs)}", lost, "bad" if lost else ""),
+        Cell(f"{probability(flip[0])} ({probability(flip[1])})", flip[0]) if flip else Cell(NOTHING),
+        Cell(rate_in_words(rate), rate),
+        number_cell(sensitivity, digits),
+        *(speedup(verdict, what) for what in ("flops", "seconds")),
+        Cell(amount(arm.costs.parameters), arm.costs.parameters),
+    ]
+
+
+def word_cell(results: Results, arm: Arm, verdict: Verdict | None) -> Cell:
+    if verdict is None:
+        return Cell("base" if arm.variant == results.base else "no verdict")
+    return Cell(word_of(verdict, digits_of(results)), verdict.word, MARKS.get(verdict.word, ""))
+
+
+def word_of(verdict: Verdict, digits: int) -> str:
+    """The verdict as the protocol words it: 'inconclusive: needs about 14 seeds'."""
+    if verdict.stopped:
+        return f"inconclusive: not run, fails {verdict.stopped.split(',')[0]}"
+    if verdict.word == "inconclusive" and verdict.needed:
+        return f"inconclusive: needs about {verdict.needed} seeds"
+    if verdict.word == "equivalent" and verdict.effect is not None:
+        return f"equivalent within {fixed(verdict.effect, digits)}"
+    if verdict.word == "no difference found" and verdict.interval is not None:
+        return f"no difference larger than {fixed(max(map(abs, verdict.interval)), digits)} found"
+    return verdict.word
+
+
+def speedup(verdict: Verdict | None, what: str) -> Cell:
+    if verdict is None or what not in verdict.speedup:
+        return Cell(NOTHING)
+    estimate, low, high = verdict.speedup[what]
+    return Cell(f"{fixed(estimate, 2)} ({between((low, high), 2)})", estimate)
+
+
+def statistics(results: Results) -> ReportTable:
+    """What stands behind the verdicts."""
+    columns = ["variant", "size", "pairs", "p, uncorrected", "BCa interval", "p of equivalence", "stated effect"]
+    columns += ["noise of seeds", "noise of evaluation", f"detectable ({unit_of(results)})", "seeds needed"]
+    digits = digits_of(results)
+    rows = [
+        [
+            Cell(verdict.variant),
+            Cell(size),
+            number_cell(len(verdict.differences), 0),
+            Cell(probability(verdict.p), verdict.p),
+            Cell(between(verdict.bca, digits, sign=True), verdict.bca and verdict.bca[0]),
+            Cell(probability(verdict.equivalence), verdict.equivalence),
+            number_cell(verdict.effect, digits),
+            number_cell(verdict.noise.get("seeds"), digits),
+            number_cell(verdict.noise.get("evaluation"), digits),
+            number_cell(verdict.detectable, digits),
+            number_cell(verdict.needed, 0),
+        ]
+        for size in sizes_of(results)
+        for verdict in verdicts_of(results, size)
+    ]
+    return arm_table(results, columns, rows)

@@ -1,0 +1,154 @@
+"""A job becomes an outcome: an ordinary run of `train` in the store, then `outcome.json`.
+
+A run that diverged, or that failed, is an outcome with its reason. One that was stopped on the way (Ctrl-C, a machine
+that went down) is none: it goes on from its checkpoint when the job is run again, with the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import CheckpointError, Interrupted, NotFinite, TransformulaError
+from ..runs.log import is_number, read_log
+from .records import Job, Outcome, Status
+from .store import Store
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ..api.run import Run
+
+LAYER = re.compile(r"\.\d+\.")  # in the path of a module of a layer
+
+
+def run_job(job: Job, store: Store) -> Outcome:
+    """Make a run, unless the store has it; returns what came of it. Raises Interrupted where it was asked to end."""
+    with store.held(job):
+        known = store.outcome_of(job)
+        if known is not None:
+            return with_samples(job, known, store)
+        folder = store.folder_of(job)
+        try:
+            run = trained(job, store)
+        except NotFinite as error:
+            where = f"; it first appears in {error.place}" if error.place else ""
+            reason = f"step {error.step}: the loss or a gradient is not a finite number{where}"
+            return store.keep(job, ended(job, folder, "diverged", reason))
+        except Interrupted:
+            raise
+        except TransformulaError as error:
+            return store.keep(job, ended(job, folder, "failed", str(error)))
+        except Exception as error:  # of a word, a task or a library
+            return store.keep(job, ended(job, folder, "failed", f"{type(error).__name__}: {error}"))
+        if run.result.interrupted:
+            raise Interrupted(f"{folder}: the run was interrupted; it goes on when the comparison does")
+        return with_samples(job, store.keep(job, outcome_of_run(job, run)), store)
+
+
+def trained(job: Job, store: Store) -> Run:
+    """The run of a job: a new one, or one that goes on where it was stopped, from the start where none of
+    its checkpoints is whole."""
+    from ..api.run import train
+
+    config = {key: value for key, value in job.config.items() if key != "use"}
+    given: dict[str, Any] = {"use": job.config.get("use", ()), "quiet": True}
+    folder = store.folder_of(job)
+    if store.begun(job):
+        try:
+            return train(resume=folder, **given)
+        except CheckpointError:
+            store.forget(job)
+    return train(**config, lr=job.lr, seed=job.seed, out=str(folder), **given)
+
+
+def outcome_of_run(job: Job, run: Run) -> Outcome:
+    """What came of a run that has ended. The model is that at the end of the schedule, not the best on the way."""
+    import torch
+
+    from ..runs import random_state
+    from ..tasks.parts import part_scores
+
+    scores = {name: float(value) for name, value in run.result.last.items()}
+    name = job.score or run.task.score
+    outcome = ended(replace(job, score=name), run.folder, "done", "")
+    if not math.isfinite(scores.get(name, math.nan)):
+        return replace(outcome, status="diverged", reason=f"{name} is not a finite number")
+    module = last_model(job, run.folder)
+    with random_state.kept(), torch.no_grad():
+        random_state.seed(0)
+        rows, weights = part_scores(run.task, module, name)
+    if not all(map(math.isfinite, rows)):
+        rows, weights = [], []
+    return replace(
+        outcome, score=scores[name], scores=scores, learned=learned(module), rows=tuple(rows), weights=tuple(weights),
+        tokens=run.result.units, seconds=run.result.seconds,
+    )  # fmt: skip
+
+
+def last_model(job: Job, folder: Path) -> nn.Module:
+    """The model with which a run ended."""
+    from ..api.model import Model
+
+    device, use = str(job.config.get("device", "cpu")), job.config.get("use", ())
+    return Model.from_folder(folder / "last", device=device, use=use).module
+
+
+def with_samples(job: Job, outcome: Outcome, store: Store) -> Outcome:
+    """An outcome with as many samples as the job asks for: of the same seeds for all models, 1, 2, ..."""
+    if outcome.status != "done" or len(outcome.samples) >= job.samples:
+        return outcome
+    import torch
+
+    from ..api.plan import plan_resume
+    from ..runs import random_state
+
+    folder = store.folder_of(job)
+    plan = plan_resume(folder, {}, job.config.get("use", ()))
+    module, stated = last_model(job, folder), plan.kind.numbers_of(plan.architecture, plan.architecture.text.numbers)
+    task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, batch=plan.training.batch)
+    with random_state.kept(), torch.no_grad():
+        samples = [task.sample(module, seed) for seed in range(1, job.samples + 1)]
+    return store.keep(job, replace(outcome, samples=tuple(samples)))
+
+
+def ended(job: Job, folder: Path, status: Status, reason: str) -> Outcome:
+    """What the log says of a run, whatever became of it."""
+    events = list(read_log(folder / "log.jsonl"))
+    score = job.score or "loss"
+    sampled = [event for event in events if event.get("sample")]
+    last = next((event for event in reversed(events) if is_number(event.get("seconds"))), dict[str, Any]())
+    return Outcome(
+        job.variant, job.size, job.stage, job.seed, job.lr, job.key, status, None,
+        curve=points(events, "step", "loss"), evaluated=points(sampled or events, "evaluation", score),
+        telemetry=tuple(event for event in events if event.get("event") == "telemetry"),
+        folder=str(folder), reason=reason, tokens=int(last.get("units", 0)), seconds=float(last.get("seconds", 0.0)),
+    )  # fmt: skip
+
+
+def points(events: Sequence[Mapping[str, Any]], name: str, value: str) -> tuple[tuple[int, int, float, float], ...]:
+    """(step, tokens, seconds, value) of the events of one name."""
+    keys = ("step", "units", "seconds", value)
+    rows = [[event.get(key) for key in keys] for event in events if event.get("event") == name]
+    whole = [[float(each) for each in row] for row in rows if all(map(is_number, row))]  # type: ignore[arg-type]
+    return tuple((int(step), int(units), seconds, number) for step, units, seconds, number in whole)
+
+
+def learned(module: nn.Module) -> dict[str, Any]:
+    """The learned coefficients of a model's formula, those of all layers together: {"layers.gain": [0.1, 0.2]}. Of one
+    that is a vector, the mean over its channels."""
+    coefficients: dict[str, Any] = {}
+    for path, part in module.named_modules():
+        record, weight = getattr(part, "record", None), getattr(part, "weight", None)
+        if record is None or record.kind != "coefficient" or weight is None:
+            continue
+        value, name = float(weight.detach().float().mean()), LAYER.sub(".", path)
+        if name == path:
+            coefficients[path] = value
+        else:
+            coefficients.setdefault(name, []).append(value)
+    return coefficients

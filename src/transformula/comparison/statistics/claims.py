@@ -1,0 +1,100 @@
+"""What may be claimed of a verdict, and what may not: each sentence follows from how the runs were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..records import RunCosts, Verdict
+from ..settings import LOOKS
+from .noise import combined_deviation
+from .terms import Case, Terms
+from .wording import bound, decimals, divergences, size_of_gain, spread
+
+FEW = 4  # pairs: with fewer, a finding is an indication
+UNEQUAL = 0.03  # relative difference of costs that is said
+CLEAR = 2.0  # deviations over seeds and validation sets
+
+
+def may_claim(verdict: Verdict, case: Case, terms: Terms) -> str:
+    """The sentence that may be claimed."""
+    rates = ", with a learning rate tuned for each" if terms.lr == "tune" else ""
+    where = f"On this data, at this size and length of training{rates}"
+    text = f"{where}, {finding(verdict, case, terms)}."
+    if len(verdict.differences) < FEW and verdict.word not in ("inconclusive", "unstable"):
+        return f"An indication only, from {len(verdict.differences)} pairs of runs: {text[:1].lower()}{text[1:]}"
+    return text
+
+
+def finding(verdict: Verdict, case: Case, terms: Terms) -> str:
+    names = f"{verdict.variant} and {verdict.base}"
+    if verdict.word == "unstable" or (verdict.mean is None and verdict.word == "better"):
+        return divergences(verdict)
+    if verdict.word in ("better", "worse"):
+        return f"{verdict.variant} is {verdict.word} than {verdict.base}, {size_of_gain(verdict, terms)}"
+    if verdict.word == "equivalent":
+        return f"{names} differ by less than {terms.effect:g} {terms.unit}".rstrip()
+    if verdict.word == "no difference found" and not any(value for _, value in verdict.differences):
+        return f"{names} have equal scores at every seed"
+    if verdict.word == "no difference found":
+        return f"a difference between {names} of more than {bound(verdict, terms)} is unlikely"
+    if case.pairs.none_ended:
+        return divergences(verdict)
+    if verdict.interval is None or verdict.mean is None:
+        return f"nothing is known yet of {names}"
+    ends = spread(verdict.interval, decimals(verdict.interval))
+    return f"the runs leave open differences between {names} of {ends} {terms.unit}".rstrip()
+
+
+def may_not_claim(verdict: Verdict, case: Case, terms: Terms) -> str:
+    """The sentence that may not be claimed, each of its parts with the reason."""
+    parts = [*of_word(verdict, terms), *of_design(verdict, case, terms), *of_costs(verdict, case)]
+    return f"That {'; that '.join(parts)}."
+
+
+def of_word(verdict: Verdict, terms: Terms) -> Iterator[str]:
+    if verdict.word == "inconclusive":
+        yield "one of the two is better, or that they are equal (the runs do not decide it)"
+    elif verdict.word == "no difference found" and any(value for _, value in verdict.differences):
+        yield f"the two are equal (differences up to {bound(verdict, terms)} are not ruled out)"
+    elif verdict.word == "unstable" and verdict.interval:
+        yield "the difference is that of all runs (it is that of pairs in which neither diverged)"
+    if 0 < verdict.diverged[0] + verdict.base_diverged[0] and verdict.word in ("better", "worse", "equivalent"):
+        yield "the difference is that of all runs (those that diverged have none)"
+
+
+def of_design(verdict: Verdict, case: Case, terms: Terms) -> Iterator[str]:
+    if case.sizes == 1:
+        yield "it holds at other sizes (one was run)"
+    else:
+        yield "it holds at sizes other than those that were run"
+    if terms.lr != "tune":
+        yield "it holds with other learning rates (learning rate not tuned for each variant)"
+    elif case.at_edge:
+        yield f"the best learning rate was found (that of {' and '.join(case.at_edge)} is at the edge of its grid)"
+    if len(verdict.differences) < FEW and verdict.word != "inconclusive":
+        yield f"it is established ({len(verdict.differences)} paired seeds are an indication)"
+    if terms.until_decided and verdict.word in ("better", "worse") and len(verdict.differences) < max(LOOKS):
+        yield "the difference is as large as it seems (runs that stop at a clear difference overestimate it)"
+    if verdict.word in ("better", "worse") and "evaluation" in verdict.noise and verdict.mean is not None:
+        if abs(verdict.mean) < CLEAR * combined_deviation(verdict.noise, len(verdict.differences)):
+            yield "it holds on other text (the validation set is too small to say)"
+
+
+def of_costs(verdict: Verdict, case: Case) -> Iterator[str]:
+    """Costs in which the two arms differ, as the plan counts them."""
+    if len(case.arms) != 2:
+        return
+    base, ours = (arm.costs for arm in case.arms)
+    for name in ("parameters", "FLOPs", "tokens", "time"):
+        before, after = cost(base, name), cost(ours, name)
+        if before and after and abs(after / before - 1) > UNEQUAL:
+            yield f"it holds at equal {name} ({verdict.variant} takes {after / before:.2f} times as much as the base)"
+
+
+def cost(costs: RunCosts, name: str) -> float | None:
+    return {
+        "parameters": costs.parameters,
+        "FLOPs": costs.flops,
+        "tokens": costs.tokens,
+        "time": costs.seconds,
+    }[name]

@@ -1,0 +1,92 @@
+"""What a difference is worth in compute: how much more of it the base would need for the same loss.
+
+Between two sizes the base's loss is taken as a power of its cost C, L = A C^-a, the straight line through its two
+points in logarithms. A variant of loss L_v that cost C_v is then as good as the base at C' = C (L_v / L)^(-1/a), and
+
+    speed-up = C' / C_v,   log speed-up = (log L - log L_v) / a + log(C / C_v)
+
+The interval is that of the delta method: deviations of the seeds' log losses, paired at the own size, go through the
+formula's derivatives; t with the degrees of freedom of the smaller number of seeds. Where the base hardly improves
+between the sizes (its slope is less than 3 deviations from 0), or C' is farther from C than the other size, the two
+points say nothing, and there is no speed-up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...extras import need
+from ..records import Arm, Outcome
+from .pairs import pair, runs_of
+from .power import LEVEL, PURPOSE
+
+Interval = tuple[float, float, float]  # estimate, low, high
+CLEAR = 3.0  # deviations that the base's slope must be from 0
+
+
+def as_run(arm: Arm, outcomes: Sequence[Outcome]) -> Arm:
+    """The arm with the time of a step that its runs took, the median, in the place of the plan's measurement: that one
+    is of a second in which the machine may have had other work."""
+    took = [run.seconds for run in runs_of(outcomes, arm.variant, arm.size).values() if run.seconds > 0]
+    if not took or not arm.costs.steps:
+        return arm
+    return replace(arm, costs=replace(arm.costs, step_seconds=float(np.median(took)) / arm.costs.steps))
+
+
+def costs_of(outcomes: Sequence[Outcome], arm: Arm) -> dict[str, float]:
+    """What a run of the arm costs: FLOPs, and seconds as its runs took, or else by the plan's measurement."""
+    costs = as_run(arm, outcomes).costs
+    return {name: cost for name, cost in (("flops", costs.flops), ("seconds", costs.seconds)) if cost}
+
+
+def speedups(
+    outcomes: Sequence[Outcome], arms: Sequence[Arm], variant: str, base: str, lower: bool
+) -> dict[str, dict[str, Interval]]:
+    """By size, the variant's speed-up in `flops` and in `seconds`; sizes that say nothing are left out. For losses:
+    a score of which more is better has no power law."""
+    costs = {(a.variant, a.size): costs_of(outcomes, a) for a in arms if a.variant in (variant, base)}
+    sizes = sorted((size for name, size in costs if name == base), key=lambda size: costs[base, size].get("flops", 0))
+    found: dict[str, dict[str, Interval]] = {size: {} for size in sizes}
+    for place, size in enumerate(sizes if lower and len(sizes) > 1 else []):
+        other = sizes[place - 1] if place else sizes[1]
+        here = log_losses(outcomes, variant, base, size)
+        there = log_losses(outcomes, base, base, other)
+        for unit in ("flops", "seconds"):
+            needed = [costs.get(key, {}).get(unit) for key in ((variant, size), (base, size), (base, other))]
+            if all(needed) and here is not None and there is not None:
+                value = speedup(here, there[:, 0], *(math.log(cost) for cost in needed if cost))
+                found[size] |= {unit: value} if value else {}
+    return found
+
+
+def log_losses(outcomes: Sequence[Outcome], variant: str, base: str, size: str) -> np.ndarray | None:
+    """(pairs, 2): log of the base's loss and of the variant's; None with fewer than two pairs, or losses below 0."""
+    pairs = pair(outcomes, variant, base, size, lower=True)
+    losses = np.array([(pairs.base[seed], pairs.variant[seed]) for seed in pairs.seeds])
+    return np.log(losses) if len(losses) > 1 and (losses > 0).all() else None
+
+
+def speedup(
+    here: np.ndarray, there: np.ndarray, variant_cost: float, cost: float, other_cost: float
+) -> Interval | None:
+    """From log losses at the own size (pairs; base, variant) and the base's at the other (seeds), and log costs."""
+    base, ours = here.mean(axis=0)
+    distance = cost - other_cost
+    slope = -(base - there.mean()) / distance if distance else 0.0
+    deviation = math.sqrt(here[:, 0].var(ddof=1) / len(here) + there.var(ddof=1) / len(there)) / abs(distance or 1)
+    if slope <= CLEAR * deviation or slope <= 0:
+        return None
+    gain = (base - ours) / slope
+    if abs(gain) > abs(distance):
+        return None
+    by_slope = gain / slope / distance
+    own = here @ np.array([1 / slope + by_slope, -1 / slope])
+    variance = own.var(ddof=1) / len(own) + by_slope**2 * there.var(ddof=1) / len(there)
+    t = need("scipy.stats", PURPOSE).t.ppf(1 - LEVEL / 2, min(len(here), len(there)) - 1)
+    center, half = gain + cost - variant_cost, float(t) * math.sqrt(variance)
+    low, high = (math.exp(min(max(edge, -50.0), 50.0)) for edge in (center - half, center + half))
+    return math.exp(center), low, high

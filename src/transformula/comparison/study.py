@@ -1,0 +1,88 @@
+"""Studies that come with the program: a question, the variants and settings that answer it, and what papers claim.
+
+title: Where the norm stands
+question: Does it matter whether norms stand before a sublayer, after the sum, or on both sides?
+variants: [pre-norm, post-norm, sandwich, peri]
+settings: {data: tinyshakespeare/input.txt, depth: 6, budget: 60m}
+claims:
+  - {says: Post-norm needs a warm-up; pre-norm trains without one., source: "Xiong et al. 2020, arXiv 2002.04745"}
+parts:                                  # further settings, each a comparison of its own
+  short: {context: 32}
+  long: {context: 256}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from ..api.configuration import read_keys
+from ..errors import InputError, UnknownName, setting
+from ..settings import Settings
+
+FOLDER = Path(__file__).parent / "studies"
+SUFFIX = ".yaml"
+
+
+class Claim(Settings):
+    """What a paper says, beside which the report puts what was measured."""
+
+    says: str = Field(description="the claim, in one sentence")
+    source: str = Field(description="the paper, with its year and number")
+
+
+class Study(Settings):
+    """A study. `parts`: name -> settings of a comparison of its own; {}: the study is one comparison."""
+
+    title: str = Field(description="what it is about, in a few words")
+    question: str = Field(description="what it asks")
+    variants: list[str | dict[str, Any]] = Field(min_length=1, description="what is compared, the base first")
+    settings: dict[str, Any] = Field({}, description="settings of `compare` and of its runs")
+    claims: list[Claim] = Field([], description="what papers say")
+    parts: dict[str, dict[str, Any]] = Field({}, description="further settings, of several comparisons")
+
+    def comparisons(self, root: str | Path | None, given: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The name ("" where there is one) and the settings of each comparison.
+
+        root   the folder in which the study's data lies
+        given  settings that take the place of the study's own
+        """
+        from ..data.sources import SOURCES
+
+        for part, own in (self.parts or {"": {}}).items():
+            settings = {**self.settings, **own}
+            if root is not None:
+                settings |= {key: str(Path(root) / settings[key]) for key in SOURCES if key in settings}
+            yield part, check_data({**settings, **given})
+
+
+def check_data(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings. Raises InputError where a file of the study's data is not there."""
+    from ..data.sources import SOURCES
+
+    for key in SOURCES:
+        name = settings.get(key)
+        if isinstance(name, str) and Path(name).suffix and not Path(name).exists():
+            where, instead = setting("root", "FOLDER"), setting("data", "python-docs")
+            raise InputError(f"{name}: this study's data is not there; say in which folder it lies ({where}), or take"
+                             f" other data, such as {instead}, which is built in")  # fmt: skip
+    return settings
+
+
+def study_names() -> list[str]:
+    """All studies that come with the program."""
+    return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}"))
+
+
+def read_study(study: str | Path) -> Study:
+    """A study by its name, or from a file. Raises UnknownName, ConfigError."""
+    path = Path(study)
+    if path.suffix != SUFFIX:
+        path = FOLDER / f"{study}{SUFFIX}"
+        if not path.is_file():
+            raise UnknownName("study", str(study), study_names())
+    content = read_keys(path, "a study", "`variants: [pre-norm, post-norm]`")
+    return Study.read(content, source=str(path))

@@ -1,0 +1,241 @@
+"""What is compared: names of the gallery, formulas, model files, runs' folders, and keys that `vary` changes, each read
+into a `Variant` with the whole text of its model and a name of its own.
+
+    pre-norm                         a name of the gallery
+    x = x + mlp(norm(x))             a formula
+    mine: x = x + mlp(norm(x))       with a name
+    model.yaml, runs/first           a model file; a run's folder, of which the text alone is read
+    {"model": "post-norm", "warmup": 0, "name": "cold"}      in Python: with keys of its own
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..api.model import Model
+from ..api.plan import resolve
+from ..api.reading import TASK, check_model, known_words, mentioned, of_task, read_model
+from ..errors import ConfigError, InputError, did_you_mean, nearest, setting, shortened
+from ..language.messages import FormulaError
+from ..language.model_file import FREE_NUMBERS, ModelText, constant_text
+from ..language.model_writing import write_text
+from ..language.source import Source
+from ..settings import Settings
+from .records import Variant
+from .settings import ComparisonSettings
+from .vary import Levels, grid, read_rows
+
+NAMED = re.compile(r"\s*([^\W_][\w .+-]{0,39}?)\s*:\s+(\S.*)", re.S)  # "mine: x = x + ..."
+LONGEST = 60  # characters of a variant's name
+
+
+@dataclass(frozen=True)
+class TypedVariant:
+    """A variant as it was typed, and the text that this names. `kept`: a file's, with its own size."""
+
+    name: str
+    typed: str
+    text: ModelText
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    levels: Mapping[str, Any] = field(default_factory=dict)
+    kept: bool = False
+
+
+def read_variants(
+    typed: Sequence[Any], settings: ComparisonSettings, given: Mapping[str, Any], use: Sequence[str] = ()
+) -> list[Variant]:
+    """The variants, the base first, with all keys in their texts that `given` holds for all of them.
+
+    given  keys of a run's configuration that go for all variants: task, data, depth, ...
+
+    A wiring of the gallery and a formula lose their own size (depth, width, heads, context) and vocabulary, which the
+    plan sets alike for all, and have the least of their rates of dropout, so that none is regularized more than others;
+    a model file and a run's text keep all that they say but the vocabulary, which is the data's.
+
+    Raises ConfigError, FormulaError, InputError.
+    """
+    if isinstance(typed, (str, Path, Model, Mapping)):
+        typed = [typed]
+    factors = read_rows(settings.vary)
+    points = grid(factors, settings.part) if factors else [{}]
+    models = with_least_dropout([read_typed(one, given, use) for one in typed], given)
+    if not models:
+        raise InputError("no model: give two or more of formulas, model files, folders and names of the gallery")
+    if len(models) * len(points) < 2:
+        remedy = f"give another model, or values of a key: {setting('vary', 'optimizer=adamw,muon')}"
+        raise InputError(f"one variant, and nothing to compare it with; {remedy}")
+    crossed = [with_levels(model, levels, len(models) > 1, use) for model in models for levels in points]
+    named = with_names(crossed)
+    variants = [as_variant(variant, taken_by(variant, named, given), use) for variant in named]
+    return base_first(variants, settings.base)
+
+
+def read_typed(typed: Any, given: Mapping[str, Any], use: Sequence[str]) -> TypedVariant:
+    """What one argument names."""
+    own: dict[str, Any] = {}
+    name = ""
+    if isinstance(typed, Mapping):
+        own = dict(typed)
+        name, typed = str(own.pop("name", "")), own.pop("model", None)
+    elif isinstance(typed, str) and (match := NAMED.fullmatch(typed)):
+        name, typed = match[1], match[2]
+    if isinstance(typed, Model):
+        text, said, kept = typed.architecture.text, typed.architecture.name or "a formula", True
+    else:
+        text = read_model(typed, use=use)
+        said, kept = str(typed), is_file(str(typed))
+    free = {"vocab"} if kept else set(FREE_NUMBERS)
+    text = replace(without_numbers(text, free - given.keys() - own.keys()), about={})
+    return TypedVariant(name or called(said, text), said, text, own, kept=kept)
+
+
+def with_least_dropout(variants: Sequence[TypedVariant], given: Mapping[str, Any]) -> list[TypedVariant]:
+    """Variants whose wirings have one rate of dropout, the least of all; a wiring that states none has 0."""
+    stated = [variant.text.numbers.get("dropout") for variant in variants if not variant.kept]
+    if "dropout" in given or not any(stated):
+        return list(variants)
+    least = min((source.text if source else "0" for source in stated), key=float)
+    return [
+        replace(variant, text=variant.text.override({"dropout": least}))
+        if not variant.kept and "dropout" in variant.text.numbers and "dropout" not in variant.settings
+        else variant
+        for variant in variants
+    ]
+
+
+def is_file(typed: str) -> bool:
+    """Whether a model is a file's or a folder's, rather than a formula or a name of the gallery."""
+    return not re.search(r"[=();]|\n", typed) and (typed.endswith((".yaml", ".yml")) or Path(typed).is_dir())
+
+
+def called(typed: str, text: ModelText) -> str:
+    """A name for a variant that was given none: the gallery's, a file's, a folder's; "formula" for a formula."""
+    if re.search(r"[=();]|\n", typed):
+        return text.name or "formula"
+    return Path(typed).stem if is_file(typed) else typed
+
+
+def without_numbers(text: ModelText, keys: set[str]) -> ModelText:
+    """A text without some of its numbers, in which defaults stand for them until the plan says others."""
+    stacks = [
+        replace(stack, numbers={key: n for key, n in stack.numbers.items() if key not in keys}) for stack in text.stacks
+    ]
+    numbers = {key: n for key, n in text.numbers.items() if key not in keys}
+    return replace(text, numbers=numbers, stacks=tuple(stacks))
+
+
+def with_levels(variant: TypedVariant, levels: Levels, several: bool, use: Sequence[str]) -> TypedVariant:
+    """A variant with the values that `vary` gives it. `several` models: its name stands before those values."""
+    if not levels:
+        return variant
+    words, text = known_words(use), variant.text
+    own = dict(variant.settings)
+    for key, value in levels.items():
+        if (key in words or key in text.words) and key not in text.numbers:
+            meaning = Source(f"definition {key}", word_meaning(key, value, list(words)))
+            text = replace(text, words={**text.words, key: meaning})
+        else:
+            own[key] = value
+    said = ", ".join(f"{key}={'none' if value is None else value}" for key, value in levels.items())
+    name = f"{variant.name}, {said}" if several else said
+    return replace(variant, name=name, text=text, settings=own, levels=levels)
+
+
+def word_meaning(key: str, value: Any, words: Sequence[str]) -> str:
+    """What a word means in the place of its own: `rms` for `norm` is "x = rmsnorm(x)". Raises ConfigError."""
+    name = str(value)
+    if "(" in name:
+        return f"x = {name}"
+    for word in (name, f"{name}{key}", f"{name}_{key}"):
+        if word in words and word != key:
+            return f"x = {word}(x)"
+    near = list(dict.fromkeys(n for typed in (f"{name}{key}", name) for n in nearest(typed, words) if n != key))[:3]
+    remedy = f"{did_you_mean(near)} a word or a call of one, such as {key}=rmsnorm(x, eps=1e-6)"
+    raise ConfigError(f"vary: {key} cannot be {shortened(name)!r}: it is no word;{remedy}", near=near)
+
+
+def with_names(variants: Sequence[TypedVariant]) -> list[TypedVariant]:
+    """The variants with names that are short, and differ: the second of a name is "pre-norm (2)"; several formulas are
+    "formula 1", "formula 2"."""
+    formulas = [variant for variant in variants if variant.name == "formula"]
+    taken: set[str] = set()
+    named = []
+    for variant in variants:
+        name = shortened(" ".join(variant.name.split()), LONGEST)
+        if len(formulas) > 1 and variant.name == "formula":
+            name = f"formula {formulas.index(variant) + 1}"
+        counted = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
+        name = next(unique for unique in counted if unique not in taken)
+        taken.add(name)
+        named.append(replace(variant, name=name))
+    return named
+
+
+def taken_by(variant: TypedVariant, all_of: Sequence[TypedVariant], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that a variant takes of those given for all: a number such as `rank` or `dropout` is for the texts that
+    read it; where none does, all take it, and the first says that it is unknown."""
+    read = {key for key in given if any(mentioned(one.text, key) for one in all_of)}
+    return {key: value for key, value in given.items() if key not in read or mentioned(variant.text, key)}
+
+
+def as_variant(variant: TypedVariant, given: Mapping[str, Any], use: Sequence[str]) -> Variant:
+    """The variant with the whole text of its model. Raises an error that names the variant."""
+    task = str(given.get("task", TASK))
+    keys = {key: value for key, value in {**given, **variant.settings}.items() if key not in ("task", "use")}
+    fields = settings_fields(task)  # what is none of them may be taken out of the text by None
+    keys = {key: value for key, value in keys.items() if value is not None or key not in fields}
+    try:
+        text, data, training = resolve(variant.text, keys, task=task)
+        check_model(text, use=use)
+    except (ConfigError, FormulaError):  # which say themselves where they are
+        raise
+    except InputError as error:
+        raise InputError(f"{variant.name}: {error}", near=error.near) from None
+    resolved = {**data.plain(), **training.plain()}
+    own = {key: resolved[key] for key in variant.settings if key in resolved}
+    return Variant(variant.name, variant.typed, write_text(text), own, dict(variant.levels))
+
+
+def with_types(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given for all variants, alike whether it was typed or is a value of Python: settings have the types of
+    their fields, numbers of the model are text. What is wrong stays, and is told with all mistakes of a variant."""
+    typed = {key: constant_text(value) if isinstance(value, (int, float)) else value for key, value in given.items()}
+    for group in groups_of(str(given.get("task", TASK))):
+        own = {key: value for key, value in given.items() if key in group.model_fields and value is not None}
+        with suppress(ConfigError):
+            typed |= {key: value for key, value in group.read(own).plain().items() if key in own}
+    return typed
+
+
+def groups_of(task: str) -> tuple[type[Settings], type[Settings]]:
+    """The settings of a task's data, and those of training."""
+    from ..training.settings import TrainingSettings
+
+    return of_task(task, "settings"), TrainingSettings
+
+
+def settings_fields(task: str) -> set[str]:
+    """The keys of a run's configuration that are settings of its data and of training, and none of its model."""
+    return {name for group in groups_of(task) for name in group.model_fields}
+
+
+def base_first(variants: Sequence[Variant], base: str | None) -> list[Variant]:
+    """The variants, of which the one called `base` comes first. Raises InputError where there is none."""
+    names = [variant.name for variant in variants]
+    if base is None or base == names[0]:
+        return list(variants)
+    if base not in names:
+        near = nearest(base, names)
+        raise InputError(
+            f"{setting('base', shortened(base))}: no variant is called that;{did_you_mean(near)} there are:"
+            f" {', '.join(names)}",
+            near=near,
+        )
+    first = names.index(base)
+    return [variants[first], *variants[:first], *variants[first + 1 :]]

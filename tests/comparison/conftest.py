@@ -1,0 +1,31 @@
+"""What holds for the tests of comparisons: no run draws its loss curve, and no plan tries how fast this machine
+is. Both take longer than all else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module", autouse=True)
+def without_pictures() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("transformula.training.report.draw", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def known_speed() -> Iterator[None]:
+    """A step takes as long as its model has parameters: nothing depends on this machine."""
+
+    def seconds(prepared: Any, steps: int = 0, most: float = 0) -> float:
+        from transformula.comparison.costs import costs_of
+
+        return 1e-7 * float(costs_of(prepared, 1).parameters)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("transformula.comparison.arms.step_seconds", seconds)
+        patched.setattr("transformula.comparison.planning.step_seconds", seconds)
+        yield

@@ -1,0 +1,117 @@
+"""Speed-ups between two sizes, and the law fitted to three."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.comparison.statistics.simulated import arm, outcome
+from transformula.comparison.records import Arm, Outcome
+from transformula.comparison.statistics import fit
+from transformula.comparison.statistics.fit import fit_scaling
+from transformula.comparison.statistics.scale import speedups
+from transformula.comparison.statistics.verdicts import judge
+from transformula.errors import InputError
+
+EXPONENT, TRUE = 0.12, {"base": 1.0, "fast": 1.5, "slow": 0.8}  # speed-ups in FLOPs at equal loss
+FLOPS = {"small": 1e3, "large": 3e3, "huge": 9e3}  # a token
+
+
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what does not depend on the width of the intervals."""
+    monkeypatch.setattr(fit, "RESAMPLES", 10)
+
+
+def made(
+    sizes: list[str], floor: float = 0.0, noise: float = 0.002, seeds: int = 6, draw: int = 0
+) -> tuple[list[Outcome], list[Arm]]:
+    """Runs whose loss is E + 2 (C s)^-a, C in units of the small size, for a speed-up of s."""
+    rng = np.random.default_rng(draw)
+    arms = [
+        arm(name, size, flops_per_token=FLOPS[size], step_seconds=FLOPS[size] / 1e5) for size in sizes for name in TRUE
+    ]
+    runs = [
+        outcome(
+            a.variant, seed, floor + 2.0 * (FLOPS[a.size] / 1e3 * TRUE[a.variant]) ** -EXPONENT + noise * own, a.size
+        )
+        for a in arms
+        for seed, own in enumerate(rng.standard_normal(seeds))
+    ]
+    return runs, arms
+
+
+def test_speedup_between_two_sizes_is_the_true_one() -> None:
+    for name in ("fast", "slow"):
+        found = speedups(*made(["small", "large"], noise=1e-6), name, "base", lower=True)
+        for size in ("small", "large"):
+            assert found[size]["flops"] == pytest.approx((TRUE[name],) * 3, rel=1e-3)
+            assert found[size]["seconds"] == pytest.approx((TRUE[name],) * 3, rel=1e-3)
+
+
+def test_a_variant_that_costs_more_is_less_of_a_speedup() -> None:
+    runs, arms = made(["small", "large"], noise=1e-6)
+    dear = [arm(a.variant, a.size, flops_per_token=FLOPS[a.size] * (1.5 if a.variant == "fast" else 1)) for a in arms]
+    assert speedups(runs, dear, "fast", "base", lower=True)["large"]["flops"][0] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_time_is_what_the_runs_took_and_not_what_a_short_measurement_said() -> None:
+    arms = [arm("base", step_seconds=0.01), arm("fast", step_seconds=0.02)]
+    scores = {"base": (2.0, 2.01, 1.99), "fast": (1.9, 1.91, 1.88)}
+
+    def claim(seconds: dict[str, float]) -> str:
+        runs = [
+            outcome(name, seed, score, seconds=seconds[name])
+            for name, row in scores.items()
+            for seed, score in enumerate(row)
+        ]
+        return judge(runs, arms, base="base")[0].may_not
+
+    assert "equal time" not in claim({"base": 30.0, "fast": 30.0})
+    assert "equal time (fast takes 1.50 times" in claim({"base": 30.0, "fast": 45.0})
+    assert "equal time (fast takes 2.00 times" in claim({"base": 0.0, "fast": 0.0})  # nothing is known but the plan's
+
+
+def test_intervals_of_speedups_cover_the_truth() -> None:
+    hits = []
+    for draw in range(60):
+        found = speedups(*made(["small", "large"], noise=0.01, draw=draw), "fast", "base", lower=True)
+        hits += [low <= TRUE["fast"] <= high for size in found.values() for _, low, high in [size["flops"]]]
+    assert len(hits) == 120 and np.mean(hits) >= 0.9
+
+
+def test_no_speedup_where_the_sizes_say_nothing() -> None:
+    """One size; a score of which more is better; a base that does not improve; a gain beyond the other size."""
+    assert speedups(*made(["small"]), "fast", "base", lower=True) == {"small": {}}
+    assert not any(speedups(*made(["small", "large"]), "fast", "base", lower=False).values())
+    assert not any(speedups(*made(["small", "large"], noise=3.0), "fast", "base", lower=True).values())
+    runs, arms = made(["small", "large"])
+    shifted = [outcome(o.variant, o.seed, (o.score or 0) - 0.5 * (o.variant == "fast"), o.size) for o in runs]
+    assert not any(speedups(shifted, arms, "fast", "base", lower=True).values())
+
+
+def test_fit_of_three_sizes_recovers_the_law(few_resamples: None) -> None:
+    law = fit_scaling(*made(["small", "large", "huge"], floor=1.0, noise=1e-5), "base")
+    assert law is not None and law.floor == pytest.approx(1.0, abs=0.05)
+    assert law.exponent[0] == pytest.approx(EXPONENT, rel=0.05)
+    assert {name: law.speedups[name][0] for name in law.speedups} == pytest.approx({"fast": 1.5, "slow": 0.8}, rel=0.01)
+    assert law.loss("base", 3e8) == pytest.approx(1.0 + 2.0 * 3**-EXPONENT, rel=1e-3)
+
+
+def test_fit_does_not_extrapolate_and_needs_three_sizes(few_resamples: None) -> None:
+    law = fit_scaling(*made(["small", "large", "huge"], floor=1.0), "base")
+    assert law is not None
+    with pytest.raises(InputError, match="outside the sizes that were run, 1e\\+08 to 9e\\+08"):
+        law.loss("base", 1e9)
+    assert fit_scaling(*made(["small", "large"]), "base") is None
+    runs, arms = made(["small", "large", "huge"])
+    without = [o for o in runs if (o.variant, o.size) != ("fast", "huge")]
+    kept = fit_scaling(without, arms, "base")
+    assert kept is not None and set(kept.speedups) == {"slow"}
+
+
+@pytest.mark.slow
+def test_intervals_of_the_fit_cover_the_truth() -> None:
+    laws = [fit_scaling(*made([*FLOPS], floor=1.0, noise=0.005, draw=draw), "base") for draw in range(40)]
+    hits = [low <= TRUE[name] <= high for law in laws if law for name, (_, low, high) in law.speedups.items()]
+    assert len(hits) == 80 and np.mean(hits) >= 0.88

@@ -1,0 +1,228 @@
+"""`compare` from what is typed to the report. Runs are made without training, but for the few tests that say so."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.comparison.arms import SIZES, write_text
+from transformula import compare
+from transformula.cli.door import main
+from transformula.comparison import compare as module
+from transformula.comparison import gates
+from transformula.comparison.compare import Comparison
+from transformula.comparison.gates import check_arms
+from transformula.comparison.records import GateResult, Outcome
+from transformula.comparison.report.files import json_of, write_report
+from transformula.comparison.settings import ComparisonSettings
+from transformula.errors import InputError
+
+PAIR = ["pre-norm", "rezero"]
+TWIN = "twin: x = x + attention(norm(x)); x = x + mlp(norm(x)); x = 1 * x"
+EFFECTS = {"pre-norm": 0.0, "rezero": -0.2, "twin": 0.0, "worse": 0.9}
+
+
+class Runs:
+    """Makes outcomes without training: a loss around 2 by the variant, noise by the seed, best at the default rate."""
+
+    def __init__(self, noise: float = 0.01) -> None:
+        self.noise, self.jobs, self.stop_at = noise, [], None
+
+    def __call__(self, job, store) -> Outcome:
+        known = store.outcome_of(job)
+        if known is not None:
+            return known
+        if self.stop_at == len(self.jobs):
+            raise KeyboardInterrupt
+        self.jobs.append(job)
+        common = random.Random(f"{job.seed}").gauss(0, 0.02)
+        own = random.Random(f"{job.variant} {job.seed}").gauss(0, self.noise)
+        score = 2 + EFFECTS[job.variant] + common + own + abs(job.lr - 0.02)
+        curve = ((2, 64, 0.1, 3.0), (6, 192, 0.3, 2.5))
+        known = Outcome(job.variant, job.size, job.stage, job.seed, job.lr, job.key, "done", score, curve=curve,
+                        scores={"loss": score}, samples=("a text",) * job.samples, tokens=192, seconds=0.3)  # fmt: skip
+        return store.keep(job, known)
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    runs = Runs()
+    monkeypatch.setattr("transformula.comparison.engines.here.run_job", runs)
+    return runs
+
+
+@pytest.fixture
+def without_report(monkeypatch):
+    """Only results.json is written, and no arm is checked: pictures and checks take seconds."""
+
+    def write(results, folder) -> None:
+        (Path(folder) / "results.json").write_text(json_of(results))
+
+    monkeypatch.setattr(module, "write_report", write)
+    monkeypatch.setattr(gates, "check_arms", lambda plan: [])
+
+
+@pytest.fixture
+def given(tmp_path, monkeypatch, without_report):
+    """What is said of every comparison here."""
+    monkeypatch.chdir(tmp_path)
+    text = write_text(tmp_path)
+    return {
+        "data": text.name, "tokenizer": "characters", "engine": "here", "sizes": 1, "seeds": 4, "lr": 0.02,
+        "quiet": True, "out": "comparison", **SIZES,
+    }  # fmt: skip
+
+
+def test_a_comparison_says_what_was_found(runs, given) -> None:
+    compared = compare(PAIR, **given)
+    assert isinstance(compared, Comparison)
+    (verdict,) = compared.verdicts
+    assert (verdict.variant, verdict.base, verdict.word) == ("rezero", "pre-norm", "better")
+    assert compared.exit_status == 0
+    assert [(job.variant, job.seed) for job in runs.jobs] == [(name, seed) for name in PAIR for seed in (1, 2, 3, 4)]
+    assert {path.name for path in Path("comparison").iterdir()} == {"plan.json", "gates.json", "results.json"}
+    assert compared.data == json.loads(Path("comparison/results.json").read_text())
+    page = (Path(__file__).parents[2] / "docs/reference/output.md").read_text()
+    assert set(re.findall(r"`(\w+)`", next(row for row in page.splitlines() if "results.json" in row))) == {
+        *compared.data, "compare",
+    }  # fmt: skip
+    assert "rezero" in repr(compared) and "report.html" in repr(compared)
+    samples = [len(outcome.samples) for outcome in compared.results.outcomes]
+    assert samples == [3, 0, 0, 0, 3, 0, 0, 0]  # of the first seed
+
+
+def test_a_grid_of_settings_says_the_effect_of_each(runs, given, monkeypatch) -> None:
+    effects = {"0, optimizer=adamw": 0.0, "0, optimizer=muon": 0.1, "0.1, optimizer=adamw": 0.0,
+               "0.1, optimizer=muon": 0.1}  # fmt: skip
+    for name, effect in effects.items():
+        monkeypatch.setitem(EFFECTS, f"warmup={name}", effect)
+    notes = compare(["pre-norm"], vary=["warmup=0,0.1", "optimizer=adamw,muon"], **given).results.notes
+    [effect] = [note for note in notes if note.startswith("optimizer=muon, over all other settings")]
+    assert "+0.1" in effect and "after Holm's correction" in effect
+    assert any(note.startswith("warmup=0.1 with optimizer=muon") for note in notes)
+
+
+def test_the_same_call_makes_no_run_again_and_ends_with_the_same_results(runs, given) -> None:
+    first = compare(PAIR, **given).data
+    made = len(runs.jobs)
+    assert compare(PAIR, **given).data == first
+    assert len(runs.jobs) == made
+
+
+def test_an_interrupted_comparison_says_how_it_goes_on_and_does(runs, given, capsys) -> None:
+    runs.stop_at = 5
+    options = {key: value for key, value in given.items() if key != "quiet"}
+    typed = [word for key, value in options.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    assert main(["compare", *PAIR, *typed, "--quiet"]) == 130
+    said = capsys.readouterr().err
+    assert "5 of 8 runs are kept" in said
+    assert f"to go on: transformula compare pre-norm rezero --data {given['data']}" in said
+    runs.stop_at = None
+    assert main(["compare", *PAIR, *typed, "--quiet", "--json"]) == 0
+    assert len(runs.jobs) == 8
+    assert json.loads(capsys.readouterr().out) == json.loads(Path("comparison/results.json").read_text())
+    assert compare(PAIR, **given).exit_status == 0 and len(runs.jobs) == 8  # in Python, what was begun by typing
+
+
+def test_variants_and_seeds_are_added_to_what_is_there(runs, given) -> None:
+    compare(PAIR, **given)
+    made = len(runs.jobs)
+    compare([*PAIR, TWIN], **{**given, "seeds": 5})
+    added = [(job.variant, job.seed) for job in runs.jobs[made:]]
+    assert sorted(added) == [("pre-norm", 5), ("rezero", 5), *(("twin", seed) for seed in range(1, 6))]
+
+
+def test_another_comparison_with_the_same_arms_uses_its_runs(runs, given) -> None:
+    compare(PAIR, **given)
+    made = len(runs.jobs)
+    compare([*reversed(PAIR)], **{**given, "out": "other", "seeds": 3})
+    assert len(runs.jobs) == made
+
+
+def test_until_decided_looks_and_stops(runs, given) -> None:
+    looked = compare(PAIR, **{**given, "seeds": 12, "until": "decided"})
+    assert {job.seed for job in runs.jobs} == {1, 2, 3, 4}  # the first look decides so large a difference
+    assert looked.verdicts[0].word == "better"
+
+
+def test_an_arm_that_is_far_worse_stops_after_one_seed(runs, given) -> None:
+    tuned = {**given, "seeds": 12, "until": "decided", "lr": "tune", "lr_points": 3, "lr_seeds": 4}
+    formula = "worse: x = x + attention(norm(x)); x = x + mlp(x)"
+    compared = compare([*PAIR, formula], **tuned)
+    confirmed = {(job.variant, job.seed) for job in runs.jobs if job.stage == "confirm"}
+    assert {seed for variant, seed in confirmed if variant == "worse"} == {1}
+    assert len({seed for variant, seed in confirmed if variant == "rezero"}) >= 4
+    assert {verdict.variant: verdict.word for verdict in compared.verdicts}["worse"] == "worse"
+
+
+def test_an_undecided_comparison_has_an_exit_status_of_its_own(runs, given) -> None:
+    runs.noise = 2.0
+    assert compare(PAIR, **given).exit_status == 3
+
+
+def test_a_dry_run_writes_nothing_and_runs_nothing(runs, given, capsys) -> None:
+    plan = compare(PAIR, dry_run=True, **given)
+    assert plan.seeds == [1, 2, 3, 4] and runs.jobs == [] and not Path("comparison").exists()
+
+
+def failing(variant: str) -> GateResult:
+    return GateResult(variant, "only", "G3", "causality", False, "position 3 sees position 4")
+
+
+def test_a_variant_that_fails_a_check_is_not_run_and_the_others_are(runs, given, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(gates, "check_arms", lambda plan: [failing("rezero")])
+    compared = compare([*PAIR, TWIN], **given)
+    assert {job.variant for job in runs.jobs} == {"pre-norm", "twin"}
+    stopped, other = compared.verdicts
+    assert (stopped.variant, stopped.word, other.variant) == ("rezero", "inconclusive", "twin")
+    assert stopped.sentence == "rezero was not run: it fails a check, G3, causality: position 3 sees position 4."
+    assert stopped.p_holm is None and other.p_holm == other.p  # one variant is tested, not two
+    assert [variant.name for variant in compared.results.variants] == ["pre-norm", "rezero", "twin"]
+    assert "rezero is not run" in capsys.readouterr().err and compared.exit_status == 3
+    assert "rezero was not run (it fails G3" in repr(compared)
+
+
+def test_no_comparison_is_left_where_the_base_or_all_others_fail(runs, given, monkeypatch) -> None:
+    for names, why in [(["pre-norm"], "the base fails"), (["rezero", "twin"], "fewer than two")]:
+        monkeypatch.setattr(gates, "check_arms", lambda plan, names=names: [*map(failing, names)])
+        with pytest.raises(InputError, match=rf"{why}[^$]*{names[0]}.*G3.*sees position 4"):
+            compare([*PAIR, TWIN], **given)
+        Path("comparison/gates.json").unlink()
+    assert runs.jobs == []
+
+
+def test_force_runs_what_fails_a_check_and_says_so(runs, given, monkeypatch) -> None:
+    monkeypatch.setattr(gates, "check_arms", lambda plan: [failing("rezero")])
+    compared = compare(PAIR, **given, force=True)
+    assert compared.results.gates == [failing("rezero")] and compared.verdicts[0].word == "better"
+    assert any("fails G3" in note and "run all the same" in note for note in compared.results.notes)
+
+
+def test_every_setting_is_read() -> None:
+    files = [path for path in Path(module.__file__).parent.rglob("*.py")]
+    read = {
+        node.attr for path in files for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+    }
+    assert ComparisonSettings.model_fields.keys() - read == set()
+
+
+@pytest.mark.slow
+def test_a_real_comparison_and_its_report(given, monkeypatch) -> None:
+    monkeypatch.setattr(module, "write_report", write_report)
+    monkeypatch.setattr(gates, "check_arms", check_arms)
+    tuned = {**given, "lr": "tune", "lr_points": 3, "lr_seeds": 1, "sizes": 2, "seeds": 2, "engine": "local"}
+    compared = compare(PAIR, **tuned, at_once=2)
+    outcomes = compared.results.outcomes
+    assert {outcome.status for outcome in outcomes} == {"done"}
+    assert {outcome.size for outcome in outcomes} == {"small", "large"}
+    assert all(0 < outcome.score < 10 for outcome in outcomes)
+    names = {path.name for path in Path("comparison").iterdir()}
+    assert names >= {"plan.json", "gates.json", "results.json", "report.md", "report.html", "runs.csv", "verdicts.csv"}
+    assert compared.data == json.loads(Path("comparison/results.json").read_text())
+    assert compared._repr_html_().lstrip().startswith("<")
+    assert {path.name for path in compared.save("copy")} >= {"report.md", "results.json"}

@@ -1,0 +1,222 @@
+"""From what is typed to a plan: costs, equal tokens or parameters or FLOPs, sizes, budget, what can be detected."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformula.comparison.costs import prepare, step_seconds
+from transformula.comparison.plan import ComparisonPlan, check_addition, read_plan
+from transformula.comparison.planning import make_plan
+from transformula.comparison.settings import ComparisonSettings
+from transformula.comparison.statistics.power import detectable
+from transformula.errors import CheckpointError, ConfigError, InputError
+
+GATED = "gated: x = x + attention(norm(x)); x = x + mlp(norm(x), gated=True)"
+TINY = {"depth": 1, "width": 16, "heads": 2, "context": 8, "batch": 2, "tokenizer": "characters"}
+TEXT = "".join(f"{number} and {number * number}\n" for number in range(300))
+
+
+@pytest.fixture(autouse=True)
+def text_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text(TEXT)
+
+
+def planned(*typed: Any, given: dict[str, Any] | None = None, **settings: Any) -> ComparisonPlan:
+    keys = {"data": "text.txt", "steps": 20, **TINY} if given is None else {"data": "text.txt", **given}
+    return make_plan(list(typed), ComparisonSettings.read(settings), keys)[0]
+
+
+def test_arms_are_complete_and_alike() -> None:
+    """Each arm is a configuration of `train` that lacks its rate and seed; the vocabulary is the data's; numbers do not
+    depend on the machine: one thread, a precision that is said."""
+    plan = planned("pre-norm", "rezero", protocol="quick")
+    for arm in plan.arms:
+        assert {"lr", "seed", "out"}.isdisjoint(arm.config) and arm.config["threads"] == 1
+        assert arm.config["precision"] != "auto" and arm.config["steps"] == 20
+        prepared = prepare(arm.config)
+        assert prepared.architecture.numbers["vocab"] == prepared.task.numbers["vocab"] < 30
+        assert sum(p.numel() for p in build(prepared).parameters()) == arm.costs.parameters
+    assert plan.base == "pre-norm" and plan.sizes == ["only"] and plan.score == "bits_per_byte" and plan.lower
+
+
+def build(prepared: Any) -> Any:
+    from transformula.model import build
+
+    return build(prepared.architecture, seed=1)
+
+
+def test_seeds_of_tuning_are_used_for_nothing_else() -> None:
+    plan = planned("pre-norm", "rezero", seeds=8, sizes=1, lr_seeds=2)
+    assert len(plan.seeds) == 8 and not {*plan.seeds} & {*plan.tuning_seeds} and len(plan.tuning_seeds) == 2
+    jobs = plan.jobs("tune", plan.arms[0])
+    assert {job.seed for job in jobs} == {*plan.tuning_seeds} and len(jobs) == 10 == plan.runs(plan.arms[0]) - 8
+    confirm = plan.jobs("confirm", plan.arms[0], rates=[0.01])
+    assert [job.seed for job in confirm] == list(plan.seeds) and {job.score for job in confirm} == {"bits_per_byte"}
+
+
+def test_grids_are_equal_powers_of_two_unless_a_rate_is_said() -> None:
+    plan = planned("pre-norm", "rezero", protocol="quick")
+    first, second = (plan.rates(arm) for arm in plan.arms)
+    assert first == second and len(first) == 5
+    assert all(b / a == pytest.approx(2, rel=1e-4) for a, b in zip(first, first[1:], strict=False))
+    fixed = planned("pre-norm", {"model": "rezero", "lr": 0.02}, protocol="quick")
+    assert [fixed.tuned(arm) for arm in fixed.arms] == [True, False] and fixed.rates(fixed.arms[1]) == [0.02]
+    shared = planned("pre-norm", "rezero", protocol="quick", lr="shared")
+    assert [shared.tuned(arm) for arm in shared.arms] == [True, False]
+    given = planned("pre-norm", "rezero", protocol="quick", lr=0.03)
+    assert [given.rates(arm) for arm in given.arms] == [[0.03], [0.03]]
+
+
+def test_equal_parameters() -> None:
+    """The gated MLP has half as many again: width or depth gives way until both agree within two percent."""
+    wide = {"depth": 2, "width": 64, "heads": 4, "context": 8, "batch": 2, "steps": 20}
+    base, gated = planned("pre-norm", GATED, given=wide, match="parameters", protocol="quick").arms
+    assert abs(gated.costs.parameters / base.costs.parameters - 1) < 0.02
+    assert gated.costs.tokens == base.costs.tokens and "to" in gated.adjusted and "parameters" in gated.adjusted
+    assert int(prepare(gated.config).architecture.numbers["width"]) % 4 == 0
+
+
+@pytest.mark.parametrize("match, cost", [("flops", "flops"), ("time", "seconds"), ("tokens", "tokens")])
+def test_equal_costs(match: str, cost: str) -> None:
+    base, gated = planned("pre-norm", GATED, match=match, protocol="quick", given={**TINY, "steps": 200}).arms
+    assert getattr(gated.costs, cost) == pytest.approx(getattr(base.costs, cost), rel=0.01)
+    assert bool(gated.adjusted) == (match != "tokens") and (gated.costs.steps < 200) == (match != "tokens")
+
+
+def test_batches_that_differ_see_equal_tokens() -> None:
+    one, two = planned("pre-norm", vary=["batch=2,4"], protocol="quick").arms
+    assert one.costs.tokens == two.costs.tokens and (one.costs.steps, two.costs.steps) == (20, 10)
+
+
+@pytest.mark.parametrize("count, ratio", [(2, 3.0), pytest.param(3, 2.0, marks=pytest.mark.slow)])
+def test_sizes_cost_so_many_times_as_much(count: int, ratio: float) -> None:
+    plan = planned("pre-norm", "rezero", sizes=count, size_ratio=ratio, given={**TINY, "width": 32, "steps": 300})
+    assert len(plan.sizes) == count and len(plan.arms) == 2 * count
+    flops = [plan.arm("pre-norm", size).costs.flops for size in plan.sizes]
+    assert all(b / a == pytest.approx(ratio, rel=0.02) for a, b in zip(flops, flops[1:], strict=False))
+    per_parameter = [arm.costs.tokens / arm.costs.parameters for arm in plan.arms if arm.variant == "pre-norm"]
+    assert max(per_parameter) < 1.5 * min(per_parameter)
+    for size in plan.sizes:
+        assert len({arm.costs.tokens for arm in plan.arms_of(size)}) == 1
+
+
+def test_what_is_not_said_is_chosen_and_told() -> None:
+    plan = planned("pre-norm", "rezero", given={}, budget="2m", at_once=1)
+    assert plan.seconds is not None and 60 < plan.seconds <= 126
+    assert any(note.startswith("size:") for note in plan.notes) and any("steps:" in note for note in plan.notes)
+    more = planned("pre-norm", "rezero", given={}, budget="30m", at_once=1)
+    assert more.arms[0].costs.parameters > plan.arms[0].costs.parameters
+
+
+def test_a_short_budget_first_takes_sizes_then_seeds_then_refuses() -> None:
+    given = {**TINY, "steps": 2000}
+    whole = planned("pre-norm", "rezero", given=given, at_once=1)
+    assert len(whole.sizes) == 2 and whole.seconds is not None
+    one = planned("pre-norm", "rezero", given=given, at_once=1, budget=f"{whole.seconds * 0.6:.0f}s")
+    assert one.sizes == ["only"] or len(one.sizes) == 1
+    assert len(one.seeds) == 6 and any(note.startswith("sizes:") for note in one.notes)
+    fewer = planned("pre-norm", "rezero", given=given, at_once=1, budget=f"{0.95 * float(one.seconds or 0):.0f}s")
+    assert 3 <= len(fewer.seeds) < 6 and any("an indication only" in note for note in fewer.notes)
+    with pytest.raises(InputError, match="give more time"):
+        planned("pre-norm", "rezero", given=given, at_once=1, budget="1s")
+    with pytest.raises(InputError, match="give more time"):
+        planned("pre-norm", "rezero", given=given, at_once=1, budget=f"{0.6 * whole.seconds:.0f}s", sizes=2, seeds=6)
+    forced = planned("pre-norm", "rezero", given=given, at_once=1, budget="1s", force=True)
+    assert any("too short" in note for note in forced.notes)
+
+
+def test_what_the_runs_can_show_is_said_before_they_run() -> None:
+    plan = planned("pre-norm", "rezero", protocol="quick", noise=0.01)
+    assert plan.detectable == pytest.approx(detectable(0.01, 3, 1)) and "detectable difference" in repr(plan)
+    with pytest.raises(InputError, match="seeds="):
+        planned("pre-norm", "rezero", protocol="quick", noise=0.01, effect=0.01)
+    forced = planned("pre-norm", "rezero", protocol="quick", noise=0.01, effect=0.01, force=True)
+    assumed = planned("pre-norm", "rezero", protocol="quick", effect=0.001)
+    assert all(any("effect that matters" in note for note in p.notes) for p in (forced, assumed))
+    assert "assumed" in assumed.noise_source
+
+
+def test_longer_runs_are_assumed_to_have_less_noise() -> None:
+    short, long = (planned("pre-norm", "rezero", protocol="quick", given={**TINY, "steps": n}) for n in (20, 2000))
+    assert short.noise == pytest.approx(10 * float(long.noise or 0)) and "by 2,000 steps" in long.noise_source
+
+
+def test_a_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    plan = planned("pre-norm", "rezero", protocol="quick")
+    plan.write(tmp_path)
+    again = read_plan(tmp_path)
+    assert again is not None and again.data == plan.data and again.hash == plan.hash and repr(again) == repr(plan)
+    changed = json.loads((tmp_path / "plan.json").read_text())
+    changed["arms"][0]["config"]["steps"] = 21
+    (tmp_path / "plan.json").write_text(json.dumps(changed))
+    with pytest.raises(CheckpointError, match="a plan is not edited"):
+        read_plan(tmp_path)
+
+
+def test_variants_and_seeds_are_added_and_nothing_else_changes() -> None:
+    """The same command finds its plan, whatever the machine's speed is by now; an addition leaves arms as they are."""
+    plan = planned("pre-norm", "rezero", protocol="quick", out="here", given={**TINY, "steps": 30})
+    plan.write(Path("here"))
+    same = planned("pre-norm", "rezero", protocol="quick", out="here", given={**TINY, "steps": 30})
+    assert same.hash == plan.hash
+    more = planned("pre-norm", "rezero", GATED, protocol="quick", out="here", seeds=5, given={**TINY, "steps": 30})
+    assert more.arms[:2] == plan.arms and more.arms[2].variant == "gated" and len(more.seeds) == 5
+    assert more.arms[2].lr == plan.arms[0].lr and more.arms[2].costs.tokens == plan.arms[0].costs.tokens
+    for typed, changes in [
+        (["pre-norm", "rezero"], {"given": {**TINY, "steps": 31}}),
+        (["pre-norm", "post-norm"], {}),
+        (["rezero", "pre-norm"], {}),
+        (["pre-norm", "rezero"], {"match": "flops"}),
+    ]:
+        given = {"given": {**TINY, "steps": 30}, "protocol": "quick", "out": "here", **changes}
+        with pytest.raises(InputError, match="holds another plan"):
+            planned(*typed, **given)
+
+
+def test_a_plan_goes_on_whether_its_settings_were_typed_or_are_of_python() -> None:
+    python = {"given": {**TINY, "steps": 30, "weight_decay": 0.1}, "lr": 0.02, "seeds": 3}
+    typed = {"given": {**TINY, "depth": "1", "width": "16", "batch": "2", "steps": "30", "weight_decay": "0.10"},
+             "lr": "2e-2", "seeds": "3"}  # fmt: skip
+    first, second = (planned("pre-norm", "rezero", sizes=1, out="here", **said) for said in (python, typed))
+    assert first.hash == second.hash
+    for plan, said in [(first, typed), (second, python)]:
+        plan.write(Path("here"))
+        assert planned("pre-norm", "rezero", sizes=1, out="here", **said).hash == plan.hash
+    replace(second, given={**second.given, "batch": "2", "depth": 1}).write(Path("here"))  # of an earlier version
+    assert planned("pre-norm", "rezero", sizes=1, out="here", **python).arms == second.arms
+
+
+def test_an_addition_is_checked_against_the_plan() -> None:
+    plan = planned("pre-norm", "rezero", protocol="quick")
+    check_addition(plan, replace(plan, seeds=[1, 2, 3, 4]), Path("x"))
+    with pytest.raises(InputError, match="seeds"):
+        check_addition(plan, replace(plan, seeds=[1, 2]), Path("x"))
+
+
+@pytest.mark.parametrize("key, value", [("minutes", 2), ("patience", 3), ("resume", "runs/first"), ("model", "gpt2")])
+def test_what_is_not_paired_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=key):
+        planned("pre-norm", "rezero", given={**TINY, "steps": 20, key: value})
+
+
+def test_the_speed_of_a_step_is_measured_with_one_thread() -> None:
+    arm = planned("pre-norm", "rezero", protocol="quick").arms[0]
+    import torch
+
+    torch.manual_seed(3)
+    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+    assert 0 < step_seconds(prepare(arm.config), steps=2) < 10
+    assert torch.equal(state, torch.random.get_rng_state()) and torch.get_num_threads() == threads
+
+
+def test_another_task() -> None:
+    """Not text alone: numbers that are put in order."""
+    given = {"task": "sort", "rows": 100, "test_rows": 50, "steps": 10, "depth": 1, "width": 16, "heads": 2}
+    plan = make_plan(["pre-norm", "post-norm"], ComparisonSettings.read({"protocol": "quick"}), given)[0]
+    assert len(plan.arms) == 2 and plan.arms[0].costs.tokens > 0

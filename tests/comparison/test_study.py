@@ -1,0 +1,76 @@
+"""Studies that come with the program are whole: each can be read, and its variants and settings are what they say."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from transformula.comparison.compare import StudyReport, compare
+from transformula.comparison.settings import ComparisonSettings
+from transformula.comparison.study import read_study, study_names
+from transformula.comparison.variants import read_variants
+from transformula.errors import ConfigError, InputError, UnknownName
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_its_variants_and_settings_can_be_read(name: str, tmp_path: Path) -> None:
+    study = read_study(name)
+    data = tmp_path / "tinyshakespeare/input.txt"
+    data.parent.mkdir()
+    data.write_text("a text")
+    assert study.claims, "what papers say stands beside what is measured"
+    for _, settings in study.comparisons(str(tmp_path), {}):
+        fields = ComparisonSettings.model_fields
+        own = ComparisonSettings.read({key: value for key, value in settings.items() if key in fields})
+        rest = {key: value for key, value in settings.items() if key not in fields}
+        variants = read_variants(study.variants, own, rest)
+        assert len({variant.name for variant in variants}) == len(variants) > 1
+
+
+def test_settings_that_are_given_take_the_place_of_the_studys() -> None:
+    study = read_study("mixers")
+    parts = dict(study.comparisons(None, {"budget": "1m"}))
+    assert [settings["budget"] for settings in parts.values()] == ["1m"] * len(study.parts)
+    assert [settings["longest"] for settings in parts.values()] == [4, 16, 48]
+
+
+def test_data_that_is_missing_is_named_with_the_remedy() -> None:
+    with pytest.raises(InputError, match=r"nowhere/tinyshakespeare/input\.txt.*python-docs"):
+        list(read_study("skips").comparisons("nowhere", {}))
+
+
+def test_an_unknown_study_and_a_file_that_is_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="skips"):
+        read_study("skip")
+    with pytest.raises(ConfigError, match="no such file"):
+        read_study(tmp_path / "none.yaml")
+    file = tmp_path / "study.yaml"
+    file.write_text("title: a\nquestion: b\nvariant: [c]\n")
+    with pytest.raises(ConfigError, match=r"variant.*variants"):
+        read_study(file)
+
+
+SMALL = {"depth": 1, "width": 8, "heads": 2, "steps": 4, "batch_tokens": 256, "sizes": 1, "seeds": 2, "lr": 0.01,
+         "rows": 200, "validation_rows": 20, "test_rows": 20}  # fmt: skip
+
+
+def test_each_part_is_a_comparison_of_its_own(tmp_path: Path) -> None:
+    where = {"out": str(tmp_path / "mixers"), "store": str(tmp_path / "runs")}
+    studied = compare(study="mixers", dry_run=True, quiet=True, **SMALL, **where)
+    assert isinstance(studied, StudyReport)
+    assert [*studied.parts] == [*read_study("mixers").parts] == [*studied.data["parts"]]
+    assert all(name in repr(studied) for name in studied.parts)
+    assert "distance 48" in studied._repr_html_()
+
+
+def test_a_study_has_its_own_variants_and_a_root_needs_a_study() -> None:
+    with pytest.raises(InputError, match="own variants"):
+        compare(["pre-norm"], study="mixers")
+    with pytest.raises(InputError, match="name the study"):
+        compare(["pre-norm", "post-norm"], root=".")
+
+
+def test_the_page_lists_every_study() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/compare.md").read_text()
+    table = page.partition("| study | question |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"^\| `([\w-]+)`", table, re.M)) == study_names()

@@ -1,0 +1,101 @@
+"""What is typed as variants: texts, names, keys of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformula import Model
+from transformula.comparison.records import Variant
+from transformula.comparison.settings import ComparisonSettings
+from transformula.comparison.variants import read_variants
+from transformula.errors import ConfigError, InputError
+from transformula.language.messages import FormulaError
+
+LAYER = "x = x + attention(norm(x)); x = x + mlp(norm(x))"
+
+
+def read(*typed: Any, given: dict[str, Any] | None = None, **settings: Any) -> list[Variant]:
+    return read_variants(list(typed), ComparisonSettings.read(settings), given or {})
+
+
+def names(*typed: Any, **settings: Any) -> list[str]:
+    return [variant.name for variant in read(*typed, **settings)]
+
+
+def test_names_are_unique_and_short() -> None:
+    assert names("pre-norm", LAYER, "mine: x = mlp(x)", "pre-norm") == ["pre-norm", "formula", "mine", "pre-norm (2)"]
+    assert names(LAYER, "x = x + mlp(x)", f"formula 1: {LAYER}") == ["formula 1", "formula 2", "formula 1 (2)"]
+    assert names("pre-norm", vary={"warmup": [0, 0.1]}) == ["warmup=0", "warmup=0.1"]
+    assert names("pre-norm", "rezero", vary=["depth=2,3"])[1:3] == ["pre-norm, depth=3", "rezero, depth=2"]
+
+
+def test_equal_variants_may_be_compared() -> None:
+    one, other = read("pre-norm", "again: pre-norm")
+    assert one.model == other.model and one.name != other.name
+
+
+def test_a_wiring_leaves_its_size_to_the_plan_and_a_file_keeps_it(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"depth: 3\nvocab: 70\nlayer: {LAYER}\n")
+    wiring, own = read("gpt2", str(file))
+    assert "width" not in wiring.model and "vocab: " not in wiring.model
+    assert own.name == "mine" and "depth: 3" in own.model and "vocab" not in own.model
+    typed, both = read("gpt2", str(file), given={"depth": 2, "vocab": 300})
+    assert all("depth: 2" in variant.model and "vocab: 300" in variant.model for variant in (typed, both))
+
+
+def test_wirings_have_one_rate_of_dropout() -> None:
+    """gpt2 says 0.1, shakespeare 0.2, pre-norm none: what is compared is the wiring."""
+    assert [("dropout: 0.1" in v.model) for v in read("gpt2", "shakespeare")] == [True, True]
+    assert "dropout: 0\n" in read("pre-norm", "gpt2")[1].model
+    assert "dropout: 0.3" in read("pre-norm", "gpt2", given={"dropout": 0.3})[1].model
+    assert ["dropout: 0.2" in v.model for v in read("gpt2", vary=["dropout=0.2,0.4"])] == [True, False]
+
+
+def test_keys_go_to_the_model_or_to_the_run() -> None:
+    adamw, muon = read("pre-norm", vary=["optimizer=adamw,muon"])
+    assert adamw.settings == {"optimizer": "adamw"} and muon.levels == {"optimizer": "muon"}
+    shallow, deep = read("pre-norm", vary=["depth=2,3"])
+    assert "depth: 2" in shallow.model and "depth: 3" in deep.model and not deep.settings
+    cold, _ = read({"model": "post-norm", "name": "cold", "warmup": 0}, "post-norm")
+    assert cold.name == "cold" and cold.settings == {"warmup": 0.0}
+
+
+def test_a_word_is_given_another_meaning() -> None:
+    rms, layer, call = read("pre-norm", vary=["norm=rms,layernorm,rmsnorm(x, eps=1e-3)"])
+    assert "norm: x = rmsnorm(x)" in rms.model and "norm: x = layernorm(x)" in layer.model
+    assert "norm: x = rmsnorm(x, eps=1e-3)" in call.model
+    used = [value.called.word.name for value in Model(rms.model).architecture.sections()[1].calls()]
+    assert "rmsnorm" in used and "layernorm" not in used
+
+
+def test_a_formula_is_taken_out_by_none() -> None:
+    without, with_after = read("pre-norm", vary={"after": [None, "x = rmsnorm(x)"]})
+    assert "after" not in without.model and "after: x = rmsnorm(x)" in with_after.model
+
+
+def test_the_base_comes_first() -> None:
+    assert names("pre-norm", "post-norm", "rezero", base="rezero") == ["rezero", "pre-norm", "post-norm"]
+    with pytest.raises(InputError, match="did you mean rezero"):
+        names("pre-norm", "rezero", base="re-zero")
+
+
+@pytest.mark.parametrize(
+    "typed, settings, kind, said",
+    [
+        (["pre-norm"], {}, InputError, "nothing to compare it with"),
+        ([], {"vary": ["depth=1,2"]}, InputError, "no model"),
+        (["pre-norm", "pot-norm"], {}, InputError, "did you mean post-norm"),
+        (["pre-norm", "x = x + atention(x)"], {}, FormulaError, "attention"),
+        (["pre-norm"], {"vary": ["norm=rsmnorm,layer"]}, ConfigError, "did you mean rmsnorm"),
+        (["pre-norm"], {"vary": ["norm=rmss,layer"]}, ConfigError, "did you mean rmsnorm"),
+        (["pre-norm"], {"vary": ["optimiser_=adamw,muon"]}, ConfigError, "optimizer"),
+        (["pre-norm", "translator"], {"vary": ["layer=x = mlp(x) | x = x"]}, InputError, "several stacks"),
+    ],
+)
+def test_mistakes_are_named(typed: list[str], settings: dict[str, Any], kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind, match=said):
+        read(*typed, **settings)
