@@ -114,6 +114,8 @@ def run(name: str, size: str, stage: str, seed: int, lr: float, points: int) -> 
         telemetry=tuple(telemetry(name, step, layers, own) for step in (1, 500, curve[-1][0])),
         learned=learned(name, layers, own),
         samples=() if score is None else tuple(f"{prompt}so said {name}\nand <b>no</b> more" for prompt in PROMPTS),
+        inspected=inspected(name, layers, own) if score is not None and stage == "confirm" else None,
+        baselines={} if score is None or stage != "confirm" else {"3-gram": 2.9, "4-gram": 2.5},
         tokens=curve[-1][1],
         seconds=curve[-1][2],
         folder=f"comparisons/runs/{name}-{size}-{seed}-{lr:g}",
@@ -152,6 +154,20 @@ def learned(name: str, layers: int, own: random.Random) -> dict[str, object]:
     if name != "rezero":
         return {}
     return {"gain": [0.3 - 0.03 * n + own.gauss(0, 0.01) for n in range(layers)], "temperature": 1.1}
+
+
+def inspected(name: str, layers: int, own: random.Random) -> dict[str, object]:
+    """ReZero's late layers matter more than the others'."""
+    late = 0.1 if name == "rezero" else 0.02
+    costs = [0.4 / (n + 1) + late * n + own.gauss(0, 0.003) for n in range(layers)]
+    return {
+        "rows": 16,
+        "notes": [],
+        "silenced": {"attention": costs, "mlp": [None, *costs[1:]]},
+        "similarity": {"x": [0.1 + 0.1 * n for n in range(layers + 1)]},
+        "rank": {"x": [30.0 - n for n in range(layers + 1)]},
+        "updates": {"x": [0.5 / (n + 1) for n in range(layers)]},
+    }
 
 
 def gate(name: str, size: str, number: str) -> GateResult:

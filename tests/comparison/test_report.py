@@ -32,6 +32,7 @@ from transformula.comparison.report import (
 )
 from transformula.comparison.report.document import Picture, ReportTable, sections, sections_of
 from transformula.comparison.report.files import json_of
+from transformula.comparison.report.numbers import NOTHING
 from transformula.comparison.report.sections.forest import forest_of
 from transformula.errors import InputError
 
@@ -236,6 +237,30 @@ def test_the_five_lines_come_first_and_say_what_was_found(form, results, monkeyp
     assert "Of parallel: that parallel and pre-norm are equal." in said
 
 
+def test_late_layers_are_compared_by_pairs_of_seeds(results):
+    """Of the made-up models, ReZero's late layers cost 0.08 nats more for each layer before them."""
+    (part,) = sections_of(results, ["trained-models"])
+    small, large = (
+        {(row[0].text, row[1].text): row[2:] for row in item.rows}
+        for item in part.items
+        if isinstance(item, ReportTable)
+    )
+    assert small["pre-norm", "attention"][2].text == "base" and small["pre-norm", "mlp"][0].text == NOTHING
+    assert small["rezero", "attention"][2].value == pytest.approx(3 * 0.08, abs=0.01)  # of four layers the last one
+    assert large["rezero", "mlp"][2].value == pytest.approx(5.5 * 0.08, abs=0.01)  # of seven the last two
+    low, high = map(float, small["rezero", "attention"][3].text.split(" to "))
+    assert low < small["rezero", "attention"][2].value < high
+    assert len([item for item in part.items if isinstance(item, Picture)]) == 4
+
+
+def test_a_variant_that_no_simple_model_falls_short_of_is_said(results):
+    behind = [replace(o, score=o.score and o.score + 3 * (o.variant == "parallel")) for o in results.outcomes]
+    said = " ".join(text_of(replace(results, outcomes=behind)).split())
+    assert "No run of parallel comes up to the 3-gram, a simple model (2.9" in said
+    assert "simple model (" not in text_of(results)
+    assert "simple models of the same data: 3-gram 2.9" in markdown_of(results)
+
+
 def test_runs_that_were_lost_are_shown_with_their_reason(results, monkeypatch):
     monkeypatch.setattr(Picture, "svg", "<svg/>")
     for said in (text_of(results), markdown_of(results), html_of(replace(results, verdicts=(), variants=()))):
@@ -280,12 +305,15 @@ def test_what_is_missing_is_left_out(results):
         results,
         gates=(),
         environment={},
-        outcomes=[replace(o, telemetry=(), learned={}, samples=(), curve=()) for o in results.outcomes],
+        outcomes=[
+            replace(o, telemetry=(), learned={}, samples=(), curve=(), inspected=None, baselines={})
+            for o in results.outcomes
+        ],
         rates={},
         sensitivity={},
     )
     names = {part.name for part in sections_of(bare)}
-    assert not names & {"by-depth", "learned-coefficients", "samples", "gates"}
+    assert not names & {"by-depth", "learned-coefficients", "samples", "gates", "trained-models"}
     assert {"plain-words", "verdicts", "forest", "curves"} <= names
     (table, *_) = [i for p in sections_of(bare, ["verdicts"]) for i in p.items if isinstance(i, ReportTable)]
     assert "best rate" not in table.columns and "difference" in table.columns

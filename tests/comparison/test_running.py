@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.comparison.arms import arm_of, silent_board, write_text
+from transformula import inspect
 from transformula.comparison import running
 from transformula.comparison.engine import engines, outcomes_of
 from transformula.comparison.jobs import jobs_of
@@ -66,6 +67,26 @@ def test_a_run_that_was_made_is_not_made_again(job, store, outcome, monkeypatch)
     monkeypatch.setattr(running, "trained", None)
     again = run_job(replace(job, variant="other", size="large"), store)
     assert again == replace(outcome, variant="other", size="large")
+
+
+def test_a_trained_model_is_inspected_once_also_long_after_its_run(job, store, outcome, monkeypatch) -> None:
+    asked = replace(job, inspect_rows=5)
+    assert outcome.inspected is None and store.complete(job) and store.complete(asked) is None
+    monkeypatch.setattr(running, "trained", None)
+    looked = run_job(asked, store)
+    assert replace(looked, inspected=None, baselines={}) == outcome
+    assert looked == run_job(asked, store) == store.complete(asked)
+    folder = store.folder_of(job)  # whose best model is its last
+    ablation = inspect(folder, "ablate", rows=5).data
+    costs = {(each["role"], each["layer"]): each["change"] for each in ablation["places"]}
+    silenced = looked.inspected["silenced"]
+    assert {(role, n): cost for role, row in silenced.items() for n, cost in enumerate(row, 1)} == pytest.approx(costs)
+    assert set(silenced) == {"attention", "mlp"} and looked.inspected["notes"] == []
+    tokens = inspect(folder, "collapse", rows=5).data
+    assert {key: looked.inspected[key] for key in ("similarity", "rank", "updates")} == {
+        key: tokens[key] for key in ("similarity", "rank", "updates")
+    }
+    assert [*looked.baselines] == ["3-gram", "4-gram", "5-gram", "6-gram"] and min(looked.baselines.values()) > 0
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(job, tmp_path, outcome, monkeypatch) -> None:

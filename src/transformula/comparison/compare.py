@@ -153,14 +153,15 @@ def compare(
     folder = Path(given.pop("out", None) or FOLDER / Path(study).stem)
     for part, settings in whole.comparisons(root, given):
         settings["out"] = str(folder / part.replace(" ", "-"))
-        reports[part] = comparison(whole.variants, settings, use, quiet, whole)
+        reports[part] = comparison(whole.variants, settings, use, quiet, whole, part)
     return StudyReport(whole.title, reports) if len(reports) > 1 else reports[part]
 
 
 def comparison(
-    variants: Sequence[Any], given: Mapping[str, Any], use: Sequence[str], quiet: bool, study: Study | None = None
-) -> Comparison | ComparisonPlan:
-    """One comparison, see `compare`."""
+    variants: Sequence[Any], given: Mapping[str, Any], use: Sequence[str], quiet: bool, study: Study | None = None,
+    part: str = "",
+) -> Comparison | ComparisonPlan:  # fmt: skip
+    """One comparison, see `compare`; of a study, or of a part of one."""
     settings = ComparisonSettings.read({key: v for key, v in given.items() if key in ComparisonSettings.model_fields})
     for package in ("scipy.stats", "statsmodels.stats.multitest"):
         need(package, PURPOSE)
@@ -186,7 +187,9 @@ def comparison(
             kept = f"{board.done} of {board.total} runs are kept, and those under way go on"
             raise Interrupted(f"{folder}: interrupted; {kept} with the same call") from None
     if study is not None:
-        results = replace(results, question=study.question, claims=[(one.says, one.source) for one in study.claims])
+        claims = [(one.says, one.source) for one in study.claims]
+        title = f"{study.title}: {part}" if part else study.title
+        results = replace(results, name=title, question=study.question, claims=claims)
     write_report(results, folder)
     return Comparison(plan, results, folder)
 
@@ -271,10 +274,12 @@ class Stages:
         return verdicts
 
     def confirming(self, arm: Arm, tuned: Tuned, seeds: Sequence[int]) -> list[Job]:
-        """Runs of an arm with some of the paired seeds; that of the first one writes samples."""
+        """Runs of an arm with some of the paired seeds, whose models are inspected; that of the first one writes
+        samples."""
         jobs = self.plan.jobs("confirm", arm, [tuned.rates[arm.variant, arm.size]], seeds)
-        first, samples = self.plan.seeds[0], self.plan.settings.samples
-        return [replace(job, samples=samples) if job.seed == first else job for job in jobs]
+        first, settings = self.plan.seeds[0], self.plan.settings
+        samples = {first: settings.samples}
+        return [replace(job, samples=samples.get(job.seed, 0), inspect_rows=settings.inspect_rows) for job in jobs]
 
     def looks(self) -> list[int]:
         """Numbers of seeds after which the runs are judged: all of them, or one look after the other."""

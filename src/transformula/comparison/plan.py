@@ -25,7 +25,10 @@ from .settings import ComparisonSettings
 
 FILE = "plan.json"
 TUNING_SEEDS = 1_000_000  # seeds of tuning begin so far above the others: neither meets the other
-FREE = ("base", "dry_run", "force", "engine", "at_once", "store", "out", "noise", "effect", "protocol", "samples")
+FREE = (
+    *("base", "dry_run", "force", "engine", "at_once", "store", "out", "noise", "effect", "protocol", "samples"),
+    "inspect_rows",
+)
 """Settings that change no number of a run, or are seen in others, as `protocol` in seeds and sizes."""
 ADDED = ("seeds", "until", "vary", "fraction", "sizes")  # settings that an addition may change, as far as arms agree
 

@@ -96,6 +96,7 @@ class Job:
 
     score    the score that is compared; "": the task's main score
     samples  texts that the model writes in the end, for the report; of a task that writes none, other answers
+    inspect_rows  rows of the validation set over which the trained model is inspected, for the report
     key      the hash of all that decides its numbers: the configuration, the data's content, the code, the versions of
              libraries
     """
@@ -109,6 +110,7 @@ class Job:
     score: str = ""
     key: str = ""
     samples: int = 0
+    inspect_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ class Outcome:
     telemetry  the log's events of telemetry
     learned    learned coefficients of the formula by name: one number, or one for each layer
     samples    what the model wrote from the same prompts and sampling seeds, for a task that writes
+    inspected  what a look into the trained model showed, see `inspected.py`; None before it
+    baselines  the score of simple models of the same data, by name; empty for another score than the task's main one
     seconds    that the run took; reason: why it diverged or failed, in words
     """
 
@@ -145,10 +149,20 @@ class Outcome:
     telemetry: Sequence[Mapping[str, Any]] = ()
     learned: Mapping[str, Any] = field(default_factory=dict)
     samples: Sequence[str] = ()
+    inspected: Mapping[str, Any] | None = None
+    baselines: Mapping[str, float] = field(default_factory=dict)
     tokens: int = 0
     seconds: float = 0.0
     folder: str = ""
     reason: str = ""
+
+    def lacks_samples(self, job: Job) -> bool:
+        """Whether the job asks for more texts than there are."""
+        return self.status == "done" and len(self.samples) < job.samples
+
+    def lacks_inspection(self, job: Job) -> bool:
+        """Whether the job asks for a look into the model that was not taken."""
+        return self.status == "done" and job.inspect_rows > 0 and self.inspected is None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import CheckpointError, Interrupted, NotFinite, TransformulaError
 from ..runs.log import is_number, read_log
+from .inspected import inspect_trained
 from .records import Job, Outcome, Status
 from .store import Store
 
@@ -31,7 +32,7 @@ def run_job(job: Job, store: Store) -> Outcome:
     with store.held(job):
         known = store.outcome_of(job)
         if known is not None:
-            return with_samples(job, known, store)
+            return completed(job, known, store)
         folder = store.folder_of(job)
         try:
             run = trained(job, store)
@@ -47,7 +48,7 @@ def run_job(job: Job, store: Store) -> Outcome:
             return store.keep(job, ended(job, folder, "failed", f"{type(error).__name__}: {error}"))
         if run.result.interrupted:
             raise Interrupted(f"{folder}: the run was interrupted; it goes on when the comparison does")
-        return with_samples(job, store.keep(job, outcome_of_run(job, run)), store)
+        return completed(job, store.keep(job, outcome_of_run(job, run)), store)
 
 
 def trained(job: Job, store: Store) -> Run:
@@ -98,9 +99,11 @@ def last_model(job: Job, folder: Path) -> nn.Module:
     return Model.from_folder(folder / "last", device=device, use=use).module
 
 
-def with_samples(job: Job, outcome: Outcome, store: Store) -> Outcome:
-    """An outcome with as many samples as the job asks for: of the same seeds for all models, 1, 2, ..."""
-    if outcome.status != "done" or len(outcome.samples) >= job.samples:
+def completed(job: Job, outcome: Outcome, store: Store) -> Outcome:
+    """An outcome with what else the job asks for: samples, of the same seeds for all models, 1, 2, ...; a look into the
+    trained model, and the score of the task's baselines."""
+    samples, inspection = outcome.lacks_samples(job), outcome.lacks_inspection(job)
+    if not samples and not inspection:
         return outcome
     import torch
 
@@ -112,8 +115,13 @@ def with_samples(job: Job, outcome: Outcome, store: Store) -> Outcome:
     module, stated = last_model(job, folder), plan.kind.numbers_of(plan.architecture, plan.architecture.text.numbers)
     task = plan.kind.make(plan.data, stated, inputs=plan.architecture.inputs, batch=plan.training.batch)
     with random_state.kept(), torch.no_grad():
-        samples = [task.sample(module, seed) for seed in range(1, job.samples + 1)]
-    return store.keep(job, replace(outcome, samples=tuple(samples)))
+        if samples:
+            texts = tuple(task.sample(module, seed) for seed in range(1, job.samples + 1))
+            outcome = replace(outcome, samples=texts)
+        if inspection:
+            baselines = dict(task.baselines()) if job.score in ("", task.score) else {}
+            outcome = replace(outcome, inspected=inspect_trained(task, module, job.inspect_rows), baselines=baselines)
+    return store.keep(job, outcome)
 
 
 def ended(job: Job, folder: Path, status: Status, reason: str) -> Outcome:

@@ -108,6 +108,10 @@ class ComparisonSettings(Settings):
     samples: int = Field(
         3, ge=0, le=100, description="texts that each arm writes for the report, of a task that writes"
     )
+    inspect_rows: int = Field(
+        32, ge=0, le=100_000,
+        description="rows of the validation set over which each trained model is inspected for the report; 0: none",
+    )  # fmt: skip
     dry_run: bool = Field(False, description="show what would be run and what it would cost, and stop")
     force: bool = Field(
         False, description="go on where a check fails, or where the plan cannot show the effect; the report says so"

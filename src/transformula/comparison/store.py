@@ -54,9 +54,9 @@ class Store:
         return replace(outcome, variant=job.variant, size=job.size, stage=job.stage)
 
     def complete(self, job: Job) -> Outcome | None:
-        """What came of a job, with the samples that it asks for; None where something is left to do."""
+        """What came of a job, with all that it asks for; None where something is left to do."""
         outcome = self.outcome_of(job)
-        lacks = outcome is not None and outcome.status == "done" and len(outcome.samples) < job.samples
+        lacks = outcome is not None and (outcome.lacks_samples(job) or outcome.lacks_inspection(job))
         return None if lacks else outcome
 
     def keep(self, job: Job, outcome: Outcome) -> Outcome:

@@ -64,6 +64,12 @@ def seeds_of(results: Results) -> list[int]:
     return sorted({outcome.seed for outcome in results.outcomes if outcome.stage == "confirm"})
 
 
+def baselines_of(results: Results) -> dict[str, float]:
+    """The score of simple models of the same data, the worst first."""
+    known = next((outcome.baselines for outcome in results.outcomes if outcome.baselines), {})
+    return dict(sorted(known.items(), key=lambda item: item[1], reverse=results.lower))
+
+
 def score_in_words(results: Results) -> str:
     """'bits per byte', 'accuracy (%)'."""
     words = results.score.replace("_", " ")

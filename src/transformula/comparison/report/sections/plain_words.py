@@ -8,7 +8,18 @@ from collections.abc import Iterable
 from ...records import Results, Verdict
 from ..document import Paragraph, ReportSection, section
 from ..numbers import between, digits_of, fixed, probability
-from ..selection import direction, listed, outcomes_of, seeds_of, sizes_of, unit_of, verdicts_of
+from ..selection import (
+    baselines_of,
+    direction,
+    listed,
+    names_of,
+    outcomes_of,
+    scores_of,
+    seeds_of,
+    sizes_of,
+    unit_of,
+    verdicts_of,
+)
 
 
 @section(10)
@@ -40,9 +51,23 @@ def found(results: Results) -> str:
     lost, runs = verdicts[0].base_diverged
     if lost and not any(verdict.word == "unstable" for verdict in verdicts):
         text += f" Of {results.base} itself, {lost} of {runs} runs diverged."
+    text += below_baselines(results, verdicts[0].size)
     for size in sizes_of(results)[:-1] if several else []:
         text += " " + other_size(verdicts, verdicts_of(results, size), size)
     return text
+
+
+def below_baselines(results: Results, size: str) -> str:
+    """Which variants learned so little that a model as simple as the worst baseline has the better score."""
+    if not baselines_of(results):
+        return ""
+    name, value = next(iter(baselines_of(results).items()))
+    sign = 1 if results.lower else -1
+    scores = {variant: scores_of(results, variant, size).values() for variant in names_of(results)}
+    behind = [variant for variant, own in scores.items() if own and all(sign * (s - value) > 0 for s in own)]
+    if not behind or len(behind) == len(scores):
+        return ""
+    return f" No run of {listed(behind)} comes up to the {name}, a simple model ({fixed(value, digits_of(results))})."
 
 
 def clause(verdict: Verdict, digits: int) -> str:

@@ -9,7 +9,9 @@ from ..document import Cell, Item, Mark, Paragraph, ReportSection, ReportTable, 
 from ..numbers import NOTHING, amount, between, digits_of, fixed, number_cell, probability, rate_in_words
 from ..selection import (
     arms_of,
+    baselines_of,
     direction,
+    listed,
     outcomes_of,
     score_in_words,
     scores_of,
@@ -49,6 +51,8 @@ def verdicts(results: Results) -> ReportSection | None:
     rows = [row(results, arm, verdict_of(results, arm.variant, arm.size)) for arm in arms_of(results)]
     items: list[Item] = [arm_table(results, columns, rows, terminal=brief)]
     items.append(Paragraph(legend(results)))
+    known = [f"{name} {fixed(value, digits_of(results))}" for name, value in baselines_of(results).items()]
+    items += [Paragraph(f"For scale, simple models of the same data: {listed(known)}.")] if known else []
     for size in sizes_of(results):
         spoken = [verdict.sentence for verdict in verdicts_of(results, size)]
         items += [Paragraph(" ".join(spoken))] if spoken else []

@@ -1,0 +1,116 @@
+"""Real comparisons of equal variants, and of variants with a planted difference: how many say that they differ?
+
+    python benchmarks/planted_differences.py           # 480 runs of tiny models, 10 minutes on two cores
+
+    equal      the same formula with other labels, which decide the initial values: 20 comparisons of 6 pairs
+    rate       the learning rate is two thirds of the base's
+    layer      one of three layers is removed
+    frozen     the gain of each branch stays at its first value, where the base learns it
+
+Of each planted difference there are 60 pairs of runs, thus 10 comparisons. Their mean difference over all pairs is
+taken as the truth; the power that `compare` promises for it is set beside the share of comparisons that find it. At
+most 1 of the 20 equal ones may say better or worse, and no planted one may be found so rarely that chance would do it
+in one case of a hundred.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from figures import keep  # noqa: E402
+
+from transformula.comparison.board import Board  # noqa: E402
+from transformula.comparison.engine import engines, outcomes_of  # noqa: E402
+from transformula.comparison.jobs import jobs_of  # noqa: E402
+from transformula.comparison.records import Arm, Outcome, RunCosts, Verdict  # noqa: E402
+from transformula.comparison.statistics.verdicts import judge  # noqa: E402
+from transformula.comparison.store import Store  # noqa: E402
+from transformula.training.progress import Progress  # noqa: E402
+
+SIZES = {"width": 16, "heads": 2, "context": 32, "batch": 8, "steps": 120, "after": "x = norm(x)"}
+COSTS = RunCosts(1, 1, 1.0, 1.0, 1.0, 1, 1)
+RATE, PAIRS, EQUAL, PLANTED = 4e-3, 6, 20, 10
+RARE = 0.01
+PLAIN = "x = x + attention{0}(norm(x)); x = x + mlp{0}(norm(x))"
+GAINS = "x = x + {0} * attention(norm(x)); x = x + {1} * mlp(norm(x))"
+ARMS: dict[str, tuple[str, int, float]] = {
+    "base": (PLAIN.format(""), 3, RATE),
+    "equal": (PLAIN.format(".twin"), 3, RATE),
+    "rate": (PLAIN.format(""), 3, RATE * 2 / 3),
+    "layer": (PLAIN.format(""), 2, RATE),
+    "gains": (GAINS.format("scalar.a(0.1)", "scalar.b(0.1)"), 3, RATE),
+    "frozen": (GAINS.format("0.1", "0.1"), 3, RATE),
+}
+"""Arm -> its formula, depth and learning rate."""
+BASE_OF = {"equal": "base", "rate": "base", "layer": "base", "frozen": "gains"}
+
+
+def runs_of(data: str, store: Store) -> dict[str, list[Outcome]]:
+    """The runs of all arms, by seed."""
+    jobs = []
+    for name, (formula, depth, rate) in ARMS.items():
+        count = PAIRS * (EQUAL if name in ("base", "equal") else PLANTED)
+        config: dict[str, Any] = {"model": formula, "depth": depth, "data": data, "tokenizer": "characters", **SIZES}
+        jobs += jobs_of(Arm(name, "only", config, COSTS, rate), "confirm", [rate], range(1, count + 1))
+    with Progress("runs") as shown, engines.get("local")(store, 2) as engine:
+        outcomes = outcomes_of(jobs, engine, Board(shown, store, at_once=2, planned=len(jobs)))
+    return {name: [o for o in outcomes if o.variant == name] for name in ARMS}
+
+
+def verdicts_of(runs: dict[str, list[Outcome]], name: str) -> list[Verdict]:
+    """One verdict for each six seeds."""
+    base, variant = runs[BASE_OF[name]], runs[name]
+    arms = [Arm(each, "only", {}, COSTS, RATE) for each in (BASE_OF[name], name)]
+    return [
+        judge([*base[n : n + PAIRS], *variant[n : n + PAIRS]], arms, base=BASE_OF[name])[0]
+        for n in range(0, len(variant), PAIRS)
+    ]
+
+
+def power(effect: float, deviation: float) -> float:
+    """The chance that a paired t-test of 6 pairs finds an effect, as `statistics/power.py` computes it."""
+    from scipy import special
+
+    limit = special.stdtrit(PAIRS - 1, 0.975)
+    return float(1 - special.nctdtr(PAIRS - 1, abs(effect) / deviation * PAIRS**0.5, limit))
+
+
+def main() -> int:
+    from scipy.stats import binom
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", default="python-docs")
+    parser.add_argument("--store", default="comparisons/planted", help="the runs, which are used again")
+    parser.add_argument("--keep", action="store_true", help="write the figures to benchmarks/results/")
+    given = parser.parse_args()
+    runs = runs_of(given.data, Store(given.store))
+    figures, failed = {}, False
+    for name, base in BASE_OF.items():
+        scores = [np.array([o.score for o in runs[each]], dtype=float) for each in (name, base)]
+        differences = scores[0] - scores[1][: len(scores[0])]
+        verdicts = verdicts_of(runs, name)
+        found = sum(verdict.word in ("better", "worse") for verdict in verdicts)
+        effect = 0.0 if name == "equal" else float(differences.mean())
+        deviation, covered = float(differences.std(ddof=1)), [v.interval for v in verdicts if v.interval]
+        inside = sum(low <= effect <= high for low, high in covered)
+        promised = 0.05 if name == "equal" else power(effect, deviation)
+        bad = found > 1 if name == "equal" else binom.cdf(found, len(verdicts), promised) < RARE
+        failed |= bad
+        figures[name] = {"effect": effect, "deviation": deviation, "promised": promised, "found": found,
+                         "comparisons": len(verdicts), "intervals that hold it": inside}  # fmt: skip
+        print(f"{name:7} effect {effect:+.4f} bits, deviation {deviation:.4f}: found in {found} of {len(verdicts)},"
+              f" promised {100 * promised:.0f} %; {inside} intervals hold it{'  TOO FAR' if bad else ''}")  # fmt: skip
+    if given.keep:
+        print(f"wrote {keep('planted_differences', figures, []).name}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Write docs/studies: the reports of the studies that come with the program, from the folder in which they were run:
+
+transformula compare --study skips --root folder-of-the-data --out studies/skips
+python docs/make_studies.py studies
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from transformula.comparison.records import Results
+from transformula.comparison.report.document import pictures_of, sections_of
+from transformula.comparison.report.files import read_results
+from transformula.comparison.report.markdown import FIGURES, escaped, markdown
+from transformula.comparison.report.sections.plain_words import found
+from transformula.comparison.study import read_study, study_names
+
+FOLDER = Path(__file__).parent / "studies"
+PARTS = ("plain-words", "costs", "verdicts", "claims", "forest", "seeds", "rates", "curves", "by-depth",
+         "trained-models", "diagrams", "gates", "environment", "notes")  # fmt: skip
+"""The sections of a report that are shipped: without what models wrote."""
+BEGIN, END = "<!-- reports -->", "<!-- end of reports -->"
+
+
+def shareable(results: Results) -> Results:
+    """Results without the places of one machine."""
+    settings = {key: value for key, value in results.settings.items() if key not in ("store", "out")}
+    given = dict(results.environment["given"])
+    if "data" in given:
+        given["data"] = "/".join(Path(given["data"]).parts[-2:])
+    return replace(results, settings=settings, environment={**results.environment, "given": given})
+
+
+def reports_of(folder: Path, name: str) -> dict[str, Results]:
+    """The results of a study that was run: by part, "" where it has none."""
+    parts = [part.replace(" ", "-") for part in read_study(name).parts] or [""]
+    return {part: shareable(read_results(folder / name / part)) for part in parts}
+
+
+def write(name: str, reports: dict[str, Results]) -> None:
+    """The pages of a study, each with its pictures."""
+    shutil.rmtree(FOLDER / name, ignore_errors=True)
+    for part, results in reports.items():
+        place = FOLDER / name / part
+        (place / FIGURES).mkdir(parents=True)
+        sections = sections_of(results, PARTS)
+        (place / "report.md").write_text(markdown(results.name, sections), encoding="utf-8")
+        for picture in pictures_of(sections):
+            (place / FIGURES / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
+
+
+def entry(name: str, reports: dict[str, Results]) -> str:
+    """A study in the list: its question, and what each part found."""
+    study = read_study(name)
+    lines = [f"### {study.title}", "", f"{study.question} `transformula compare --study {name}`", ""]
+    for part, results in reports.items():
+        link = f"[{part.replace('-', ' ') or 'report'}]({'/'.join(filter(None, (name, part)))}/report.md)"
+        lines += [f"- {link}: {escaped(found(results))}"]
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    entries = []
+    for name in study_names():
+        reports = reports_of(folder, name)
+        write(name, reports)
+        entries.append(entry(name, reports))
+    page = FOLDER / "README.md"
+    content = "\n".join([BEGIN, "", *entries, END])
+    page.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: content, page.read_text("utf-8"), flags=re.S), "utf-8")
+    print(f"wrote {page}")
+
+
+if __name__ == "__main__":
+    main()

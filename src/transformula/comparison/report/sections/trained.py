@@ -1,0 +1,160 @@
+"""A look into the trained models: what silencing each sublayer costs, and how alike tokens become with depth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ....figure import MUTED
+from ....runs.log import is_number
+from ...records import Results
+from ...statistics.paired import paired_test
+from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
+from ..drawing import GRID, Range, draw_band, key_below, looks_of, over_seeds, panels
+from ..numbers import NOTHING, between, fixed
+from ..selection import at_size, names_of, outcomes_of, shortened_name, sizes_of
+
+QUANTITIES = {
+    "similarity": "cosine between tokens",
+    "rank": "effective rank",
+    "updates": "change of the stream by each layer",
+}
+"""Fields of what `inspect_trained` returns, by stream, and their words."""
+PANELS = 4  # sublayers in a picture
+THIRD = 3  # parts of the depth; a stack of fewer layers has no late ones
+DIGITS = 3  # of a loss, nats
+CAPTION = (
+    "Of the models at the end of training, the mean over seeds, and a band from the lowest to the highest. Silencing a"
+    " sublayer: it yields 0 in one layer, and the loss on the validation set changes by so many nats. Cosine between"
+    " tokens: 1 where all tokens have become alike. Effective rank: exp of the entropy of the stream's singular values."
+    " Change of the stream: RMS of what a layer changes, over that of the stream. Depth 0 is what enters the first"
+    " layer; of several streams the first is drawn."
+)
+ByLayer = Mapping[int, float]
+
+
+@section(105)
+def trained_models(results: Results) -> ReportSection | None:
+    items: list[Item] = []
+    for size in sizes_of(results):
+        roles = list(dict.fromkeys(role for name in names_of(results) for role in runs_of(results, name, size)))
+        if roles:
+            late = late_layers(results, size, roles)
+            items += [late] if late else []
+            alt = f"What silencing each sublayer costs by layer{at_size(results, size)}: {', '.join(roles)}"
+            items.append(Picture(f"silenced-{size}", alt, partial(draw_silenced, results, size), wide=True))
+        if any(quantity_of(results, name, size, "similarity") for name in names_of(results)):
+            alt = f"Cosine between tokens, effective rank and change by each layer{at_size(results, size)}, by depth"
+            items.append(Picture(f"alike-{size}", alt, partial(draw_alike, results, size), wide=True))
+    return ReportSection("Inside the trained models", [Paragraph(CAPTION), *items]) if items else None
+
+
+def runs_of(results: Results, name: str, size: str) -> dict[str, dict[int, ByLayer]]:
+    """Sublayer -> seed -> layer -> the cost of silencing it."""
+    roles: dict[str, dict[int, ByLayer]] = {}
+    for outcome in outcomes_of(results, name, size):
+        for role, changes in ((outcome.inspected or {}).get("silenced") or {}).items():
+            roles.setdefault(role, {})[outcome.seed] = {n: c for n, c in enumerate(changes, 1) if is_number(c)}
+    return roles
+
+
+def quantity_of(results: Results, name: str, size: str, quantity: str) -> dict[int, Range]:
+    """Depth -> range over seeds, of the first stream."""
+    runs = []
+    for outcome in outcomes_of(results, name, size):
+        streams = list(((outcome.inspected or {}).get(quantity) or {}).values())
+        first = 1 if quantity == "updates" else 0
+        runs += [{n: value for n, value in enumerate(row, first) if is_number(value)} for row in streams[:1]]
+    return over_seeds(runs)
+
+
+def late_layers(results: Results, size: str, roles: Sequence[str]) -> ReportTable | None:
+    """The mean cost in the first third of the layers and in the last, and that in the last beside the base's."""
+    rows: list[list[Cell]] = []
+    for role in roles:
+        base = runs_of(results, results.base, size).get(role, {})
+        for name in names_of(results):
+            runs = runs_of(results, name, size).get(role, {})
+            deepest = max((layer for run in runs.values() for layer in run), default=0)
+            if deepest < THIRD:
+                continue
+            early, late = ({seed: mean_of(run, layers) for seed, run in runs.items()} for layers in thirds(deepest))
+            theirs = {seed: mean_of(run, thirds(max(run, default=0))[1]) for seed, run in base.items()}
+            rows.append(
+                [Cell(shortened_name(name)), Cell(role), *map(over, (early, late)), *paired_cells(late, theirs)]
+            )
+            if name == results.base:
+                rows[-1][-2:] = [Cell("base"), Cell(NOTHING)]
+    if not rows:
+        return None
+    columns = ("variant", f"silenced{at_size(results, size)}", "one of the first third of the layers",
+               "one of the last third", "last third, beside the base", "95 % interval")  # fmt: skip
+    return ReportTable(columns, rows, keys=2)
+
+
+def thirds(depth: int) -> tuple[range, range]:
+    """The layers of the first third of the depth, and of the last."""
+    count = max(1, depth // THIRD)
+    return range(1, count + 1), range(depth - count + 1, depth + 1)
+
+
+def mean_of(run: ByLayer, layers: range) -> float | None:
+    values = [run[layer] for layer in layers if layer in run]
+    return sum(values) / len(values) if values else None
+
+
+def over(by_seed: Mapping[int, float | None]) -> Cell:
+    """The mean over seeds, nats."""
+    values = [value for value in by_seed.values() if value is not None]
+    mean = sum(values) / len(values) if values else None
+    return Cell(fixed(mean, DIGITS, sign=True), mean)
+
+
+def paired_cells(late: Mapping[int, float | None], base: Mapping[int, float | None]) -> tuple[Cell, Cell]:
+    """The mean difference of pairs of the same seed, and its interval."""
+    pairs = [(late[seed], base[seed]) for seed in sorted(late.keys() & base.keys())]
+    differences = [mine - theirs for mine, theirs in pairs if mine is not None and theirs is not None]
+    if len(differences) < 2:
+        return Cell(NOTHING), Cell(NOTHING)
+    estimate = paired_test(differences)
+    return (
+        Cell(fixed(estimate.mean, DIGITS, sign=True), estimate.mean),
+        Cell(between(estimate.interval, DIGITS, sign=True), estimate.interval and estimate.interval[0]),
+    )
+
+
+def draw_silenced(results: Results, size: str) -> Any:
+    looks = looks_of(results)
+    by_name = {name: runs_of(results, name, size) for name in looks}
+    roles = list(dict.fromkeys(role for runs in by_name.values() for role in runs))[:PANELS]
+    with panels(roles) as (figure, row):
+        for axes, role in zip(row, roles, strict=True):
+            prepare(axes, "layer" + at_size(results, size))
+            axes.axhline(0, color=MUTED, linewidth=0.8)
+            axes.set_yscale("symlog", linthresh=0.01)
+            axes.yaxis.set_major_formatter("{x:g}")
+            for name, look in looks.items():
+                points = over_seeds(by_name[name].get(role, {}).values())
+                draw_band(axes, points, look, name, marker=look.marker, markersize=3)
+        row[0].set_ylabel("change of the loss where\nthe sublayer yields 0, nats", fontsize=8)
+        key_below(figure, row[0])
+    return figure
+
+
+def draw_alike(results: Results, size: str) -> Any:
+    with panels([*QUANTITIES.values()], shared=False) as (figure, row):
+        for axes, quantity in zip(row, QUANTITIES, strict=True):
+            prepare(axes, "depth" + at_size(results, size))
+            for name, look in looks_of(results).items():
+                points = quantity_of(results, name, size, quantity)
+                draw_band(axes, points, look, name, marker=look.marker, markersize=3)
+        row[0].set_ylim(None, 1.02)
+        key_below(figure, row[0])
+    return figure
+
+
+def prepare(axes: Any, across: str) -> None:
+    axes.grid(axis="y", **GRID)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel(across)
