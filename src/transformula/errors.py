@@ -10,6 +10,7 @@
     │   └── MissingExtra           an optional package; names the command that installs it
     └── RunError                   failed while running: exit status 1
         ├── Interrupted            asked to end before its end: exit status 130
+        │   └── Preempted          the same by SIGTERM or SIGUSR1: exit status 75
         └── NotFinite              a loss or gradient that is not a number; names step and line
 
 `exit_status` is what the command line returns. An error says what is wrong, where, what was expected and what to do;
@@ -158,6 +159,12 @@ class Interrupted(RunError):
     """Work that has several parts was asked to end (Ctrl-C); what is done is saved."""
 
     exit_status = 130
+
+
+class Preempted(Interrupted):
+    """The same, asked by a scheduler (SIGTERM, SIGUSR1). Its status is EX_TEMPFAIL of sysexits.h: run it again."""
+
+    exit_status = 75
 
 
 class NotFinite(RunError):

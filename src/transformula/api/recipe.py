@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from ..errors import ConfigError, DataError, Interrupted, did_you_mean, nearest, setting, shortened
+from ..errors import ConfigError, DataError, did_you_mean, nearest, setting, shortened
 from ..recipes import recipe_path
 from ..settings import Settings
 from .configuration import check_use, read_config, read_stated
@@ -179,8 +179,8 @@ def _made(
             each["model"] = read_stated(each["model"], str(path))
     plans = [_plan(each, one, changes, str(path), use) for each, one in zip(configs, folders, strict=True)]
     for plan in plans:
-        if run_of(plan, quiet).data["interrupted"]:
-            raise Interrupted(f"the run was interrupted; the same command resumes it, in {plan.training.out}")
+        made = run_of(plan, quiet).result
+        made.check_ended(f"the run was interrupted; the same command resumes it, in {plan.training.out}")
     settings = dict(claimed.evaluate)
     data = placed(settings.pop("data", None), root)
     report = evaluate(folder, data=data, use=use, models=folders[1:], **settings)

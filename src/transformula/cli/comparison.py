@@ -67,6 +67,6 @@ def compare(given: Given) -> int:
         compared = compare(given["variants"], **named, **settings, **given.model)
     except Interrupted as error:
         typed = shlex.join(["transformula", "compare", *given.parser.arguments])
-        raise Interrupted(f"{error}\nto go on: {typed}") from None
+        raise type(error)(f"{error}\nto go on: {typed}") from None
     given.show(compared)
     return getattr(compared, "exit_status", 0)

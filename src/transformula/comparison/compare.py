@@ -183,9 +183,9 @@ def comparison(
         try:
             with engines.get(settings.engine)(store, at_once) as engine:
                 results = with_stopped(Stages(running, engine, board).results(gates), plan, stopped)
-        except Interrupted:
+        except Interrupted as error:
             kept = f"{board.done} of {board.total} runs are kept, and those under way go on"
-            raise Interrupted(f"{folder}: interrupted; {kept} with the same call") from None
+            raise type(error)(f"{folder}: interrupted; {kept} with the same call") from None
     if study is not None:
         claims = [(one.says, one.source) for one in study.claims]
         title = f"{study.title}: {part}" if part else study.title

@@ -46,8 +46,7 @@ def run_job(job: Job, store: Store) -> Outcome:
             return store.keep(job, ended(job, folder, "failed", str(error)))
         except Exception as error:  # of a word, a task or a library
             return store.keep(job, ended(job, folder, "failed", f"{type(error).__name__}: {error}"))
-        if run.result.interrupted:
-            raise Interrupted(f"{folder}: the run was interrupted; it goes on when the comparison does")
+        run.result.check_ended(f"{folder}: the run was interrupted; it goes on when the comparison does")
         return completed(job, store.keep(job, outcome_of_run(job, run)), store)
 
 

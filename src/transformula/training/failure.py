@@ -1,5 +1,5 @@
-"""How a run ends before its time. Asked to, by Ctrl-C or SIGTERM, it finishes the step and saves; failed, it saves its
-state where that is whole. Either says how to resume."""
+"""How a run ends before its time. Asked to, by Ctrl-C, SIGTERM or SIGUSR1, it finishes the step and saves; failed, it
+saves its state where that is whole. Either says how to resume."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from ..tasks.base import Task
 if TYPE_CHECKING:
     from .loop import Trainer
 
+ASKING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 LACKING = re.compile(r"allocat|out of memory|storage size", re.IGNORECASE)  # as torch says on a CPU and on a GPU
 
 
@@ -29,25 +30,32 @@ class Asked(Exception):
 
 
 class Interrupts:
-    """While it is entered, the first SIGINT or SIGTERM sets `asked`; a second one stops at once (KeyboardInterrupt).
+    """While it is entered, the first SIGINT, SIGTERM or SIGUSR1 sets `asked`, and `preempted` where it is not Ctrl-C.
 
-    Only the main thread can listen; elsewhere nothing changes.
+    Ctrl-C once more stops at once (KeyboardInterrupt). The others do not: a scheduler sends SIGUSR1 a while before
+    SIGTERM, and the second one comes while the run is being saved. Only the main thread can listen; elsewhere nothing
+    changes.
     """
 
     def __init__(self, tell: Callable[[str], Any]) -> None:
-        self.asked = False
+        self.asked = self.preempted = False
         self._tell = tell
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        def hear(*_: object) -> None:
+        def hear(number: int, _: object) -> None:
+            typed = number == signal.SIGINT
             if self.asked:
-                raise KeyboardInterrupt
-            self.asked = True
-            self._tell("finishing this step and saving; once more stops at once")
+                if typed:
+                    raise KeyboardInterrupt
+                return
+            self.asked, self.preempted = True, not typed
+            again = "once more" if typed else "Ctrl-C"
+            with suppress(RuntimeError):  # a signal that comes while something is printed cannot print
+                self._tell(f"{signal.Signals(number).name}: finishing this step and saving; {again} stops at once")
 
         if threading.current_thread() is threading.main_thread():
-            self._before = {n: signal.signal(n, hear) for n in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {n: signal.signal(n, hear) for n in ASKING}
         return self
 
     def __exit__(self, *_: object) -> None:

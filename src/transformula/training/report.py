@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 from ..atomic_io import write_whole
-from ..errors import RunError
+from ..errors import Interrupted, Preempted, RunError
 from ..interop.exchange import text_of
 from ..runs import random_state
 from ..runs.figure import draw_curve
 from ..runs.folder import command
 from ..runs.log import points_of, read_log
-from .failure import kept_of
+from .failure import Interrupts, kept_of
 from .position import TENTHS
 from .progress import duration
 
@@ -44,6 +44,7 @@ class RunResult:
     last        of the last evaluation
     stopped     why it ended, in words
     interrupted whether it was asked to end (Ctrl-C); it can go on
+    preempted   whether a scheduler asked (SIGTERM, SIGUSR1); then it is interrupted, too
     score       the name of the main score, that of the baselines and the verdict
     scored_on   what of the validation set `scores` are of, where a run was interrupted after a sample; "" is all
     usage       the command that uses the model; "" where there is none
@@ -64,6 +65,7 @@ class RunResult:
     seconds: float
     stopped: str
     interrupted: bool = False
+    preempted: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
     score: str = "loss"
     scored_on: str = ""
@@ -72,8 +74,13 @@ class RunResult:
 
     @property
     def exit_status(self) -> int:
-        """0, or 130 where the run was interrupted."""
-        return 130 if self.interrupted else 0
+        """0; 130 where the run was interrupted, 75 where a scheduler did it."""
+        return 0 if not self.interrupted else (Preempted if self.preempted else Interrupted).exit_status
+
+    def check_ended(self, message: str) -> None:
+        """Raise Interrupted or Preempted where the run was asked to end."""
+        if self.interrupted:
+            raise (Preempted if self.preempted else Interrupted)(message)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -89,13 +96,14 @@ class RunResult:
         return "\n".join([*rows, *([self.verdict] if self.verdict else []), f"run: {self.folder}"])
 
 
-def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[str, Any]) -> RunResult:
+def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: Interrupts | None = None) -> RunResult:
     """The result of a run that ended; writes its picture and its page.
 
     A run that was interrupted says how to go on, and does without baselines and sample: whoever stops it does not wait.
     An error in one part leaves the others. Raises RunError, once all else is written, where one could not be made.
     """
     task, run, p, shown = trainer.task, trainer.run, trainer.position, trainer.shown
+    interrupted, preempted = asked is not None, asked is not None and asked.preempted
     seconds, failed = trainer.seconds, list[str]()
 
     def made(what: str, make: Callable[[], Any], otherwise: Any = None) -> Any:
@@ -134,7 +142,8 @@ def conclude(trainer: Trainer, stopped: str, interrupted: bool, about: Mapping[s
     result = RunResult(
         folder=run.path, model=model, scores=p.best_scores, last=p.scores, best_step=p.best_step, baselines=baselines,
         verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit, seconds=seconds, stopped=stopped,
-        interrupted=interrupted, settings=settings, score=task.score, scored_on=p.best_on, usage=usage, resume=resume,
+        interrupted=interrupted, preempted=preempted, settings=settings, score=task.score, scored_on=p.best_on,
+        usage=usage, resume=resume,
     )  # fmt: skip
     commands = [line for line in (usage, command("evaluate", run.path, use=use), resume) if line]
     times = {"seconds": round(seconds, 3), "evaluating": round(p.evaluating, 3)}

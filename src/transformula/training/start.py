@@ -147,21 +147,27 @@ def _train(
             trainer.resume()
         if trainer.saved < 0:
             trainer.begin(first, fresh)
-        begun = trainer.position.step
-        with Interrupts(lambda text: shown.say(text, warning=True)) as interrupts:
-            try:
-                stopped = trainer.run_until_end(interrupts)
-            except Exception as error:
-                ended = failed(trainer, error)
-                raise ended from (None if ended is error else error)
-        if resume and trainer.position.step == begun and not interrupts.asked:
-            stopped = f"nothing was left to train: {stopped}"
-        return conclude(trainer, stopped, interrupted=interrupts.asked, about=about)
+        return _to_its_end(trainer, resume, about)
     finally:
         run.log.close()
         trainer.weights.adapters.release()
         for parameter in parameters:
             parameter.tensor.requires_grad_()
+
+
+def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any]) -> RunResult:
+    begun = trainer.position.step
+    with Interrupts(lambda text: trainer.shown.say(text, warning=True)) as interrupts:
+        try:
+            stopped = trainer.run_until_end(interrupts)
+        except Exception as error:
+            ended = failed(trainer, error)
+            raise ended from (None if ended is error else error)
+        if interrupts.asked:  # SIGTERM after SIGUSR1 does not stop what is written now
+            return conclude(trainer, stopped, about, interrupts)
+    if resume and trainer.position.step == begun:
+        stopped = f"nothing was left to train: {stopped}"
+    return conclude(trainer, stopped, about)
 
 
 def check_select(select: str | None, task: Task | type[Task]) -> None:
