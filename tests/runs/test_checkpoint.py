@@ -1,5 +1,7 @@
+import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,15 @@ import torch
 from transformula import atomic_io
 from transformula.errors import CheckpointError
 from transformula.runs import checkpoint as checkpoints
-from transformula.runs.checkpoint import Checkpoint, folder_of, load_checkpoint, newest, prune, save_checkpoint
+from transformula.runs.checkpoint import (
+    Checkpoint,
+    folder_of,
+    load_checkpoint,
+    newest,
+    prune,
+    remove_broken,
+    save_checkpoint,
+)
 
 
 def made(step: int) -> Checkpoint:
@@ -58,6 +68,61 @@ KINDS = [
     "flipped", "cut", "longer", "empty", "missing", "no manifest", "half a manifest", "manifest of other things",
     "manifest without a file",
 ]  # fmt: skip
+
+
+FILES = [f"{name}.safetensors" for name in (*checkpoints.TENSORS, *checkpoints.OPTIONAL)]
+FILES += [checkpoints.STATE, checkpoints.MANIFEST]
+
+
+def full(step: int) -> Checkpoint:
+    """With every kind of file."""
+    return replace(made(step), **{name: {"b": torch.ones(3)} for name in checkpoints.OPTIONAL})
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_byte_of_each_file_counts(tmp_path: Path, name: str) -> None:
+    """A file that is gone, cut at any length, or has another bit anywhere: named, and the checkpoint before is used."""
+    for step in (1, 2):
+        save_checkpoint(tmp_path, full(step))
+    assert {path.name for path in folder_of(tmp_path, 2).iterdir()} == set(FILES)
+    file = folder_of(tmp_path, 2) / name
+    content = file.read_bytes()
+    places = range(0, len(content), 1 + len(content) // 60)
+    flipped = [content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :] for at in places]
+    for spoiled in (None, *flipped, *(content[:at] for at in places), content + b"\0"):
+        file.unlink(missing_ok=True)
+        if spoiled is not None:
+            file.write_bytes(spoiled)
+        found, damaged = newest(tmp_path)
+        assert found is not None and found.step == 1
+        assert len(damaged) == 1 and str(folder_of(tmp_path, 2)) in damaged[0]
+        assert name in damaged[0] or name == checkpoints.MANIFEST
+
+
+def test_what_is_broken_is_removed_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (1, 2, 3, 4):
+        save_checkpoint(tmp_path, made(step))
+    for step in (1, 3):
+        damage(folder_of(tmp_path, step), "flipped")
+    os.rename(folder_of(tmp_path, 4), folder_of(tmp_path, 5))  # whole, though its name was changed
+    assert newest(tmp_path)[0].step == 2  # type: ignore[union-attr]
+    assert remove_broken(tmp_path, 2) == [folder_of(tmp_path, 3)]
+    assert sorted(p.name[-1] for p in tmp_path.iterdir()) == ["1", "2", "5"]
+
+
+def test_a_disk_that_gives_nothing_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for step in (1, 2):
+        save_checkpoint(tmp_path, made(step))
+
+    def unread(path: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "_stamp", unread)
+        found, damaged = newest(tmp_path)
+        assert found is None and "cannot be read (Input/output error)" in damaged[0]
+        assert remove_broken(tmp_path, 0) == []
+    assert newest(tmp_path)[0].step == 2  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", KINDS)

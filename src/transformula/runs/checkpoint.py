@@ -83,7 +83,10 @@ def load_checkpoint(folder: Path, run: str = "") -> Checkpoint:
 
     Raises CheckpointError that names the file, also for a checkpoint of another run or a folder that was renamed.
     """
-    check_whole(folder)
+    try:
+        check_whole(folder)
+    except OSError as error:  # of the disk: it may be read another time
+        raise CheckpointError(f"{error.filename or folder}: cannot be read ({error.strerror or error})") from None
     try:
         state = dict(load_json(folder / STATE))
     except (OSError, ValueError, TypeError) as error:
@@ -102,14 +105,14 @@ def load_checkpoint(folder: Path, run: str = "") -> Checkpoint:
 
 
 def check_whole(folder: Path) -> None:
-    """Raise CheckpointError unless every file is there and as its manifest says."""
+    """Raise CheckpointError unless every file is there and as its manifest says, OSError where one cannot be read."""
     path = folder / MANIFEST
     if not path.is_file():
         raise CheckpointError(f"{path}: the file is missing, so this checkpoint was not written to its end")
     try:
         files = load_json(path)["files"].items()
         stated = {name: {"bytes": stamp["bytes"], "sha256": stamp["sha256"]} for name, stamp in files}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path}: damaged ({type(error).__name__})") from None
     needed = {STATE, *(file_of(folder, name).name for name in TENSORS)}
     for name in sorted(needed | set(stated)):
@@ -137,9 +140,31 @@ def prune(checkpoints: Path, keep: int, best: int | None = None) -> None:
     """Remove all checkpoints but the last `keep` and that of step `best`."""
     for folder in sorted(checkpoints.glob("step-*"))[:-keep]:
         if best is None or folder != folder_of(checkpoints, best):
-            # The manifest goes first: what a killed removal leaves is then not taken for a checkpoint.
-            (folder / MANIFEST).unlink(missing_ok=True)
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
+
+
+def remove_broken(checkpoints: Path, after: int) -> list[Path]:
+    """Remove the checkpoints later than step `after` of which a file is lost or damaged; returns their folders.
+
+    One that is whole but of another run, or that the disk does not give now, is left.
+    """
+    removed = []
+    for folder in sorted(checkpoints.glob("step-*")):
+        if folder.name > folder_of(checkpoints, after).name:
+            try:
+                check_whole(folder)
+            except CheckpointError:
+                _remove(folder)
+                removed.append(folder)
+            except OSError:
+                continue
+    return removed
+
+
+def _remove(folder: Path) -> None:
+    """Remove a checkpoint. The manifest goes first: what a killed removal leaves is then not taken for a checkpoint."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _stamp(path: Path) -> dict[str, Any]:

@@ -12,15 +12,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import NotFinite
+from ..errors import CheckpointError, NotFinite
 from ..interop.folder import WEIGHTS
 from ..interop.weights import load_tensors
 from ..runs import random_state
-from ..runs.checkpoint import load_checkpoint
+from ..runs.checkpoint import check_whole, load_checkpoint
 from ..tasks.base import Task
 from .failure import Interrupts
 from .position import TENTHS
@@ -159,6 +160,7 @@ class Evaluations:
         """
         trainer, p = self.trainer, self.trainer.position
         folders = sorted(trainer.run.checkpoints.glob("step-*"))[-trainer.settings.average_checkpoints :]
+        folders = [folder for folder in folders if self._is_whole(folder)]
         if len(folders) < 2 or p.averaged == p.step:
             return False
         own = trainer.weights.numbers()
@@ -180,6 +182,27 @@ class Evaluations:
         what = f"the mean of the last {len(folders)} checkpoints"
         self._tell("mean of checkpoints", scores, better, what, checkpoints=len(folders))
         return True
+
+    def _is_whole(self, folder: Path) -> bool:
+        """Whether a checkpoint can go into the mean; says so if not."""
+        try:
+            check_whole(folder)
+        except (CheckpointError, OSError) as error:
+            self.trainer.shown.say(f"passed over in the mean of the last checkpoints: {error}", warning=True)
+            return False
+        return True
+
+    def check_best(self) -> None:
+        """On a resume: forget the best model where its file is damaged. The next evaluation keeps one again."""
+        p, path = self.trainer.position, self.trainer.run.best / WEIGHTS
+        if not p.best_step or not path.is_file():
+            return
+        try:
+            load_tensors(path)
+        except CheckpointError as error:
+            p.best, p.best_step, p.best_scores, p.best_on = None, 0, {}, ""
+            what = "the best model is given up, and the next evaluation keeps its own"
+            self.trainer.shown.say(f"{error}: {what}", warning=True)
 
     def _scores(self, task: Task, interrupts: Interrupts) -> dict[str, float]:
         """What a task finds of the model that runs. Raises NotFinite, Asked."""

@@ -31,7 +31,7 @@ from ..interop.folder import WEIGHTS, save_model
 from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors, save_tensors
 from ..model.hook import asked
 from ..runs import random_state
-from ..runs.checkpoint import STATE, Checkpoint, folder_of, prune, save_checkpoint
+from ..runs.checkpoint import STATE, Checkpoint, folder_of, prune, remove_broken, save_checkpoint
 from ..runs.folder import RunFolder
 from ..tasks.base import Batch, Task
 from . import machine
@@ -357,8 +357,11 @@ class Trainer:
         self.position.tenths = min(self.position.tenths, int(TENTHS * self.progress() + 1e-9))
         self.saved = checkpoint.step
         self.run.log.rewind(checkpoint.step, lines if type(lines) is int and lines >= 0 else None)
-        self.run.log.write("resumed", step=checkpoint.step)
-        self.shown.say(f"going on from step {checkpoint.step:,}")
+        self.run.log.write("resumed", step=checkpoint.step, **({"passed_over": damaged} if damaged else {}))
+        broken = ", ".join(folder.name for folder in remove_broken(self.run.checkpoints, checkpoint.step))
+        removed = f"; removed what is broken: {broken}" if broken else ""
+        self.shown.say(f"going on from step {checkpoint.step:,}{removed}", warning=bool(damaged))
+        self.evaluations.check_best()
 
     def use_best(self) -> None:
         """Put the weights of the best evaluation into the model."""
