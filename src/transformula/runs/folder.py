@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shlex
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -141,14 +143,22 @@ class RunFolder:
                 if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for without end
                     raise CheckpointError(f"{path}: is neither a file nor a folder; take it away")
         try:
-            handle = open(self.path / LOCK, "a")
+            handle = open(self.path / LOCK, "a+", encoding="utf-8", errors="replace")
         except OSError as error:
             reason = f"cannot be written ({error.strerror}), and a run writes into its folder"
             raise CheckpointError(f"{self.path}: {reason}; copy it to where you may write") from None
         if not flocked(handle.fileno()):
+            handle.seek(0)
+            who = " ".join(handle.read(80).split())
             handle.close()
             remedy = "wait for it, stop it, or name another folder"
-            raise CheckpointError(f"{self.path}: another process is training in it; {remedy}")
+            raise CheckpointError(
+                f"{self.path}: another process{f' ({who})' if who else ''} is training in it; {remedy}"
+            )
+        with suppress(OSError):  # a full disk: the lock holds without a name
+            handle.truncate(0)
+            handle.write(f"process {os.getpid()} on {platform.node()}\n")
+            handle.flush()
         self._lock = handle
 
     def unlock(self) -> None:
