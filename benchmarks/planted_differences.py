@@ -38,13 +38,13 @@ SIZES = {"width": 16, "heads": 2, "context": 32, "batch": 8, "steps": 120, "afte
 COSTS = RunCosts(1, 1, 1.0, 1.0, 1.0, 1, 1)
 RATE, PAIRS, EQUAL, PLANTED = 4e-3, 6, 20, 10
 RARE = 0.01
-PLAIN = "x = x + attention{0}(norm(x)); x = x + mlp{0}(norm(x))"
+PLAIN = "x = x + attention{0}(norm(x)); x = x + mlp{1}(norm(x))"
 GAINS = "x = x + {0} * attention(norm(x)); x = x + {1} * mlp(norm(x))"
 ARMS: dict[str, tuple[str, int, float]] = {
-    "base": (PLAIN.format(""), 3, RATE),
-    "equal": (PLAIN.format(".twin"), 3, RATE),
-    "rate": (PLAIN.format(""), 3, RATE * 2 / 3),
-    "layer": (PLAIN.format(""), 2, RATE),
+    "base": (PLAIN.format("", ""), 3, RATE),
+    "equal": (PLAIN.format(".twin", ".other"), 3, RATE),
+    "rate": (PLAIN.format("", ""), 3, RATE * 2 / 3),
+    "layer": (PLAIN.format("", ""), 2, RATE),
     "gains": (GAINS.format("scalar.a(0.1)", "scalar.b(0.1)"), 3, RATE),
     "frozen": (GAINS.format("0.1", "0.1"), 3, RATE),
 }

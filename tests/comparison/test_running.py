@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 
 from tests.comparison.arms import arm_of, silent_board, write_text
 from transformula import inspect
+from transformula.api.plan import plan_resume
 from transformula.comparison import running
 from transformula.comparison.engine import engines, outcomes_of
 from transformula.comparison.jobs import jobs_of
@@ -87,6 +89,15 @@ def test_a_trained_model_is_inspected_once_also_long_after_its_run(job, store, o
         key: tokens[key] for key in ("similarity", "rank", "updates")
     }
     assert [*looked.baselines] == ["3-gram", "4-gram", "5-gram", "6-gram"] and min(looked.baselines.values()) > 0
+
+
+def test_baselines_are_in_the_score_that_is_compared(job, store, outcome) -> None:
+    """Characters of one byte: bits per byte are nats per character over log 2."""
+    plan = plan_resume(store.folder_of(job), {}, ())
+    task = plan.kind.make(plan.data, dict(plan.architecture.numbers), inputs=plan.architecture.inputs, batch=1)
+    nats, bits = (running.baselines_of(task, score, outcome.scores) for score in ("loss", "bits_per_byte"))
+    assert bits == pytest.approx({name: value / math.log(2) for name, value in nats.items()}) and nats
+    assert running.baselines_of(task, "perplexity", outcome.scores) == {}
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(job, tmp_path, outcome, monkeypatch) -> None:

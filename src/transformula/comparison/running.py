@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from ..api.run import Run
+    from ..tasks.base import Task
 
 LAYER = re.compile(r"\.\d+\.")  # in the path of a module of a layer
 
@@ -118,9 +119,17 @@ def completed(job: Job, outcome: Outcome, store: Store) -> Outcome:
             texts = tuple(task.sample(module, seed) for seed in range(1, job.samples + 1))
             outcome = replace(outcome, samples=texts)
         if inspection:
-            baselines = dict(task.baselines()) if job.score in ("", task.score) else {}
+            baselines = baselines_of(task, job.score or task.score, outcome.scores)
             outcome = replace(outcome, inspected=inspect_trained(task, module, job.inspect_rows), baselines=baselines)
     return store.keep(job, outcome)
+
+
+def baselines_of(task: Task, score: str, scores: Mapping[str, float]) -> dict[str, float]:
+    """The task's baselines in a score: its main one, or bits per byte, of which its loss is a multiple."""
+    if score != task.score and (task.score, score) != ("loss", "bits_per_byte"):
+        return {}
+    scale = scores[score] / scores[task.score] if scores.get(task.score) else 1.0
+    return {name: float(value) * scale for name, value in task.baselines().items()}
 
 
 def ended(job: Job, folder: Path, status: Status, reason: str) -> Outcome:

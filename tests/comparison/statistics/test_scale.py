@@ -9,7 +9,7 @@ from tests.comparison.statistics.simulated import arm, outcome
 from transformula.comparison.records import Arm, Outcome
 from transformula.comparison.statistics import fit
 from transformula.comparison.statistics.fit import fit_scaling
-from transformula.comparison.statistics.scale import speedups
+from transformula.comparison.statistics.scale import as_run, speedups
 from transformula.comparison.statistics.verdicts import judge
 from transformula.errors import InputError
 
@@ -69,6 +69,8 @@ def test_time_is_what_the_runs_took_and_not_what_a_short_measurement_said() -> N
 
     assert "equal time" not in claim({"base": 30.0, "fast": 30.0})
     assert "equal time (fast takes 1.50 times" in claim({"base": 30.0, "fast": 45.0})
+    slowed = [outcome("base", n, 2.0 + n / 100, seconds=30.0 if n == 1 else 90.0) for n in range(3)]
+    assert as_run(arm("base"), slowed).costs.seconds == pytest.approx(30)  # other work slowed the rest
     assert "equal time (fast takes 2.00 times" in claim({"base": 0.0, "fast": 0.0})  # nothing is known but the plan's
 
 

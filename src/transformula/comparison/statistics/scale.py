@@ -21,7 +21,7 @@ import numpy as np
 
 from ...extras import need
 from ..records import Arm, Outcome
-from .pairs import pair, runs_of
+from .pairs import pair
 from .power import LEVEL, PURPOSE
 
 Interval = tuple[float, float, float]  # estimate, low, high
@@ -29,12 +29,13 @@ CLEAR = 3.0  # deviations that the base's slope must be from 0
 
 
 def as_run(arm: Arm, outcomes: Sequence[Outcome]) -> Arm:
-    """The arm with the time of a step that its runs took, the median, in the place of the plan's measurement: that one
-    is of a second in which the machine may have had other work."""
-    took = [run.seconds for run in runs_of(outcomes, arm.variant, arm.size).values() if run.seconds > 0]
-    if not took or not arm.costs.steps:
+    """The arm with the time of a step in the fastest of its runs, in the place of the plan's measurement: other work of
+    the machine may have slowed that one, and some of the runs."""
+    done = [o for o in outcomes if (o.variant, o.size, o.status) == (arm.variant, arm.size, "done") and o.seconds > 0]
+    if not done or not arm.costs.steps:
         return arm
-    return replace(arm, costs=replace(arm.costs, step_seconds=float(np.median(took)) / arm.costs.steps))
+    fastest = min(outcome.seconds for outcome in done)
+    return replace(arm, costs=replace(arm.costs, step_seconds=fastest / arm.costs.steps))
 
 
 def costs_of(outcomes: Sequence[Outcome], arm: Arm) -> dict[str, float]:

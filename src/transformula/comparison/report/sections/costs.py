@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from statistics import mean
-
 from ...records import Arm, Results
+from ...statistics.scale import as_run
 from ..document import Cell, Item, Paragraph, ReportSection, section
 from ..numbers import amount, beside, duration_in_words, memory, number_cell
-from ..selection import arm_of, arms_of, at_size, outcomes_of
+from ..selection import arm_of, arms_of, at_size
 from ..tables import arm_table
 
 COLUMNS = (
@@ -33,9 +32,8 @@ def costs(results: Results) -> ReportSection | None:
     items: list[Item] = [arm_table(results, COLUMNS, rows, terminal=BRIEF)]
     match = results.settings.get("match")
     matched = f"The arms are matched in {match}. " if isinstance(match, str) else ""
-    items.append(
-        Paragraph(f"{matched}In brackets: beside {results.base} at the same size. {spent(results)}", brief=True)
-    )
+    legend = f"In brackets: beside {results.base} at the same size. Time a run: of the arm's fastest run."
+    items.append(Paragraph(f"{matched}{legend} {spent(results)}", brief=True))
     adjusted = [f"{arm.variant}{at_size(results, arm.size)}: {arm.adjusted}" for arm in results.arms if arm.adjusted]
     items += [Paragraph("; ".join(adjusted) + ".", "Adjusted", brief=True)] if adjusted else []
     return ReportSection("What each arm costs", items)
@@ -44,8 +42,7 @@ def costs(results: Results) -> ReportSection | None:
 def row(results: Results, arm: Arm) -> list[Cell]:
     own, other = arm.costs, arm_of(results, results.base, arm.size)
     base = other.costs if other else own
-    seconds = [o.seconds for o in outcomes_of(results, arm.variant, arm.size) if o.status == "done"]
-    time = mean(seconds) if seconds else own.seconds
+    time = as_run(arm, results.outcomes).costs.seconds
     return [
         Cell(arm.variant),
         Cell(arm.size),

@@ -11,7 +11,7 @@ from ....runs.log import is_number
 from ...records import Results
 from ...statistics.paired import paired_test
 from ..document import Cell, Item, Paragraph, Picture, ReportSection, ReportTable, section
-from ..drawing import GRID, Range, draw_band, key_below, looks_of, over_seeds, panels
+from ..drawing import GRID, Range, draw_band, key_below, looks_of, over_seeds, panels, plain_log
 from ..numbers import NOTHING, between, fixed
 from ..selection import at_size, names_of, outcomes_of, shortened_name, sizes_of
 
@@ -81,15 +81,16 @@ def late_layers(results: Results, size: str, roles: Sequence[str]) -> ReportTabl
                 continue
             early, late = ({seed: mean_of(run, layers) for seed, run in runs.items()} for layers in thirds(deepest))
             theirs = {seed: mean_of(run, thirds(max(run, default=0))[1]) for seed, run in base.items()}
-            rows.append(
-                [Cell(shortened_name(name)), Cell(role), *map(over, (early, late)), *paired_cells(late, theirs)]
-            )
-            if name == results.base:
-                rows[-1][-2:] = [Cell("base"), Cell(NOTHING)]
+            pairs = [(late[seed], theirs[seed]) for seed in sorted(late.keys() & theirs.keys())]
+            apart = [mine - other for mine, other in pairs if mine is not None and other is not None]
+            beside = (Cell("base"), Cell(NOTHING)) if name == results.base else cells_of(apart)
+            cells = (cells_of([*early.values()])[0], *cells_of([*late.values()]), *beside)
+            rows.append([Cell(shortened_name(name)), Cell(role), *cells])
     if not rows:
         return None
     columns = ("variant", f"silenced{at_size(results, size)}", "one of the first third of the layers",
-               "one of the last third", "last third, beside the base", "95 % interval")  # fmt: skip
+               "one of the last third", "its 95 % interval", "last third, beside the base",
+               "95 % interval of this difference")  # fmt: skip
     return ReportTable(columns, rows, keys=2)
 
 
@@ -104,23 +105,14 @@ def mean_of(run: ByLayer, layers: range) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def over(by_seed: Mapping[int, float | None]) -> Cell:
-    """The mean over seeds, nats."""
-    values = [value for value in by_seed.values() if value is not None]
-    mean = sum(values) / len(values) if values else None
-    return Cell(fixed(mean, DIGITS, sign=True), mean)
-
-
-def paired_cells(late: Mapping[int, float | None], base: Mapping[int, float | None]) -> tuple[Cell, Cell]:
-    """The mean difference of pairs of the same seed, and its interval."""
-    pairs = [(late[seed], base[seed]) for seed in sorted(late.keys() & base.keys())]
-    differences = [mine - theirs for mine, theirs in pairs if mine is not None and theirs is not None]
-    if len(differences) < 2:
-        return Cell(NOTHING), Cell(NOTHING)
-    estimate = paired_test(differences)
+def cells_of(values: Sequence[float | None]) -> tuple[Cell, Cell]:
+    """The mean over seeds, nats, and its 95 % interval."""
+    numbers = [value for value in values if value is not None]
+    mean = sum(numbers) / len(numbers) if numbers else None
+    interval = paired_test(numbers).interval if len(numbers) > 1 else None
     return (
-        Cell(fixed(estimate.mean, DIGITS, sign=True), estimate.mean),
-        Cell(between(estimate.interval, DIGITS, sign=True), estimate.interval and estimate.interval[0]),
+        Cell(fixed(mean, DIGITS, sign=True), mean),
+        Cell(between(interval, DIGITS, sign=True), interval and interval[0]),
     )
 
 
@@ -146,6 +138,8 @@ def draw_alike(results: Results, size: str) -> Any:
     with panels([*QUANTITIES.values()], shared=False) as (figure, row):
         for axes, quantity in zip(row, QUANTITIES, strict=True):
             prepare(axes, "depth" + at_size(results, size))
+            if quantity == "updates":
+                plain_log(axes)
             for name, look in looks_of(results).items():
                 points = quantity_of(results, name, size, quantity)
                 draw_band(axes, points, look, name, marker=look.marker, markersize=3)
