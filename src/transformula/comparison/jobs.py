@@ -37,6 +37,7 @@ NO_NUMBERS = (
     "telemetry_every",
     "checkpoint_every",
     "keep",
+    "on_save_error",
 )  # settings of training that change no number
 TEXT_ONLY = ("language", "name", "about")  # of a model's text, what changes nothing that is computed
 

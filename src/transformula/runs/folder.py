@@ -171,7 +171,8 @@ class RunFolder:
     def check_there(self) -> None:
         """Raise RunError where the folder was removed while a run writes in it: another would be half a run's."""
         if not (self.path / CONFIG).is_file():
-            raise RunError(f"{self.path}: the folder was removed or moved while the run was writing in it")
+            what = "the folder was removed or moved, or its disk is gone"
+            raise RunError(f"{self.path}: {what}, while the run was writing in it")
 
     def clean(self) -> None:
         """Remove what a killed process left half written. Only with the lock held."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO, TypeGuard
+from typing import Any, TypeGuard
 
 from ..atomic_io import write_whole
 from ..errors import CheckpointError
@@ -18,30 +18,49 @@ Point = tuple[float, float]  # (place on an axis, value)
 
 
 class Log:
-    """Appends events to `log.jsonl`. Every event has "event" and most have "step", the number of steps made."""
+    """Appends events to `log.jsonl`. Every event has "event" and most have "step", the number of steps made.
+
+    What the disk does not take waits for the next event, so that no line is lost while the process lives.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: TextIO | None = None
+        self._file: Any = None
         self._lines = 0
+        self._waiting = b""
 
     @property
     def lines(self) -> int:
         """Lines that are written: what a checkpoint states, so that a resume drops all later ones."""
-        if self._file is None:
+        if self._file is None and not self._waiting:
             self._lines = sum(1 for _ in _events(self.path))
         return self._lines
 
     def write(self, event: str, **fields: Any) -> None:
-        """Append one event and flush it. Numbers that are not finite become null, which JSON can say."""
-        if self._file is None:
-            self._lines, self._file = self.lines, open(self.path, "a", encoding="utf-8")
-        self._file.write(json.dumps(plain({"event": event, **fields})) + "\n")
-        self._file.flush()
-        self._lines += 1
+        """Append one event and flush it. Numbers that are not finite become null, as JSON has it. Raises OSError."""
+        self._lines = self.lines + 1
+        self._waiting += (json.dumps(plain({"event": event, **fields})) + "\n").encode()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what waits. Raises OSError; the rest, be it a part of a line, then waits on."""
+        try:
+            if self._file is None:
+                self._file = open(self.path, "ab", buffering=0)
+            while self._waiting:
+                self._waiting = self._waiting[self._file.write(self._waiting) :]
+        except OSError:
+            self._drop_file()  # one that is opened again may work where this one does not
+            raise
 
     def close(self) -> None:
         """Close the file; a later event opens it again. A disk that is full has said so before."""
+        if self._file is not None or self._waiting:
+            with suppress(OSError):
+                self.flush()
+            self._drop_file()
+
+    def _drop_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             with suppress(OSError):
@@ -53,7 +72,8 @@ class Log:
         lines  how many there were when the checkpoint of that step was written, where it is known: an end that was
                logged at the same step comes later
         """
-        self.close()
+        self._waiting = b""
+        self._drop_file()
         if self.path.exists():
             if not self.path.is_file():
                 raise CheckpointError(f"{self.path}: is no plain file; expected the log that `train` writes")

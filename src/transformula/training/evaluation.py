@@ -120,11 +120,10 @@ class Evaluations:
         with trainer.evaluated():
             scores = self._scores(self.task, interrupts)
             value = self._value(scores)
-            better = p.best is None or value < p.best
-            if better:
-                self._keep(value, scores, self.seen)
+            improved = better = p.best is None or value < p.best
+            better = better and self._kept(value, scores, must=not settle)
         p.evaluated, p.evaluated_units, p.tenths, p.scores = p.step, p.units, tenths, scores
-        p.worse = 0 if better else p.worse + 1
+        p.worse = 0 if improved else p.worse + 1
         self._reserve()
         self._tell("evaluation", scores, better, sample=self.seen, rows=self.seen)
 
@@ -247,7 +246,7 @@ class Evaluations:
         """Log an evaluation, and say of what and on which rows it was, and which model is the best."""
         trainer, p = self.trainer, self.trainer.position
         scores = {**{key: value for key, value in more.items() if value}, **scores}
-        trainer.run.log.write(event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **scores)
+        trainer.disk.log(event, step=p.step, units=p.units, seconds=round(trainer.seconds, 3), **scores)
         on, best = f" ({rows})" if rows else "", "" if better else f" (best: step {p.best_step:,})"
         what = what or f"step {p.step:,}"
         trainer.shown.say(f"{what}: validation{on} {main_scores(scores, self.selected)}{best}")
@@ -263,6 +262,10 @@ class Evaluations:
         trainer.run.check_there()
         trainer.keep_model(trainer.run.best)
         p.best, p.best_step, p.best_scores, p.best_on = value, p.step, scores, seen
+
+    def _kept(self, value: float, scores: dict[str, float], must: bool) -> bool:
+        """Keep the model, if the disk takes it now; else the best one stays what it was, unless it `must` be kept."""
+        return self.trainer.disk.attempt("the best model", lambda: self._keep(value, scores, self.seen), must)
 
     def _scores_of_best(self, task: Task, interrupts: Interrupts) -> dict[str, float] | None:
         """Those of the best model; None where its folder is gone."""

@@ -37,6 +37,7 @@ from ..tasks.base import Batch, Task
 from . import machine
 from .adapters import Trainable
 from .diagnose import first_not_finite
+from .disk import Disk
 from .evaluation import Evaluations
 from .failure import Asked, Interrupts
 from .optimizer import Optimizer
@@ -108,6 +109,7 @@ class Trainer:
         self.position = Position()
         self.evaluations = Evaluations(self)
         self.telemetry = Telemetry(self.weights.model, trained.parameters, settings.telemetry_every)
+        self.disk = Disk(self)
         self.between_steps = True
         self.peak = machine.peak(device, settings.precision)
         self.flops = flops_per_unit(model)
@@ -148,7 +150,8 @@ class Trainer:
             late = time.monotonic() - self.saved_at > SAVED_EVERY
             due = p.step % every == 0 if every else p.evaluated == p.step or late
             if self.saved != p.step and (due or end):
-                self.save()
+                self.disk.attempt("the checkpoint", self.save, must=bool(end))
+                self.saved_at = time.monotonic()
             if end and settings.average_checkpoints > 1 and not interrupts.asked and p.averaged != p.step:
                 with suppress(Asked):
                     if self.evaluations.mean(interrupts):
@@ -253,7 +256,7 @@ class Trainer:
             self.weights.collect()
         place = place or "the norm of all gradients together, while each is finite"
         step, kept = self.position.step + 1, sorted(self.run.checkpoints.glob("step-*"))
-        self.run.log.write("not finite", step=self.position.step, place=place)
+        self.disk.log("not finite", step=self.position.step, place=place)
         self.weights.clear()
         what = "gradient" if math.isfinite(loss) else "loss"
         message = f"step {step}: the {what} is not a finite number; it first appears in {place}."
@@ -275,14 +278,14 @@ class Trainer:
         share = rate * self.flops / self.peak
         self.shown.step(p.step, done, mean, rate, share, left, lr, {**by_kind(means), **worst_by_kind(measures)})
         if p.step % self.settings.log_every == 0:
-            self.run.log.write(
+            self.disk.log(
                 "step", step=p.step, units=p.units, seconds=round(seconds, 3), loss=mean, gradient_norm=norm, lr=lr,
                 rate=round(rate, 1), share_of_peak=round(share, 4), **({"losses": means} if means else {}),
                 **({"measures": measures} if measures else {}),
             )  # fmt: skip
             p.loss_sum, p.loss_count, p.named_sums = 0.0, 0, {}
         if measured := self.telemetry.read():
-            self.run.log.write("telemetry", step=p.step, units=p.units, **measured)
+            self.disk.log("telemetry", step=p.step, units=p.units, **measured)
 
     def evaluated(self) -> AbstractContextManager[None]:
         """Within it the master holds the weights that are evaluated and kept: the running average, if there is one."""
@@ -315,7 +318,7 @@ class Trainer:
         with self.evaluated():
             self.keep_model(self.run.last)
         prune(self.run.checkpoints, max(self.settings.keep, self.settings.average_checkpoints), p.best_step or None)
-        self.saved, self.saved_at = p.step, time.monotonic()
+        self.saved = p.step
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint; from the start if the run was stopped before its first one."""

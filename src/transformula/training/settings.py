@@ -129,6 +129,10 @@ class TrainingSettings(Settings):
         None, ge=1, description="steps between checkpoints (default: at each evaluation, and every ten minutes)"
     )
     keep: int = Field(2, ge=1, description="number of checkpoints to keep, besides that of the best model")
+    on_save_error: Literal["continue", "stop"] = Field(
+        "continue",
+        description="where a checkpoint cannot be written (full disk): train on and try again at the next, or stop",
+    )
     select: str | None = Field(
         None, description="score that selects the best model and that patience watches (default: the task's main score)"
     )

@@ -38,7 +38,8 @@ from .settings import STEPS, TrainingSettings
 MACHINE = ("device", "threads")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
 EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "telemetry_every")
-FREE = (*LENGTH, *EVERY, *MACHINE, "out")  # what a resume may change
+FAULTS = ("on_save_error",)
+FREE = (*LENGTH, *EVERY, *MACHINE, *FAULTS, "out")  # what a resume may change
 
 
 def train(
