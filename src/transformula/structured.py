@@ -52,10 +52,11 @@ def load_yaml(path: Path) -> Any:
 
 def load_text(path: Path, most: int) -> str:
     """The text of a plain file of at most `most` bytes, in UTF-8. Raises OSError, Malformed."""
-    if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for, a device never ends
+    stated = path.stat()
+    if not stat.S_ISREG(stated.st_mode):  # a pipe would be waited for, a device never ends
         raise Malformed("it is no plain file")
     with open(path, "rb") as file:
-        content = file.read(most + 1)
+        content = file.read(min(most, stated.st_size) + 1)  # as much memory as that is taken at once
     if len(content) > most:
         raise Malformed(f"it is larger than {most:,} bytes, the most that is read")
     try:

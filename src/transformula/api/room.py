@@ -60,11 +60,12 @@ def check_room(architecture: Architecture, training: TrainingSettings, data: Set
             raise InputError(f"the model has {parameters:,} parameters: {takes}, and this machine has {here}; {remedy}")
         counted, numbers = getattr(data, "batch_tokens", None), architecture.numbers
         tokens = int(training.batch or 1) * int(numbers.get("context", 1)) if counted is None else int(counted)
+        tokens = 0 if training.fit else -(-tokens // training.micro_batches)
         logits = FLOAT * tokens * int(numbers.get("vocab", 1))
         if logits > memory:
             lower = setting("batch" if counted is None else "batch_tokens")
             takes = f"the logits of a batch of {tokens:,} tokens take {bytes_in_words(logits)}"
-            remedy = f"lower {lower}, and use {setting('accumulate')} for larger steps"
+            remedy = f"raise {setting('micro_batches')} or use {setting('fit')}; or lower {lower}"
             raise InputError(f"{takes}, and this machine has {here}; {remedy}")
 
     out = RUNS if training.out is None else Path(training.out)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,14 @@ from safetensors import SafetensorError
 from ..analysis.accounting import bytes_in_words
 from ..errors import NotFinite, RunError, TransformulaError
 from ..runs.checkpoint import MANIFEST
-from ..tasks.base import Task
+from ..tasks.base import Batch, Task
 
 if TYPE_CHECKING:
     from .loop import Trainer
 
 ASKING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-LACKING = re.compile(r"allocat|out of memory|storage size", re.IGNORECASE)  # as torch says on a CPU and on a GPU
+# As torch says on a CPU and on a GPU, and oneDNN inside it.
+LACKING = re.compile(r"allocat|out of memory|storage size|could not create a (primitive|memory)", re.IGNORECASE)
 
 
 class Asked(Exception):
@@ -76,7 +77,11 @@ def failed(trainer: Trainer, error: Exception) -> TransformulaError:
     if trainer.between_steps and trainer.saved != trainer.position.step:
         with suppress(Exception):  # a disk that is full: then the last checkpoint is an earlier one
             trainer.save()
-    kept = kept_of(trainer)
+    amount = unallocated(error)
+    finer = None
+    if amount is not None and trainer.at is not None and len(trainer.at[1].targets) > 1:
+        finer = {"micro-batches": 2 * trainer.settings.micro_batches}
+    kept = kept_of(trainer, finer)
     if isinstance(error, TransformulaError):
         error.message += kept
         return error
@@ -86,18 +91,27 @@ def failed(trainer: Trainer, error: Exception) -> TransformulaError:
     elif isinstance(error, (OSError, SafetensorError)):
         what = f"{trainer.run.path}: {str(error).strip() or type(error).__name__}"
     else:
-        amount, what = unallocated(error), f"failed with {type(error).__name__}: {error}"
-        what = what if amount is None else lacks_memory(amount, trainer.task)
+        what = f"failed with {type(error).__name__}: {error}"
+        if amount is not None:
+            where = "" if trainer.at is None else f"{trainer.at[0]} ({batch_in_words(trainer.at[1], trainer.task)})"
+            what = lacks_memory(amount, trainer.task, where)
     return RunError(f"step {trainer.position.step:,}: {what}{kept}")
 
 
-def kept_of(trainer: Trainer) -> str:
-    """What is saved of a run, and the command that goes on with it."""
+def kept_of(trainer: Trainer, changed: Mapping[str, float] | None = None) -> str:
+    """What is saved of a run, and the command that goes on with it, with the settings that are `changed`."""
     folder = trainer.run.path
     whole = sorted(path.parent for path in trainer.run.checkpoints.glob(f"step-*/{MANIFEST}"))
     if not whole:
         return f"\nnothing was saved in {folder}"
-    return f"\nsaved: {whole[-1]}; to resume: {trainer.run.resume_command()}"
+    return f"\nsaved: {whole[-1]}; to resume: {trainer.run.resume_command(changed)}"
+
+
+def batch_in_words(batch: Batch, task: Task) -> str:
+    """'tokens 4 x 8, targets 4 x 8: 32 tokens'."""
+    named = {**batch.inputs, "targets": batch.targets}
+    sizes = ", ".join(f"{name} {' x '.join(map(str, tensor.shape))}" for name, tensor in named.items())
+    return f"{sizes}: {task.units(batch):,} {task.unit}"
 
 
 @contextmanager
@@ -111,13 +125,14 @@ def allocating(said: Callable[[str], str]) -> Iterator[None]:
         raise RunError(said(amount)) from error
 
 
-def lacks_memory(amount: str, task: Task) -> str:
-    """What is said in a run where so much memory could not be had."""
+def lacks_memory(amount: str, task: Task, where: str = "") -> str:
+    """What is said in a run where so much memory could not be had. where: at which batch, with its sizes."""
     batch = "--batch" if task.sequences else "--batch-tokens"
+    lacking = f"there is no memory{f' for {amount} more' if amount else ''}{f', at {where}' if where else ''}"
     return (
-        f"there is no memory{f' for {amount} more' if amount else ''}. Lower {batch} (with as much more --accumulate a"
-        " step sees as many), or --context, or take a smaller model; a resume keeps these, so begin a new run"
-        " (--init-from keeps what was learned)"
+        f"{lacking}. Cut each batch into --micro-batches, which keeps the gradient (--fit finds how many); or lower"
+        f" {batch} (with as much more --accumulate a step sees as many), or --context, or take a smaller model: a"
+        " resume keeps these three, so begin a new run (--init-from keeps what was learned)"
     )
 
 

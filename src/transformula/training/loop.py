@@ -40,6 +40,7 @@ from .diagnose import first_not_finite
 from .disk import Disk
 from .evaluation import Evaluations
 from .failure import Asked, Interrupts
+from .fit import shares_of
 from .optimizer import Optimizer
 from .position import TENTHS, Limits, Position
 from .progress import Progress
@@ -110,6 +111,7 @@ class Trainer:
         self.evaluations = Evaluations(self)
         self.telemetry = Telemetry(self.weights.model, trained.parameters, settings.telemetry_every)
         self.disk = Disk(self)
+        self.at: tuple[str, Batch] | None = None  # the batch whose gradients are being made
         self.between_steps = True
         self.peak = machine.peak(device, settings.precision)
         self.flops = flops_per_unit(model)
@@ -167,17 +169,18 @@ class Trainer:
         batches = [self.task.batch(p.step, m).to(self.device) for m in range(settings.accumulate)]
         units = [self.task.units(b) for b in batches]
         total = max(1, sum(units))
-        shared = [(batch, count / total) for batch, count in zip(batches, units, strict=True)]
+        whole = [(batch, count / total) for batch, count in zip(batches, units, strict=True)]
+        shared = [part for one in whole for part in shares_of(*one, settings.micro_batches)]
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
-        loss, named = self._gradients(shared)
+        loss, named = self.gradients(shared)
         self.telemetry.note_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.clip or math.inf)
-        whole = loss + sum(named.values())
-        if not math.isfinite(whole) or not bool(torch.isfinite(norm)):
+        objective = loss + sum(named.values())
+        if not math.isfinite(objective) or not bool(torch.isfinite(norm)):
             random.setstate(state[0])
             np.random.set_state(state[1])
-            self._stop_not_finite(shared, whole)
+            self._stop_not_finite(shared, objective)
         self.between_steps = False
         self.optimizer.step(lr)
         self.weights.adapters.merge()
@@ -221,7 +224,7 @@ class Trainer:
         key = hashlib.blake2b(f"{self.settings.seed}/{self.position.step}/{micro}".encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(key, "little") >> 1)
 
-    def _gradients(self, shared: list[tuple[Batch, float]]) -> tuple[float, dict[str, float]]:
+    def gradients(self, shared: list[tuple[Batch, float]]) -> tuple[float, dict[str, float]]:
         """Gradients of the mean loss over all micro-batches into the masters; returns (the task's, the named ones)."""
         losses: list[Tensor] = []
         sums: dict[str, float] = {}
@@ -229,12 +232,14 @@ class Trainer:
         for micro, (batch, share) in enumerate(shared):
             model = self.weights.model if micro else self.telemetry.model_for(self.position.step, self.task, batch)
             self.seed_generators(micro)
+            self.at = f"micro-batch {micro + 1} of {len(shared)}", batch
             loss, named = self._losses(model, batch, share)
             torch.autograd.backward(whole_loss(loss, named))
             self.weights.collect()
             losses.append(loss.detach())
             for name, value in named.items():
                 sums[name] = sums.get(name, 0.0) + float(value.detach())
+        self.at = None
         return float(torch.stack(losses).sum()), sums
 
     def _losses(self, model: nn.Module, batch: Batch, share: float) -> tuple[Tensor, dict[str, Tensor]]:

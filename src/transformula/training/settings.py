@@ -78,6 +78,13 @@ class TrainingSettings(Settings):
     )
     accumulate: int = Field(1, ge=1, description="batches per step, whose gradients are accumulated")
 
+    micro_batches: int = Field(
+        1, ge=1, description="parts into which each batch is cut, whose gradients add up to that of the batch"
+    )
+    fit: bool = Field(
+        False, description="find the largest micro-batches that fit in memory by trying, before the first step"
+    )
+
     optimizer: str = Field("muon", description="muon, adamw, or another registered one")
     lr: float | None = Field(None, gt=0, le=1000, description="peak learning rate (default: by width and optimizer)")
     weight_decay: float = Field(

@@ -23,11 +23,12 @@ from ..interop.exchange import text_of
 from ..interop.weights import check_finite
 from ..runs import random_state
 from ..runs.folder import CONFIG, RunFolder
-from ..tasks.base import Task, tasks
+from ..tasks.base import Batch, Task, tasks
 from . import machine
 from .adapters import choose_trained
 from .choices import choose_precision, choose_threads, step_like
-from .failure import Interrupts, allocating, failed, lacks_memory
+from .failure import Interrupts, allocating, batch_in_words, failed, lacks_memory
+from .fit import check_parts, fit, on_a_part
 from .loop import Trainer, flops_per_unit
 from .optimizer import optimizers, parameters_of, width_of
 from .progress import Progress
@@ -35,10 +36,10 @@ from .report import RunResult, conclude
 from .schedules import schedules, with_own_schedule
 from .settings import STEPS, TrainingSettings
 
-MACHINE = ("device", "threads")
+MACHINE = ("device", "threads", "micro_batches")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
 EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "telemetry_every")
-FAULTS = ("on_save_error",)
+FAULTS = ("on_save_error", "fit")
 FREE = (*LENGTH, *EVERY, *MACHINE, *FAULTS, "out")  # what a resume may change
 
 
@@ -104,11 +105,16 @@ def _train(
         check_finite(model.named_parameters(), "the weights to begin with")
     trained = choose_trained(model, settings)
     first = task.batch(0, 0).to(device)
-    flops, wanted = task.units(first) * flops_per_unit(model), settings.precision
-    with allocating(lambda amount: f"the first step: {lacks_memory(amount, task)}"):
-        precision, line = choose_precision(wanted, model, task, device, first, flops)
-        step = partial(step_like, model, task, device, first, flops, precision)
-        threads, more = choose_threads(settings.threads, device, step)
+
+    def chosen(part: Batch) -> tuple[str, str, int, str]:
+        flops = task.units(part) * flops_per_unit(model)
+        precision, line = choose_precision(settings.precision, model, task, device, part, flops)
+        step = partial(step_like, model, task, device, part, flops, precision)
+        return precision, line, *choose_threads(settings.threads, device, step)
+
+    with allocating(lambda amount: f"the first step: {lacks_memory(amount, task, batch_in_words(first, task))}"):
+        check_parts(settings, task, model, first)
+        precision, line, threads, more = on_a_part(settings, first, chosen)
     optimizer, width = optimizers.get(settings.optimizer), width_of(model, parameters)
     limited = settings.steps or settings.tokens or settings.minutes or settings.epochs
     resolved = settings.model_copy(
@@ -119,6 +125,7 @@ def _train(
             "lr": settings.lr or float(f"{optimizer.default_lr(width):.3g}"),
             "steps": settings.steps if limited else STEPS,
             "out": str(run.path),
+            "fit": False,  # what it finds is written down
         }
     )
     torch.set_num_threads(threads)
@@ -146,6 +153,8 @@ def _train(
     try:
         if resume:
             trainer.resume()
+        if settings.fit:
+            fit(trainer)
         if trainer.saved < 0:
             trainer.begin(first, fresh)
         return _to_its_end(trainer, resume, about)

@@ -1,0 +1,211 @@
+"""A batch in micro-batches, and the largest ones that fit in memory, found by trying.
+
+    gradient of a batch = sum over its parts of (c_i / c) times the gradient of part i
+
+where a loss is a mean over c positions (or rows), c_i of them in part i: what accumulation adds up. It is the same
+gradient but for rounding and for what looks at a batch as a whole: the drawn numbers of dropout, the balance of
+experts. A task whose loss looks at it as a whole (contrastive pairs) is refused.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ConfigError, RunError
+from ..runs import random_state
+from ..tasks.base import IGNORED, Batch, Task
+from .failure import lacks_memory, unallocated
+from .settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from .loop import Trainer
+
+T = TypeVar("T")
+LOOKED_AT = 32  # steps of which the largest batch is tried
+KEPT_BY_OPTIMIZERS = 2  # numbers for each parameter, at most
+USABLE = 0.9  # of the memory that is free; the rest is for what does not ask so politely
+CLOSE = 1e-3  # a loss of parts may differ from that of the whole by rounding
+
+
+def parts_of(batch: Batch, count: int) -> list[Batch]:
+    """A batch in `count` parts (or as many as it has rows) of nearly equal rows, the larger ones first."""
+    rows = len(batch.targets)
+    count = min(count, rows)
+    if count <= 1:
+        return [batch]
+
+    def cut(tensor: Tensor) -> tuple[Tensor, ...]:
+        return tensor.tensor_split(count)
+
+    inputs, lengths = (
+        {name: cut(tensor) for name, tensor in tensors.items()} for tensors in (batch.inputs, batch.lengths)
+    )
+    return [
+        replace(
+            batch,
+            inputs={name: parts[i] for name, parts in inputs.items()},
+            targets=part,
+            lengths={name: parts[i] for name, parts in lengths.items()},
+        )
+        for i, part in enumerate(cut(batch.targets))
+    ]
+
+
+def shares_of(batch: Batch, share: float, count: int) -> list[tuple[Batch, float]]:
+    """The parts of a batch, each with its share of the step's loss, by its real targets; one without is left out."""
+    if count == 1:
+        return [(batch, share)]
+    parts = parts_of(batch, count)
+    counts = [int((part.targets != IGNORED).sum()) for part in parts]
+    shared = [(part, share * own / sum(counts)) for part, own in zip(parts, counts, strict=True) if own]
+    return shared or [(batch, share)]
+
+
+def check_parts(settings: TrainingSettings, task: Task, model: nn.Module, batch: Batch) -> None:
+    """Raise ConfigError where batches are to be cut and the task's loss of a batch is not the mean of its parts'."""
+    if settings.micro_batches == 1 and not settings.fit:
+        return
+    tensors = [*batch.inputs.values(), *batch.lengths.values()]
+    alike = type(batch) is Batch and all(len(tensor) == len(batch.targets) for tensor in tensors)
+    if alike and len(batch.targets) > 1:
+        few = parts_of(batch, -(-len(batch.targets) // 3))[0]
+        training = model.training
+        with random_state.kept(), torch.no_grad():
+            model.eval()
+            whole = float(task.loss(model, few))
+            parts = sum(share * float(task.loss(model, part)) for part, share in shares_of(few, 1.0, 2))
+            model.train(training)
+        alike = abs(parts - whole) <= CLOSE * max(1.0, abs(whole))
+    if not alike:
+        key = "fit" if settings.fit else "micro_batches"
+        what = f"{task.name} looks at a batch as a whole, so that its parts have not the same gradient"
+        raise ConfigError(f"{key}: {what}; leave it out, and lower --batch")
+
+
+def on_a_part(settings: TrainingSettings, batch: Batch, work: Callable[[Batch], T]) -> T:
+    """What is measured on a batch as it will be cut: where it is to be found out how, on as much of it as fits."""
+    count = settings.micro_batches
+    while True:
+        try:
+            return work(parts_of(batch, count)[0])
+        except (MemoryError, RuntimeError) as error:
+            if not settings.fit or unallocated(error) is None or count >= len(batch.targets):
+                raise
+        count *= 2
+
+
+def fewest(fits: Callable[[int], bool], most: int) -> int | None:
+    """The smallest count from 1 to `most` that fits: powers of two, then what lies between the last two."""
+    failed, count = 0, 1
+    while not fits(count):
+        if count >= most:
+            return None
+        failed, count = count, min(2 * count, most)
+    while count - failed > 1:
+        middle = (failed + count) // 2
+        if fits(middle):
+            count = middle
+        else:
+            failed = middle
+    return count
+
+
+def fit(trainer: Trainer) -> None:
+    """Find the largest micro-batches that fit, say so, and go on with them. Raises RunError where not a row fits."""
+    batches, task = largest_batches(trainer), trainer.task
+    rows = max(len(batch.targets) for batch in batches)
+    count = fewest(lambda number: all(fits(trainer, batch, number) for batch in batches), rows)
+    if count is None:
+        raise RunError(f"{trainer.run.path}: not even a single row of a batch fits: {lacks_memory('', task)}")
+    trainer.settings = trainer.settings.model_copy(update={"micro_batches": count})
+    trainer.run.write_config({**trainer.run.config(), "micro_batches": count})
+    size = f"{-(-rows // count)} of {rows} rows"
+    trainer.shown.say(f"micro-batches: {count} for each batch, of up to {size}: the largest that fit in memory")
+
+
+def largest_batches(trainer: Trainer) -> list[Batch]:
+    """Of the next steps the batch with the most numbers, and the one with the longest rows."""
+    begin, task = trainer.position.step, trainer.task
+    places = [(begin + i, micro) for i in range(LOOKED_AT) for micro in range(trainer.settings.accumulate)]
+    with random_state.kept():
+        sizes = {place: sizes_of(task.batch(*place)) for place in places}
+        chosen = {max(places, key=lambda place: sizes[place][key]) for key in (0, 1)}
+        return [task.batch(*place).to(trainer.device) for place in sorted(chosen)]
+
+
+def sizes_of(batch: Batch) -> tuple[int, int]:
+    """The numbers in a batch, and those of its longest row."""
+    tensors = [*batch.inputs.values(), batch.targets]
+    return sum(t.numel() for t in tensors), max(t.numel() // max(1, len(t)) for t in tensors)
+
+
+def fits(trainer: Trainer, batch: Batch, count: int) -> bool:
+    """Whether a batch's gradients can be made in so many parts, beside what the optimizer keeps. Nothing changes."""
+    master = trainer.weights.master
+    buffers = {name: buffer.clone() for name, buffer in master.named_buffers()}
+    kept = 0 if trainer.optimizer.tensors() else KEPT_BY_OPTIMIZERS * sum(p.numel() for p in trainer.parameters)
+    training = trainer.weights.model.training
+    try:
+        with random_state.kept(), memory_limited(trainer.device):
+            held = torch.empty(kept, device=trainer.device)
+            trainer.weights.model.train()
+            trainer.gradients(shares_of(batch, 1.0, count)[:2])  # the second one beside gradients
+            del held
+    except (MemoryError, RuntimeError) as error:
+        if unallocated(error) is None:
+            raise
+        return False
+    finally:
+        trainer.at = None
+        trainer.weights.clear()
+        trainer.weights.model.train(training)
+        for name, buffer in master.named_buffers():
+            buffer.copy_(buffers[name])
+        if trainer.device.type == "cuda":
+            torch.cuda.empty_cache()
+    return True
+
+
+@contextmanager
+def memory_limited(device: torch.device) -> Iterator[None]:
+    """Within it an allocation beyond a CPU's free memory fails. Linux would grant it, and end the process later."""
+    free = free_memory() if device.type == "cpu" and sys.platform == "linux" else None
+    if free is None:
+        yield
+        return
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    used = number_in(Path("/proc/self/status"), "VmData:") * 1024
+    if before[0] != resource.RLIM_INFINITY:
+        free = min(free, max(0, before[0] - used))
+    resource.setrlimit(resource.RLIMIT_DATA, (used + int(USABLE * free), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def free_memory() -> int | None:
+    """Bytes that this process may still take: of the machine, and of its container where that has a limit."""
+    try:
+        free = number_in(Path("/proc/meminfo"), "MemAvailable:") * 1024
+        group = Path("/sys/fs/cgroup")
+        if (group / "memory.max").is_file() and (most := (group / "memory.max").read_text().strip()) != "max":
+            free = min(free, int(most) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError, IndexError):
+        return None
+    return max(0, free)
+
+
+def number_in(path: Path, key: str) -> int:
+    """The number beside a key in a table of the system."""
+    return int(next(line for line in path.read_text().splitlines() if line.startswith(key)).split()[1])
