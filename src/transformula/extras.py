@@ -13,6 +13,7 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "ctranslate2": "ctranslate2",
     "datasets": "hub",
     "gguf": "gguf",
+    "mlflow": "mlflow",
     "onnx": "onnx",
     "onnxscript": "onnx",
     "onnxruntime": "onnx",
@@ -24,12 +25,19 @@ EXTRAS = {  # import name of each optional package -> the extra of ours that ins
     "sklearn": "baselines",
     "statsmodels": "compare",
     "submitit": "slurm",
+    "tensorboard": "tensorboard",
     "torchinfo": "torchinfo",
+    "trackio": "trackio",
+    "wandb": "wandb",
 }
 
 ALWAYS = ("matplotlib", "PIL")  # installed with ours, and needed by some runs only
 
-PACKAGES = {"PIL": "pillow", "sklearn": "scikit-learn"}  # import name -> package, where they differ
+PACKAGES = {
+    "PIL": "pillow",
+    "mlflow": "mlflow-skinny",
+    "sklearn": "scikit-learn",
+}  # import name -> package, where they differ
 
 
 def need(module: str, purpose: str) -> ModuleType:

@@ -327,6 +327,7 @@ SETTINGS: tuple[tuple[str, str, str], ...] = (
     ("save_steps save_every save_interval ckpt_every checkpoint_interval", "checkpoint_every", ""),
     ("save_total_limit keep_last", "keep", ""),
     ("log_interval logging_steps log_steps", "log_every", ""),
+    ("report_to loggers use_wandb wandb_log", "log_to", "tensorboard"),
     ("output_dir out_dir save_dir run_dir logdir log_dir outdir", "out", ""),
     ("early_stopping early_stopping_patience", "patience", "5"),
     ("ema ema_decay", "average", "0.999"),

@@ -133,6 +133,7 @@ class Plan:
         """The plan with its batch. Raises an error for all that the trainer would refuse later, or come to lack."""
         from ..model.hook import check_hooks
         from ..runs.folder import RunFolder
+        from ..runs.records import need_recorders
         from ..tasks.base import check_task
         from ..training.machine import pick_device
         from ..training.optimizer import optimizers
@@ -157,6 +158,7 @@ class Plan:
         set_threads(training.threads)
         check_task(kind, architecture)
         check_select(training.select, kind)
+        need_recorders(training.log_to)
         if architecture.carry and not kind.carries:
             reason = f"the batches of {kind.name} do not go on from step to step, as those of {TASK} do"
             raise InputError(f"carry: {reason}; take the key out")

@@ -34,6 +34,7 @@ OF_THE_RUN = ("out", "lr", "seed")  # a job says them itself
 NO_NUMBERS = (
     *OF_THE_RUN,
     "log_every",
+    "log_to",
     "telemetry_every",
     "checkpoint_every",
     "keep",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -21,6 +21,8 @@ class Log:
     """Appends events to `log.jsonl`. Every event has "event" and most have "step", the number of steps made.
 
     What the disk does not take waits for the next event, so that no line is lost while the process lives.
+
+    listeners  each hears every event, as plain data, once it is written or waits
     """
 
     def __init__(self, path: Path) -> None:
@@ -28,6 +30,7 @@ class Log:
         self._file: Any = None
         self._lines = 0
         self._waiting = b""
+        self.listeners: list[Callable[[Mapping[str, Any]], None]] = []
 
     @property
     def lines(self) -> int:
@@ -39,8 +42,13 @@ class Log:
     def write(self, event: str, **fields: Any) -> None:
         """Append one event and flush it. Numbers that are not finite become null, as JSON has it. Raises OSError."""
         self._lines = self.lines + 1
-        self._waiting += (json.dumps(plain({"event": event, **fields})) + "\n").encode()
-        self.flush()
+        written = plain({"event": event, **fields})
+        self._waiting += (json.dumps(written) + "\n").encode()
+        try:
+            self.flush()
+        finally:
+            for listener in self.listeners:
+                listener(written)
 
     def flush(self) -> None:
         """Write what waits. Raises OSError; the rest, be it a part of a line, then waits on."""

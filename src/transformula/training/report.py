@@ -147,9 +147,8 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
     )  # fmt: skip
     commands = [line for line in (usage, command("evaluate", run.path, use=use), resume) if line]
     times = {"seconds": round(seconds, 3), "evaluating": round(p.evaluating, 3)}
-    made(
-        "log", lambda: run.log.write("end", step=p.step, units=p.units, **times, stopped=stopped, best_step=p.best_step)
-    )
+    ended = {**times, "stopped": stopped, "best_step": p.best_step, "scores": p.best_scores, "sample": sample}
+    made("log", lambda: run.log.write("end", step=p.step, units=p.units, **ended))
     made("log", run.log.close)
     made("picture", lambda: draw(trainer, baselines, f"{name}: {verdict}" if verdict else name))
     made("summary", lambda: write_page(result, name, text, task.name, about, commands))

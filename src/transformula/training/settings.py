@@ -22,6 +22,7 @@ def listed(patterns: Any) -> Any:
 
 
 Patterns = Annotated[list[str], BeforeValidator(listed)]
+Names = Annotated[list[str], BeforeValidator(listed)]
 
 
 class LoraSettings(Settings):
@@ -159,4 +160,9 @@ class TrainingSettings(Settings):
         " the update ratio, the norm of the gradient; 0: none",
     )  # fmt: skip
     log_every: int = Field(10, ge=1, description="steps between lines of the log")
+    log_to: Names = Field(
+        [],
+        description="also record the run in tensorboard, wandb, mlflow, trackio, or by a recorder of --use:"
+        " tensorboard,wandb; log.jsonl is always written",
+    )
     out: str | None = Field(None, description="the run's folder (default: runs/ and the model's name)")

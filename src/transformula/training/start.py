@@ -23,6 +23,7 @@ from ..interop.exchange import text_of
 from ..interop.weights import check_finite
 from ..runs import random_state
 from ..runs.folder import CONFIG, RunFolder
+from ..runs.records import RunRecords, need_recorders
 from ..tasks.base import Batch, Task, tasks
 from . import machine
 from .adapters import choose_trained
@@ -38,7 +39,7 @@ from .settings import STEPS, TrainingSettings
 
 MACHINE = ("device", "threads", "micro_batches")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
-EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "telemetry_every")
+EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "log_to", "telemetry_every")
 FAULTS = ("on_save_error", "fit")
 FREE = (*LENGTH, *EVERY, *MACHINE, *FAULTS, "out")  # what a resume may change
 
@@ -73,6 +74,7 @@ def train(
     optimizers.get(settings.optimizer)
     schedules.get(settings.lr_schedule)
     check_select(settings.select, task)
+    need_recorders(settings.log_to)
     if resume:
         run.lock()
     else:
@@ -150,6 +152,7 @@ def _train(
         task, model, optimizer(trained.parameters, resolved, products), resolved, run, shown, device, trained
     )
     random_state.seed(settings.seed)
+    records = RunRecords(run, resolved.log_to, shown.say)  # of what was logged before a resume rewinds it
     try:
         if resume:
             trainer.resume()
@@ -157,7 +160,8 @@ def _train(
             fit(trainer)
         if trainer.saved < 0:
             trainer.begin(first, fresh)
-        return _to_its_end(trainer, resume, about)
+        with records.kept(trainer.position.step, run.config(), about, task.unit):
+            return _to_its_end(trainer, resume, about)
     finally:
         run.log.close()
         trainer.weights.adapters.release()

@@ -1,0 +1,1 @@
+"""Recorders: one file each."""
