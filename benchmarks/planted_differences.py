@@ -10,7 +10,7 @@
 Of each planted difference there are 60 pairs of runs, thus 10 comparisons. Their mean difference over all pairs is
 taken as the truth; the power that `compare` promises for it is set beside the share of comparisons that find it. At
 most 1 of the 20 equal ones may say better or worse, and no planted one may be found so rarely that chance would do it
-in one case of a hundred.
+in one case of a hundred. Last, what one comparison of all pairs says.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ def runs_of(data: str, store: Store) -> dict[str, list[Outcome]]:
     return {name: [o for o in outcomes if o.variant == name] for name in ARMS}
 
 
-def verdicts_of(runs: dict[str, list[Outcome]], name: str) -> list[Verdict]:
-    """One verdict for each six seeds."""
+def verdicts_of(runs: dict[str, list[Outcome]], name: str, pairs: int = PAIRS) -> list[Verdict]:
+    """One verdict for each so many seeds."""
     base, variant = runs[BASE_OF[name]], runs[name]
     arms = [Arm(each, "only", {}, COSTS, RATE) for each in (BASE_OF[name], name)]
     return [
-        judge([*base[n : n + PAIRS], *variant[n : n + PAIRS]], arms, base=BASE_OF[name])[0]
-        for n in range(0, len(variant), PAIRS)
+        judge([*base[n : n + pairs], *variant[n : n + pairs]], arms, base=BASE_OF[name])[0]
+        for n in range(0, len(variant), pairs)
     ]
 
 
@@ -96,6 +96,7 @@ def main() -> int:
         scores = [np.array([o.score for o in runs[each]], dtype=float) for each in (name, base)]
         differences = scores[0] - scores[1][: len(scores[0])]
         verdicts = verdicts_of(runs, name)
+        (whole,) = verdicts_of(runs, name, len(runs[name]))
         found = sum(verdict.word in ("better", "worse") for verdict in verdicts)
         effect = 0.0 if name == "equal" else float(differences.mean())
         deviation, covered = float(differences.std(ddof=1)), [v.interval for v in verdicts if v.interval]
@@ -103,10 +104,13 @@ def main() -> int:
         promised = 0.05 if name == "equal" else power(effect, deviation)
         bad = found > 1 if name == "equal" else binom.cdf(found, len(verdicts), promised) < RARE
         failed |= bad
-        figures[name] = {"effect": effect, "deviation": deviation, "promised": promised, "found": found,
-                         "comparisons": len(verdicts), "intervals that hold it": inside}  # fmt: skip
+        figures[name] = {
+            "effect": effect, "deviation": deviation, "promised": promised, "found": found,
+            "comparisons": len(verdicts), "intervals that hold it": inside, "all pairs": whole.word,
+        }  # fmt: skip
         print(f"{name:7} effect {effect:+.4f} bits, deviation {deviation:.4f}: found in {found} of {len(verdicts)},"
-              f" promised {100 * promised:.0f} %; {inside} intervals hold it{'  TOO FAR' if bad else ''}")  # fmt: skip
+              f" promised {100 * promised:.0f} %; {inside} intervals hold it; all pairs: {whole.word}"
+              f"{'  TOO FAR' if bad else ''}")  # fmt: skip
     if given.keep:
         print(f"wrote {keep('planted_differences', figures, []).name}")
     return int(failed)

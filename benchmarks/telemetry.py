@@ -1,9 +1,10 @@
 """What telemetry by depth costs a training run: a step that is measured against one that is not, in the same run.
 
-    python benchmarks/telemetry.py [--steps 200] [--precision float32] [--threads 1] [--keep]
+    python benchmarks/telemetry.py [--steps 200] [--precision float32] [--threads 1] [--compile] [--keep]
 
-One run, in which every second step is measured. Each pair of neighbors gives a difference; the cost is its median,
-divided by the median step and by the steps between two measurements in a run (`telemetry_every`, 10). Seconds are CPU
+One run, in which every second step is measured (of a compiled model every eighth). Each measured step and its neighbor
+give a difference; the cost is its median, divided by the median step and by the steps between two measurements in a run
+(`telemetry_every`, 10; of a compiled model 40). Seconds are CPU
 time of this process, so that other jobs on the machine hardly count; `line` is how long one line of the log is. The
 claim: at most 2 % of a training step.
 """
@@ -36,10 +37,12 @@ from transformula.training.adapters import choose_trained  # noqa: E402
 from transformula.training.loop import Trainer  # noqa: E402
 from transformula.training.optimizer import optimizers  # noqa: E402
 from transformula.training.progress import Progress  # noqa: E402
+from transformula.training.telemetry import APART  # noqa: E402
 from transformula.words import vocabulary  # noqa: E402
 
 FORMULA = "x = x + attention(norm(x))\nx = x + scalar(0.5) * mlp(norm(x))"
 ALLOWED = 0.02
+WARM = 8  # steps that are not counted
 EVERY = int(TrainingSettings().telemetry_every)
 SIZES: dict[str, dict[str, int]] = {
     "4 layers of width 128": {"depth": 4, "width": 128, "heads": 4, "context": 64, "batch": 12},
@@ -48,8 +51,8 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-def trainer_for(folder: Path, sizes: dict[str, int], precision: str) -> Trainer:
-    """A run that measures every second step."""
+def trainer_for(folder: Path, sizes: dict[str, int], precision: str, compiled: bool) -> Trainer:
+    """A run that measures every second step, or every eighth."""
     text = folder / "text.txt"
     letters = random.Random(0)
     text.write_text("".join(letters.choice("abcdefghijklmnopqrstuvwxyz ") for _ in range(200_000)))
@@ -57,6 +60,8 @@ def trainer_for(folder: Path, sizes: dict[str, int], precision: str) -> Trainer:
     task = LanguageModeling.make(data, {"context": sizes["context"]}, batch=sizes["batch"], seed=1)
     numbers = {key: value for key, value in sizes.items() if key != "batch"} | task.numbers
     model = build(check(from_formula(FORMULA), vocabulary(), {**numbers, "after": "x = norm(x)"}))
+    if compiled:
+        model.compile()
     settings = TrainingSettings.read({"steps": 10**6, "lr": 0.001, "precision": precision, "telemetry_every": 2})
     trained = choose_trained(model, settings)
     optimizer = optimizers.get(settings.optimizer)(trained.parameters, settings, machine.DTYPES[precision])
@@ -68,22 +73,23 @@ def trainer_for(folder: Path, sizes: dict[str, int], precision: str) -> Trainer:
     return trainer
 
 
-def measure(sizes: dict[str, int], precision: str, steps: int) -> dict[str, Any]:
+def measure(sizes: dict[str, int], precision: str, steps: int, compiled: bool) -> dict[str, Any]:
     """Median seconds of a step, what a measurement adds to it, and its share of a run."""
     with tempfile.TemporaryDirectory() as folder:
-        trainer = trainer_for(Path(folder), sizes, precision)
+        trainer = trainer_for(Path(folder), sizes, precision, compiled)
         seconds = []
-        for _ in range(steps + 4):
+        apart = 2 * (APART if compiled else 1)
+        for _ in range(steps + WARM):
             begin = time.process_time()
             trainer.step()
             seconds.append(time.process_time() - begin)
         trainer.run.log.close()
         lines = (Path(folder) / "run" / "log.jsonl").read_text().splitlines()
-    plain, measured = seconds[4::2], seconds[5::2]  # the first four warm up; steps 2, 4, ... are measured
+    plain, measured = seconds[WARM + apart - 2 :: apart], seconds[WARM + apart - 1 :: apart]
     added = statistics.median(m - p for p, m in zip(plain, measured, strict=True))
     step = statistics.median(plain)
     line = next(len(line) for line in reversed(lines) if '"telemetry"' in line)
-    share = added / step / EVERY
+    share = added / step / (EVERY * apart / 2)
     return {"step": step, "added": added, "share": share, "line": line, "holds": share <= ALLOWED}
 
 
@@ -108,19 +114,20 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=200, help="steps of each model, half of them measured")
     parser.add_argument("--precision", default="float32", choices=["float32", "bf16"])
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--compile", action="store_true", help="compile the models")
     parser.add_argument("--keep", action="store_true", help="write benchmarks/results and the docs' figures")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     rows = {}
     print("  ".join(HEAD))
     for name, sizes in SIZES.items():
-        rows[name] = measure(sizes, given.precision, given.steps)
+        rows[name] = measure(sizes, given.precision, given.steps, given.compile)
         print("  ".join(cells(name, rows[name])), flush=True)
     if given.keep:
         table = [f"| {' | '.join(HEAD)} |", f"|{' --- |' * len(HEAD)}"]
         table += [f"| {' | '.join(cells(name, row))} |" for name, row in rows.items()]
         about = {"every": EVERY, "precision": given.precision, "threads": given.threads, "steps": given.steps}
-        keep("telemetry", {**about, "rows": rows}, table)
+        keep("telemetry_compiled" if given.compile else "telemetry", {**about, "rows": rows}, table)
     return 0 if all(row["holds"] for row in rows.values()) else 1
 
 
