@@ -22,7 +22,8 @@ from ..plain import plain
 OPTION = "--json"
 ESCAPES = "backslashreplace"
 EXIT_CODES = """\
-exit status: 0 done, 1 failed while running, 2 wrong input, 3 undecided (comparisons), 75 preempted, 130 interrupted"""
+exit status: 0 done, 1 failed while running, 2 wrong input, 3 undecided (comparisons), 75 preempted, 124 hung, \
+130 interrupted"""
 
 
 def as_json(data: Mapping[str, Any]) -> str:

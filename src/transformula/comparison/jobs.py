@@ -39,6 +39,7 @@ NO_NUMBERS = (
     "checkpoint_every",
     "keep",
     "on_save_error",
+    "hang_timeout",
 )  # settings of training that change no number
 TEXT_ONLY = ("language", "name", "about")  # of a model's text, what changes nothing that is computed
 

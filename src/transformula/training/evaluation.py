@@ -209,6 +209,7 @@ class Evaluations:
 
         def progress(done: float, total: float = 1) -> None:
             interrupts.check()
+            trainer.watchdog.beat()
             trainer.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
 
         begin, model = time.monotonic(), trainer.weights.model.eval()

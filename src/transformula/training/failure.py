@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from ..analysis.accounting import bytes_in_words
 from ..errors import NotFinite, RunError, TransformulaError
 from ..runs.checkpoint import MANIFEST
+from ..runs.folder import command
 from ..tasks.base import Batch, Task
 
 if TYPE_CHECKING:
@@ -96,6 +97,16 @@ def failed(trainer: Trainer, error: Exception) -> TransformulaError:
             where = "" if trainer.at is None else f"{trainer.at[0]} ({batch_in_words(trainer.at[1], trainer.task)})"
             what = lacks_memory(amount, trainer.task, where)
     return RunError(f"step {trainer.position.step:,}: {what}{kept}")
+
+
+def hung(trainer: Trainer) -> str:
+    """What is said of a run that hangs. Reads no file, since it may be the disk that hangs."""
+    minutes, step = trainer.settings.hang_timeout or 0.0, trainer.position.step + 1
+    saved = f"saved: step {trainer.saved:,}" if trainer.saved >= 0 else "nothing was saved yet"
+    return (
+        f"step {step:,}: nothing came to its end in {minutes:g} minutes (--hang-timeout). The stacks of all threads"
+        f" follow.\n{saved}; to resume: {command('train --resume', trainer.run.path, use=trainer.packages)}"
+    )
 
 
 def kept_of(trainer: Trainer, changed: Mapping[str, float] | None = None) -> str:

@@ -39,7 +39,7 @@ from .adapters import Trainable
 from .diagnose import first_not_finite
 from .disk import Disk
 from .evaluation import Evaluations
-from .failure import Asked, Interrupts
+from .failure import Asked, Interrupts, hung
 from .fit import shares_of
 from .optimizer import Optimizer
 from .position import TENTHS, Limits, Position
@@ -47,6 +47,7 @@ from .progress import Progress
 from .schedules import Phases, factor
 from .settings import TrainingSettings
 from .telemetry import Telemetry
+from .watchdog import Watchdog
 from .weights import RunningAverage, Weights
 
 SAVED_EVERY = 600.0  # seconds between checkpoints where no number of steps is given
@@ -111,12 +112,14 @@ class Trainer:
         self.evaluations = Evaluations(self)
         self.telemetry = Telemetry(self.weights.model, trained.parameters, settings.telemetry_every)
         self.disk = Disk(self)
+        self.watchdog = Watchdog(settings.hang_timeout and 60 * settings.hang_timeout, partial(hung, self))
         self.at: tuple[str, Batch] | None = None  # the batch whose gradients are being made
         self.between_steps = True
         self.peak = machine.peak(device, settings.precision)
         self.flops = flops_per_unit(model)
         self.saved, self.saved_at = -1, time.monotonic()
         self.after_step = asked(getattr(model, "architecture", None), "after_step")
+        self.packages = run.packages()
         self.fixed = trained.fixed if self.after_step is None else frozenset[str]()
         self._begin = time.monotonic()
         self._step_seconds, self._step_units = 0.0, 0
@@ -160,7 +163,9 @@ class Trainer:
                         self.save()
             if end:
                 return end
+            self.watchdog.beat()
             self.step()
+            self.watchdog.beat()
 
     def step(self) -> None:
         """One update of the weights. Raises NotFinite before anything is changed."""

@@ -144,6 +144,9 @@ class TrainingSettings(Settings):
     select: str | None = Field(
         None, description="score that selects the best model and that patience watches (default: the task's main score)"
     )
+    hang_timeout: float | None = Field(
+        None, gt=0, description="minutes without the end of a step after which the stacks are printed and the run ends"
+    )
     patience: int | None = Field(None, ge=1, description="stop after this many evaluations without improvement")
     average: float = Field(
         0.0, ge=0, lt=1,

@@ -40,7 +40,7 @@ from .settings import STEPS, TrainingSettings
 MACHINE = ("device", "threads", "micro_batches")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
 EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "log_to", "telemetry_every")
-FAULTS = ("on_save_error", "fit")
+FAULTS = ("on_save_error", "fit", "hang_timeout")
 FREE = (*LENGTH, *EVERY, *MACHINE, *FAULTS, "out")  # what a resume may change
 
 
@@ -171,7 +171,7 @@ def _train(
 
 def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any]) -> RunResult:
     begun = trainer.position.step
-    with Interrupts(lambda text: trainer.shown.say(text, warning=True)) as interrupts:
+    with trainer.watchdog, Interrupts(lambda text: trainer.shown.say(text, warning=True)) as interrupts:
         try:
             stopped = trainer.run_until_end(interrupts)
         except Exception as error:
