@@ -136,10 +136,11 @@ def newest(checkpoints: Path, run: str = "") -> tuple[Checkpoint | None, list[st
     return None, damaged
 
 
-def prune(checkpoints: Path, keep: int, best: int | None = None) -> None:
-    """Remove all checkpoints but the last `keep` and that of step `best`."""
+def prune(checkpoints: Path, keep: int, best: int | None = None, anchor: int | None = None) -> None:
+    """Remove all checkpoints but the last `keep` and those of the steps `best` and `anchor`."""
+    kept = [folder_of(checkpoints, step) for step in (best, anchor) if step is not None]
     for folder in sorted(checkpoints.glob("step-*"))[:-keep]:
-        if best is None or folder != folder_of(checkpoints, best):
+        if folder not in kept:
             _remove(folder)
 
 

@@ -5,6 +5,7 @@ manifest.json    versions, machine, what the data and the formula were
 log.jsonl        what happened, one event a line
 checkpoints/     what a resume needs
 fixed/           parameters that keep their values, where only some are trained: a resume needs them, too
+bad-batches/     the batches of steps that were not finite, or a spike of the loss: a folder a step
 best/  last/     the model with the lowest validation loss, and the latest one: folders that `sample` takes
 loss.svg  loss.png  summary.md
 """
@@ -64,6 +65,7 @@ class RunFolder:
         self.best = self.path / "best"
         self.last = self.path / "last"
         self.fixed = self.path / "fixed"
+        self.bad_batches = self.path / "bad-batches"
         self.log = Log(self.path / "log.jsonl")
         self._lock: Any = None
 

@@ -124,6 +124,12 @@ class CarriedRows:
         kept = {key: before for key, before in self._into.items() if key[1] != micro or key[0] == step}
         self._into = {**kept, (step + 1, micro): carried}
 
+    def skip(self, step: int) -> None:
+        """Leave to the step after this one what this one began from, as if it had not been made."""
+        kept = {(step + 1, micro): carried for (at, micro), carried in self._into.items() if at == step}
+        if kept:
+            self._into = kept
+
     def tensors(self) -> dict[str, Tensor]:
         """All that is carried into the next step, for a checkpoint: by step, micro-batch and name."""
         last = max((step for step, _ in self._into), default=0)

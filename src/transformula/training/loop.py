@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from ..atomic_io import whole_folder
-from ..errors import CheckpointError, NotFinite
+from ..errors import CheckpointError, NotFinite, RunError
 from ..interop.folder import WEIGHTS, save_model
 from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors, save_tensors
 from ..model.hook import asked
@@ -41,6 +41,7 @@ from .disk import Disk
 from .evaluation import Evaluations
 from .failure import Asked, Interrupts, hung
 from .fit import shares_of
+from .guard import NOT_FINITE, STOP, Guard
 from .optimizer import Optimizer
 from .position import TENTHS, Limits, Position
 from .progress import Progress
@@ -111,7 +112,7 @@ class Trainer:
         self.position = Position()
         self.evaluations = Evaluations(self)
         self.telemetry = Telemetry(self.weights.model, trained.parameters, settings.telemetry_every)
-        self.disk = Disk(self)
+        self.disk, self.guard = Disk(self), Guard(self)
         self.watchdog = Watchdog(settings.hang_timeout and 60 * settings.hang_timeout, partial(hung, self))
         self.at: tuple[str, Batch] | None = None  # the batch whose gradients are being made
         self.between_steps = True
@@ -153,10 +154,12 @@ class Trainer:
             except Asked:
                 end = "interrupted"
             late = time.monotonic() - self.saved_at > SAVED_EVERY
-            due = p.step % every == 0 if every else p.evaluated == p.step or late
-            if self.saved != p.step and (due or end):
-                self.disk.attempt("the checkpoint", self.save, must=bool(end))
+            planned = p.step % every == 0 if every else p.evaluated == p.step
+            if self.saved != p.step and (planned or (late and not every) or end):
+                self.disk.attempt("the checkpoint", partial(self.save, planned), must=bool(end))
                 self.saved_at = time.monotonic()
+            elif planned:  # saved when it was asked to end, before this evaluation
+                self.guard.set_anchor()
             if end and settings.average_checkpoints > 1 and not interrupts.asked and p.averaged != p.step:
                 with suppress(Asked):
                     if self.evaluations.mean(interrupts):
@@ -178,14 +181,21 @@ class Trainer:
         shared = [part for one in whole for part in shares_of(*one, settings.micro_batches)]
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
+        self.guard.remember()
         loss, named = self.gradients(shared)
         self.telemetry.note_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.clip or math.inf)
         objective = loss + sum(named.values())
-        if not math.isfinite(objective) or not bool(torch.isfinite(norm)):
+        if fault := self.guard.fault(loss, objective, float(norm)):
+            after = random.getstate(), np.random.get_state()
             random.setstate(state[0])
             np.random.set_state(state[1])
-            self._stop_not_finite(shared, objective)
+            self._leave_out(
+                fault, shared, {"loss": loss, "objective": objective, "gradient_norm": float(norm)}, sum(units)
+            )
+            random.setstate(after[0])
+            np.random.set_state(after[1])
+            return
         self.between_steps = False
         self.optimizer.step(lr)
         self.weights.adapters.merge()
@@ -255,24 +265,43 @@ class Trainer:
     def _whole_loss(self, batch: Batch, share: float) -> Tensor:
         return whole_loss(*self._losses(self.weights.model, batch, share))
 
-    def _stop_not_finite(self, shared: list[tuple[Batch, float]], loss: float) -> None:
+    def _leave_out(self, fault: str, shared: list[tuple[Batch, float]], measured: dict[str, float], units: int) -> None:
+        """Record a step that is not to be taken, and go on without it or raise, as the policy says."""
+        stops, step, place = self.guard.policies[fault] == STOP, self.position.step + 1, ""
+        if fault == NOT_FINITE:
+            place = self._place_of(shared, stops)
+            what = f"the {'gradient' if math.isfinite(measured['objective']) else 'loss'} is not a finite number"
+            what += f"; it first appears in {place}"
+        else:
+            middle, deviation = self.guard.usual()
+            what = f"the loss, {measured['loss']:.4g}, is more than {self.guard.spike:g} standard deviations"
+            what += f" ({deviation:.3g}) above its median, {middle:.4g}"
+        folder = self.guard.record(fault, shared, {**measured, **({"place": place} if place else {})})
+        self.guard.forget()
+        if not stops:
+            self.guard.leave_out(fault, units, folder, what)
+            return
+        kept = sorted(self.run.checkpoints.glob("step-*"))
+        message = f"step {step}: {what}. The batch is kept in {folder}."
+        message += f" The last good checkpoint is {kept[-1]}." if kept and fault == NOT_FINITE else ""
+        option = f"--on-{fault.replace(' ', '-')} skip"
+        message += (
+            f" A resume with {option} leaves the batch out. Otherwise begin a new run; a lower learning rate (--lr),"
+        )
+        message += " a longer --warmup or --precision float32 may help"
+        raise NotFinite(message, step=step, place=place) if fault == NOT_FINITE else RunError(message)
+
+    def _place_of(self, shared: list[tuple[Batch, float]], release: bool) -> str:
+        """Where a number that is not finite first appears: the step is made again, with its random state."""
         self.weights.clear()
-        self.weights.adapters.release()
-        place = ""
+        if release:
+            self.weights.adapters.release()
         for micro, part in enumerate(shared):
             self.seed_generators(micro)
             if place := first_not_finite(self.weights.model, partial(self._whole_loss, *part)):
-                break
+                return place
             self.weights.collect()
-        place = place or "the norm of all gradients together, while each is finite"
-        step, kept = self.position.step + 1, sorted(self.run.checkpoints.glob("step-*"))
-        self.disk.log("not finite", step=self.position.step, place=place)
-        self.weights.clear()
-        what = "gradient" if math.isfinite(loss) else "loss"
-        message = f"step {step}: the {what} is not a finite number; it first appears in {place}."
-        message += f" The last good checkpoint is {kept[-1]}." if kept else ""
-        message += " Begin a new run; a lower learning rate (--lr), a longer --warmup or --precision float32 may help"
-        raise NotFinite(message, step=step, place=place)
+        return "the norm of all gradients together, while each is finite"
 
     def _tell(self, loss: float, named: dict[str, float], measures: dict[str, float], norm: float, lr: float) -> None:
         p = self.position
@@ -312,12 +341,20 @@ class Trainer:
         """Those of the model that keep their values, or those that change."""
         return {name: t for name, t in model_tensors(self.weights.master).items() if (name in self.fixed) == fixed}
 
-    def save(self) -> None:
-        """Write a checkpoint, and the model of `last/`."""
+    def save(self, planned: bool = False) -> None:
+        """Write a checkpoint, and the model of `last/`.
+
+        planned  by the settings, and not by the clock or an interruption: the run may roll back to it
+        """
         p = self.position
         self.shown.busy(f"step {p.step:,}  saving")
         self.run.check_there()
-        state = {**asdict(p), "seconds": self.seconds, "log_lines": self.run.log.lines}
+        state = {
+            **asdict(p),
+            **(self.guard.anchored() if planned else {}),
+            "seconds": self.seconds,
+            "log_lines": self.run.log.lines,
+        }
         state["optimizer"] = self.settings.optimizer
         checkpoint = Checkpoint(
             p.step, self._tensors(fixed=False), self.optimizer.tensors(), random_state.capture(), state,
@@ -327,7 +364,10 @@ class Trainer:
         save_checkpoint(self.run.checkpoints, checkpoint)
         with self.evaluated():
             self.keep_model(self.run.last)
-        prune(self.run.checkpoints, max(self.settings.keep, self.settings.average_checkpoints), p.best_step or None)
+        if planned:
+            self.guard.set_anchor()
+        keep = max(self.settings.keep, self.settings.average_checkpoints)
+        prune(self.run.checkpoints, keep, p.best_step or None, self.guard.anchor)
         self.saved = p.step
 
     def resume(self) -> None:
@@ -352,16 +392,9 @@ class Trainer:
             what = f"this run used the optimizer {used}; a resume cannot change it to {self.settings.optimizer}"
             raise CheckpointError(f"{self.run.path}: {what}. Begin a new run")
         self.position = Position.read({**state, "step": checkpoint.step}, path / STATE)
-        fixed = load_tensors(self.run.fixed / WEIGHTS) if self.fixed else {}
-        put_tensors(self.weights.master, {**fixed, **checkpoint.weights}, path / WEIGHTS)
-        self.weights.adapters.load(checkpoint.adapters)
-        check_finite(self.weights.master.named_parameters(), path / WEIGHTS)
-        if self.average is not None:
-            # A run that had none until now begins it at these weights.
-            self.average.load(checkpoint.average or model_tensors(self.weights.master), path / "average.safetensors")
+        self.take(checkpoint, path)
         if self.task.memory:
             self.task.memory.put(checkpoint.carried)
-        self.optimizer.load(checkpoint.optimizer)
         try:
             random_state.restore(checkpoint.streams)
         except (KeyError, ValueError, TypeError, RuntimeError) as error:
@@ -375,6 +408,17 @@ class Trainer:
         removed = f"; removed what is broken: {broken}" if broken else ""
         self.shown.say(f"going on from step {checkpoint.step:,}{removed}", warning=bool(damaged))
         self.evaluations.check_best()
+
+    def take(self, checkpoint: Checkpoint, path: Path) -> None:
+        """Take up the weights of a checkpoint, their average and what the optimizer kept. Raises CheckpointError."""
+        fixed = load_tensors(self.run.fixed / WEIGHTS) if self.fixed else {}
+        put_tensors(self.weights.master, {**fixed, **checkpoint.weights}, path / WEIGHTS)
+        self.weights.adapters.load(checkpoint.adapters)
+        check_finite(self.weights.master.named_parameters(), path / WEIGHTS)
+        if self.average is not None:
+            # A run that had none until now begins it at these weights.
+            self.average.load(checkpoint.average or model_tensors(self.weights.master), path / "average.safetensors")
+        self.optimizer.load(checkpoint.optimizer)
 
     def use_best(self) -> None:
         """Put the weights of the best evaluation into the model."""

@@ -60,6 +60,10 @@ class Position:
     best             the lowest value of the selected score, on the validation rows that evaluations on the way see
     best_scores      of that model, and `best_on` what of the validation set they are of; "" is all
     worse            evaluations since then
+    recent           the last losses, where spikes are looked for
+    anchor           the step of the last checkpoint that was planned: not one of an interruption, nor of the clock
+    left_out         steps whose batch was left out, and `left_out_in_a_row` those since the last good one or, where
+                     a run rolls back, since the anchor
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -84,6 +88,10 @@ class Position:
     best_scores: dict[str, float] = field(default_factory=dict)
     loss_sum: float = 0.0
     loss_count: Count = 0
+    recent: list[float] = field(default_factory=list)
+    anchor: Count = 0
+    left_out: Count = 0
+    left_out_in_a_row: Count = 0
     named_sums: dict[str, float] = field(default_factory=dict)
 
     @staticmethod

@@ -144,6 +144,17 @@ class TrainingSettings(Settings):
     select: str | None = Field(
         None, description="score that selects the best model and that patience watches (default: the task's main score)"
     )
+    on_not_finite: Literal["stop", "skip", "rollback"] = Field(
+        "stop",
+        description="where a loss or gradient is not a finite number: stop, skip the batch, or roll back to"
+        " the last checkpoint's weights and skip all batches since",
+    )
+    on_spike: Literal["continue", "stop", "skip", "rollback"] = Field(
+        "continue", description="where the loss is a spike: the same, or train on as if it were none"
+    )
+    spike: float = Field(
+        6.0, gt=0, description="standard deviations above the median of recent losses, from which one is a spike"
+    )
     hang_timeout: float | None = Field(
         None, gt=0, description="minutes without the end of a step after which the stacks are printed and the run ends"
     )

@@ -40,7 +40,7 @@ from .settings import STEPS, TrainingSettings
 MACHINE = ("device", "threads", "micro_batches")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
 EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "log_to", "telemetry_every")
-FAULTS = ("on_save_error", "fit", "hang_timeout")
+FAULTS = ("on_save_error", "on_not_finite", "on_spike", "spike", "fit", "hang_timeout")
 FREE = (*LENGTH, *EVERY, *MACHINE, *FAULTS, "out")  # what a resume may change
 
 

@@ -62,5 +62,7 @@ class AdamW(Optimizer):
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over a state; parameters of which nothing is kept have had no gradient yet."""
         for p in self.parameters:
+            if self.inner is not None:
+                self.inner.state.pop(p.tensor, None)
             if self.inner is not None and any(f"{p.name}/{key}" in tensors for key in KEPT):
                 self.inner.state[p.tensor] = {key: taken(tensors, f"{p.name}/{key}", p.tensor) for key in KEPT}
