@@ -98,6 +98,7 @@ USES = [
     ("predict run the --max-tokens 3", "the"),
     ("evaluate run", "perplexity"),
     ("compare pre-norm rezero --data text.txt", "pip install 'transformula[compare]'"),
+    ("repeat run --quiet", "the same: "),
     ("curves run", "wrote curves.svg"),
     ("inspect run norms", "RMS attention"),
     ("export run --to pytorch --out exported", "exported"),

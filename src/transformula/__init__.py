@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .api.model import nearest as nearest
     from .api.model import summary as summary
     from .api.recipe import reproduce as reproduce
+    from .api.repeat import repeat as repeat
     from .api.run import Run as Run
     from .api.run import evaluate as evaluate
     from .api.run import train as train
@@ -46,6 +47,7 @@ HOMES = {  # public name -> the module that has it, or is it
     "inspect": "api.inspect",
     "load": "api.model",
     "nearest": "api.model",
+    "repeat": "api.repeat",
     "reproduce": "api.recipe",
     "summary": "api.model",
     "train": "api.run",

@@ -14,6 +14,7 @@ from transformula.api.plan import plan_run
 from transformula.comparison import jobs
 from transformula.comparison.jobs import identity_of, jobs_of, settled
 from transformula.model import build
+from transformula.runs import identity
 from transformula.training.settings import TrainingSettings
 
 OTHER = {
@@ -90,8 +91,8 @@ def test_rooms_that_change_no_number_are_not_in_the_hash_of_the_code(tmp_path, m
     for name in ("training/loop.py", "comparison/report.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("a = 1\n")
-    monkeypatch.setattr(jobs, "PACKAGE", tmp_path)
-    code = jobs.code_identity.__wrapped__
+    monkeypatch.setattr(identity, "PACKAGE", tmp_path)
+    code = identity.code_identity.__wrapped__
     known = code()
     (tmp_path / "comparison/report.py").write_text("a = 12\n")
     assert code() == known

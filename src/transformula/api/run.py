@@ -90,8 +90,8 @@ def train(
     return run_of(plan_run({**recorded, **typed}, use, source=source, beside=typed), quiet)
 
 
-def run_of(plan: Plan, quiet: bool) -> Run:
-    """Check a plan, make the data ready, build the model, train it."""
+def run_of(plan: Plan, quiet: bool, follow: Callable[[Mapping[str, Any]], bool] | None = None) -> Run:
+    """Check a plan, make the data ready, build the model, train it; `follow` as in `training.train`."""
     from ..data.sources import recorded
     from ..tasks.base import check_widths
     from ..training import train as run_training
@@ -126,7 +126,15 @@ def run_of(plan: Plan, quiet: bool) -> Run:
         if not plan.resume:
             config |= {**({} if start is None else start.plain), **({"use": list(plan.use)} if plan.use else {})}
         result = run_training(
-            task, module, training, training.out, resume=plan.resume, config=config, progress=shown, fresh=start is None
+            task,
+            module,
+            training,
+            training.out,
+            resume=plan.resume,
+            config=config,
+            progress=shown,
+            fresh=start is None,
+            follow=follow,
         )
     return Run(result, Model._in(result.folder / "last", result.model, architecture), task)
 

@@ -22,7 +22,7 @@ from ..plain import plain
 OPTION = "--json"
 ESCAPES = "backslashreplace"
 EXIT_CODES = """\
-exit status: 0 done, 1 failed while running, 2 wrong input, 3 undecided (comparisons), 75 preempted, 124 hung, \
+exit status: 0 done, 1 failed while running, 2 wrong input, 3 undecided or different, 75 preempted, 124 hung, \
 130 interrupted"""
 
 

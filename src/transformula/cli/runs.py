@@ -1,4 +1,4 @@
-"""Verbs that make and judge runs: train, evaluate, reproduce."""
+"""Verbs that make and judge runs: train, evaluate, repeat, reproduce."""
 
 from __future__ import annotations
 
@@ -141,6 +141,28 @@ def evaluate(given: Given) -> int:
 
 
 @verb(
+    "run a run again and name the first difference, if any",
+    "RUN",
+    option("run", "RUN", "the run's folder"),
+    option("--out", "FOLDER", "the folder of the repetition (default: RUN-repeat)"),
+    USE,
+    QUIET,
+    examples=["transformula repeat runs/demo", "transformula repeat runs/demo --out runs/again --json"],
+)
+def repeat(given: Given) -> int:
+    """Run a run again, with the same settings, data and seed, and compare with its log, line by line, and with its last
+    weights. On the same machine with the same versions no bit differs. If one does, the repetition ends there, and the
+    report names the step, the number and both values, and what differs in versions, machine, data and code. The exit
+    status is 0 if the runs are the same, 3 if they differ. (reproduce is for recipes: it asks whether a score is
+    reached again, on any machine.)"""
+    from ..api.repeat import repeat
+
+    repetition = repeat(given["run"], out=given["out"], use=given["use"], quiet=given["quiet"])
+    given.show(repetition)
+    return repetition.exit_status
+
+
+@verb(
     "train and score as a recipe says, and compare with the score it claims",
     "[RECIPE]",
     option("recipe", "RECIPE", "a recipe's name or file", nargs="?"),
@@ -160,7 +182,7 @@ def evaluate(given: Given) -> int:
 def reproduce(given: Given) -> int:
     """Train and score as a recipe says. A recipe is a run's configuration with the score that it should reach. Without
     RECIPE, list those that come with the program. A run that was interrupted is resumed. The exit status is 1 if the
-    score is not reached."""
+    score is not reached. To see whether a run of your own comes out the same, bit for bit: transformula repeat RUN."""
     typed = {key: given[key] for key in ("root", "out", "seed", "device", "threads") if given[key] is not None}
     typed |= {key: given[key] for key in ("quiet", "use") if given[key]}
     if given["recipe"] is not None:

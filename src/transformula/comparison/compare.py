@@ -298,8 +298,8 @@ class Stages:
 
 def environment_of(plan: ComparisonPlan) -> Mapping[str, Any]:
     """With what the runs were made: the machine, versions, the plan's hash, what was typed for all variants."""
+    from ..runs.identity import versions
     from ..training.machine import describe, pick_device
-    from .jobs import versions
 
     device = pick_device(str(plan.arms[0].config.get("device") or "auto"))
     machine = {key: value for key, value in describe(device).items() if key != "threads"}

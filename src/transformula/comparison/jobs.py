@@ -8,13 +8,8 @@ versions of the libraries. Names of variants, places of files and where a run is
 
 from __future__ import annotations
 
-import hashlib
-import json
 import platform
-import sys
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +19,9 @@ from ..api.reading import model_folder, path_of
 from ..api.recipe import is_file, listed
 from ..data.sources import SOURCES, apart, beside, files_of, visible_files
 from ..language.model_writing import content_of
-from ..plain import plain
+from ..runs.identity import code_identity, content_hash, digest, package_identity, versions
 from .records import Arm, Job, Stage
 
-PACKAGE = Path(__file__).parents[1]
-ASIDE = ("comparison", "cli", "diagram", "gallery", "inspection", "recipes")  # rooms that change no number of a run
-LIBRARIES = ("torch", "numpy", "tokenizers", "transformula")
 OF_THE_RUN = ("out", "lr", "seed")  # a job says them itself
 NO_NUMBERS = (
     *OF_THE_RUN,
@@ -138,50 +130,3 @@ def folder_identity(path: Path) -> Any:
     if path.is_file():
         return content_hash(path)
     return {str(file.relative_to(path)): content_hash(file) for file in visible_files(path)}
-
-
-def content_hash(path: Path) -> str:
-    """Of a file's bytes; computed again only for a file that has changed."""
-    stamp = path.stat()
-    return _content_hash(path.resolve(), stamp.st_size, stamp.st_mtime_ns)
-
-
-@lru_cache(maxsize=4096)
-def _content_hash(path: Path, size: int, changed: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, hashlib.blake2b).hexdigest()[:32]
-
-
-@lru_cache
-def code_identity() -> str:
-    """The program's own code, as far as it decides numbers."""
-    files = [path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).parts[0] not in ASIDE]
-    return digest([[str(path.relative_to(PACKAGE)), content_hash(path)] for path in files])
-
-
-def package_identity(name: str) -> Any:
-    """The code of a package that the user named."""
-    found = util.find_spec(name)
-    if found is None or found.origin is None:
-        return name
-    origin = Path(found.origin)
-    files = sorted(origin.parent.rglob("*.py")) if found.submodule_search_locations else [origin]
-    return [content_hash(path) for path in files]
-
-
-@lru_cache
-def versions() -> dict[str, str]:
-    """Versions of what decides numbers."""
-    known = {"python": ".".join(map(str, sys.version_info[:2]))}
-    for name in LIBRARIES:
-        try:
-            known[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            known[name] = "not installed"
-    return known
-
-
-def digest(value: Any) -> str:
-    """32 hexadecimal digits that say plain data."""
-    text = json.dumps(plain(value), sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

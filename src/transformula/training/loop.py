@@ -403,7 +403,10 @@ class Trainer:
         self.position.tenths = min(self.position.tenths, int(TENTHS * self.progress() + 1e-9))
         self.saved = checkpoint.step
         self.run.log.rewind(checkpoint.step, lines if type(lines) is int and lines >= 0 else None)
-        self.run.log.write("resumed", step=checkpoint.step, **({"passed_over": damaged} if damaged else {}))
+        length = self.settings.length
+        self.run.log.write(
+            "resumed", step=checkpoint.step, length=length, **({"passed_over": damaged} if damaged else {})
+        )
         broken = ", ".join(folder.name for folder in remove_broken(self.run.checkpoints, checkpoint.step))
         removed = f"; removed what is broken: {broken}" if broken else ""
         self.shown.say(f"going on from step {checkpoint.step:,}{removed}", warning=bool(damaged))

@@ -180,3 +180,9 @@ class TrainingSettings(Settings):
         " tensorboard,wandb; log.jsonl is always written",
     )
     out: str | None = Field(None, description="the run's folder (default: runs/ and the model's name)")
+
+    @property
+    def length(self) -> dict[str, float]:
+        """The limits that are given, which the learning rate follows: {"steps": 2000}."""
+        limits = {key: getattr(self, key) for key in ("steps", "tokens", "minutes", "epochs")}
+        return {key: limit for key, limit in limits.items() if limit is not None}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import metadata
 from itertools import count
@@ -21,7 +21,7 @@ from ..data.sources import SOURCES
 from ..errors import CheckpointError, ConfigError, InputError, did_you_mean, nearest
 from ..interop.exchange import text_of
 from ..interop.weights import check_finite
-from ..runs import random_state
+from ..runs import identity, random_state
 from ..runs.folder import CONFIG, RunFolder
 from ..runs.records import RunRecords, need_recorders
 from ..tasks.base import Batch, Task, tasks
@@ -37,6 +37,8 @@ from .report import RunResult, conclude
 from .schedules import schedules, with_own_schedule
 from .settings import STEPS, TrainingSettings
 
+Follower = Callable[[Mapping[str, Any]], bool]
+
 MACHINE = ("device", "threads", "micro_batches")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
 EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "log_to", "telemetry_every")
@@ -47,7 +49,7 @@ FREE = (*LENGTH, *EVERY, *MACHINE, *FAULTS, "out")  # what a resume may change
 def train(
     task: Task, model: nn.Module, settings: TrainingSettings | None = None, run_folder: Path | str | None = None, *,
     resume: bool = False, config: Mapping[str, Any] | None = None, progress: Progress | None = None,
-    quiet: bool = False, fresh: bool = True,
+    quiet: bool = False, fresh: bool = True, follow: Follower | None = None,
 ) -> RunResult:  # fmt: skip
     """Train a model on a task; everything is left in the run's folder.
 
@@ -57,6 +59,7 @@ def train(
     resume      go on with the run of that folder; `model` and `task` must be those of its configuration
     config      what else its `config.yaml` should hold, e.g. the settings of the data
     fresh       the model has its initial weights: a run that begins does what the model's `calibrate` hook asks for
+    follow      called with each event of the log; the run is asked to end, as by Ctrl-C, once it says True
 
     Raises CheckpointError (the folder is taken, damaged, of another model or data), NotFinite, UnknownName,
     ConfigError, InputError for what `torch.compile(model)` returns.
@@ -84,7 +87,7 @@ def train(
         with random_state.kept(), shown:
             for note in notes:
                 shown.say(note, warning=True)
-            return _train(task, model, settings, run, resume, dict(config or {}), shown, origin, fresh)
+            return _train(task, model, settings, run, resume, dict(config or {}), shown, origin, fresh, follow)
     finally:
         run.unlock()
         torch.set_num_threads(threads)
@@ -92,7 +95,7 @@ def train(
 
 def _train(
     task: Task, model: nn.Module, settings: TrainingSettings, run: RunFolder, resume: bool, config: dict[str, Any],
-    shown: Progress, origin: str, fresh: bool,
+    shown: Progress, origin: str, fresh: bool, follow: Follower | None,
 ) -> RunResult:  # fmt: skip
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -139,7 +142,11 @@ def _train(
         + f", {settings.lr_schedule}{origin}; {trained.line}"
     )
     configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
-    about = describe_run(task, model, device)
+    about = {
+        **describe_run(task, model, device),
+        **identity.described(config.get("use", ())),
+        "length": resolved.length,
+    }
     if resume:
         check_same(run, about)
         check_data(config, run)
@@ -161,7 +168,7 @@ def _train(
         if trainer.saved < 0:
             trainer.begin(first, fresh)
         with records.kept(trainer.position.step, run.config(), about, task.unit):
-            return _to_its_end(trainer, resume, about)
+            return _to_its_end(trainer, resume, about, follow)
     finally:
         run.log.close()
         trainer.weights.adapters.release()
@@ -169,9 +176,15 @@ def _train(
             parameter.tensor.requires_grad_()
 
 
-def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any]) -> RunResult:
+def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow: Follower | None) -> RunResult:
     begun = trainer.position.step
     with trainer.watchdog, Interrupts(lambda text: trainer.shown.say(text, warning=True)) as interrupts:
+        if follow is not None:
+
+            def hear(event: Mapping[str, Any]) -> None:
+                interrupts.asked = follow(event) or interrupts.asked
+
+            trainer.run.log.listeners.append(hear)
         try:
             stopped = trainer.run_until_end(interrupts)
         except Exception as error:
