@@ -112,6 +112,8 @@ def scalars_of(event: Mapping[str, Any], unit: str = "tokens") -> dict[str, floa
     if kind == "end":
         scores = event.get("scores")
         place, numbers = "final", dict(scores) if isinstance(scores, Mapping) else {}
+    if kind == "resumed":  # it tells of limits
+        numbers = {}
     return {f"{place}/{name}": float(value) for name, value in flat(by_depth(numbers), "/") if is_number(value)}
 
 
