@@ -20,10 +20,10 @@ from transformula.comparison.report.sections.plain_words import found
 from transformula.comparison.study import read_study, study_names
 
 FOLDER = Path(__file__).parent / "studies"
-PARTS = ("plain-words", "costs", "verdicts", "claims", "forest", "seeds", "rates", "curves", "by-depth",
+PARTS = ("plain-words", "costs", "verdicts", "claims", "forest", "every-seed", "rates", "curves", "by-depth",
          "trained-models", "diagrams", "gates", "environment", "notes")  # fmt: skip
 """The sections of a report that are shipped: without what models wrote."""
-BEGIN, END = "<!-- reports -->", "<!-- end of reports -->"
+END = "<!-- end of reports -->"
 
 
 def shareable(results: Results) -> Results:
@@ -64,15 +64,20 @@ def entry(name: str, reports: dict[str, Results]) -> str:
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
-    entries = []
+    folder, page = Path(sys.argv[1]), FOLDER / "README.md"
+    text = page.read_text("utf-8")
     for name in study_names():
+        if not (folder / name).is_dir():
+            print(f"{name}: not run in {folder}; its page stays as it is")
+            continue
         reports = reports_of(folder, name)
         write(name, reports)
-        entries.append(entry(name, reports))
-    page = FOLDER / "README.md"
-    content = "\n".join([BEGIN, "", *entries, END])
-    page.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: content, page.read_text("utf-8"), flags=re.S), "utf-8")
+        begin, end = f"<!-- study: {name} -->", f"<!-- end of {name} -->"
+        if begin not in text:
+            text = text.replace(END, f"{begin}\n{end}\n\n{END}")
+        content = f"{begin}\n\n{entry(name, reports)}\n{end}"
+        text = re.sub(f"{begin}.*{end}", lambda _, content=content: content, text, flags=re.S)
+    page.write_text(text, "utf-8")
     print(f"wrote {page}")
 
 

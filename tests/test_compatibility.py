@@ -1,8 +1,8 @@
 """Runs, model folders, a configuration and a recipe of an earlier version open, go on and score as they did.
 
-`compatibility/data/` holds what that version wrote; its README says how. Where torch computes as on the machine that
-wrote it (`recorded/machine.json`), a resume must end with the same bits; elsewhere with nearly the same weights,
-since another CPU rounds differently."""
+`compatibility/data/` holds what that version wrote; its README says how. A resume must log the same losses and end with
+nearly the same weights: another CPU rounds differently, and where a gradient is 0 but for rounding, as that of a bias
+of keys, Adam makes steps of it. That a resume ends with the same bits on one machine is tested in tests/training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.compatibility.data.make import RUNS, STEPS, fingerprint, numbers, written
+from tests.compatibility.data.make import RUNS, STEPS, numbers, written
 from transformula import evaluate, reproduce, train
 
 DATA = Path(__file__).parent / "compatibility" / "data"
@@ -59,11 +59,10 @@ def test_a_run_is_scored_resumed_and_scored_again(work: Path, name: str) -> None
     now = load_file(work / name / "checkpoints" / f"step-{STEPS:08d}" / "weights.safetensors")
     weights = load_file(RECORDED / name / "weights.safetensors")
     assert now.keys() == weights.keys()
-    exact = fingerprint() == recorded("machine.json")["fingerprint"]
-    for key, tensor in weights.items():
-        torch.testing.assert_close(
-            now[key], tensor, **({"rtol": 0, "atol": 0} if exact else {"rtol": 0.01, "atol": 1e-3})
-        )
+    apart, size = (torch.cat([t.double().flatten() for t in each]).norm() for each in (
+        [now[key] - tensor for key, tensor in weights.items()], [*weights.values()],
+    ))  # fmt: skip
+    assert apart < 0.01 * size
     assert numbers(evaluate(name, threads=1)) == pytest.approx(then["scores"]["whole"], rel=1e-4)
 
 

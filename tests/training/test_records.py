@@ -249,11 +249,13 @@ def test_numbers_by_depth_have_their_layer_and_deep_models_a_few() -> None:
 def recorded_twice(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that was killed at step 10, was resumed from step 8, and became longer."""
     monkeypatch.setattr(records, "PATIENCE_FAILED", 60.0)  # a process that is killed ends its recorders, this one not
-    killed(folder, 10, log_to=name)
-    for steps in (12, 16):
-        if name == "wandb":  # each sitting is a process of its own, with a service of its own
+    for steps in (0, 12, 16):
+        if steps:
+            run(folder, resume=True, **{**GIVEN, "steps": steps})
+        else:
+            killed(folder, 10, log_to=name)
+        if name == "wandb":  # each sitting is a process of its own, with a service of its own that writes to its end
             importlib.import_module("wandb").teardown()
-        run(folder, resume=True, **{**GIVEN, "steps": steps})
 
 
 def check_once(folder: Path, points: list[Point]) -> None:

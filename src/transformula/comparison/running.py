@@ -136,7 +136,7 @@ def ended(job: Job, folder: Path, status: Status, reason: str) -> Outcome:
     """What the log says of a run, whatever became of it."""
     events = list(read_log(folder / "log.jsonl"))
     score = job.score or "loss"
-    sampled = [event for event in events if event.get("sample")]
+    sampled = [event for event in events if event.get("event") == "evaluation" and event.get("sample")]
     last = next((event for event in reversed(events) if is_number(event.get("seconds"))), dict[str, Any]())
     return Outcome(
         job.variant, job.size, job.stage, job.seed, job.lr, job.key, status, None,

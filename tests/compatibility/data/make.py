@@ -145,7 +145,6 @@ def main() -> None:
         train(**settings, **COMMON, out=f"whole/{name}", quiet=True)
         keep(name, evaluate)
     catalogue(Path(transformula.__file__).parent)
-    Path("recorded", "machine.json").write_text(as_json({"fingerprint": fingerprint()}))
     shutil.rmtree("whole")
     shutil.rmtree("cache")
 
@@ -209,19 +208,6 @@ def catalogue(package: Path) -> None:
     blocks = re.findall(r"^(\S+):\n((?:  .*\n)+)", names, flags=re.MULTILINE)
     hashes = {name: hashlib.sha256(block.encode()).hexdigest()[:16] for name, block in blocks}
     Path("recorded", "parameters.json").write_text(as_json(hashes))
-
-
-def fingerprint() -> str:
-    """A hash of some arithmetic of torch: machines on which it is the same train to the same bits."""
-    import torch
-
-    draw = torch.Generator().manual_seed(1)
-    x, w = (torch.randn(24, 16, 16, generator=draw, requires_grad=True) for _ in range(2))
-    y = torch.nn.functional.gelu(torch.nn.functional.layer_norm(x @ w, (16,)))
-    y = torch.nn.functional.scaled_dot_product_attention(y, y @ w, y, is_causal=True).log_softmax(-1)
-    torch.autograd.backward(y.square().mean())
-    bits = [t.detach().numpy().tobytes() for t in (y, x.grad, w.grad)]
-    return f"torch {torch.__version__} {hashlib.sha256(b''.join(bits)).hexdigest()[:16]}"
 
 
 def as_json(data) -> str:  # noqa: ANN001

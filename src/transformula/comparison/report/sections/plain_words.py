@@ -67,7 +67,8 @@ def below_baselines(results: Results, size: str) -> str:
     behind = [variant for variant, own in scores.items() if own and all(sign * (s - value) > 0 for s in own)]
     if not behind or len(behind) == len(scores):
         return ""
-    return f" No run of {listed(behind)} comes up to the {name}, a simple model ({fixed(value, digits_of(results))})."
+    reached = f"the {name}, a simple model ({fixed(value, digits_of(results))})"
+    return f" {listed(behind)} did not come up to {reached}, in any run."
 
 
 def clause(verdict: Verdict, digits: int) -> str:
