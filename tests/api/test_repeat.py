@@ -13,6 +13,7 @@ import transformula
 from transformula.cli import main
 from transformula.errors import CheckpointError, InputError
 from transformula.runs.differences import LogComparison, differing
+from transformula.training.guard import NOT_FINITE, SPIKE
 
 FORMULA = "x = x + dropout(attention(norm(x))); x = x + mlp(norm(x))"
 GIVEN: dict[str, Any] = {
@@ -156,3 +157,10 @@ def test_logs_are_compared_but_for_the_clock_and_for_what_tells_of_faults() -> N
     assert list(differing({"a": [1, 2], "b": 1}, {"a": [1, 3], "c": 1})) == [
         ("a.1", 2, 3), ("b", 1, "missing"), ("c", "missing", 1)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", [NOT_FINITE, SPIKE])
+def test_a_batch_that_was_left_out_is_compared_too(fault: str) -> None:
+    comparison = LogComparison([{"event": fault, "step": 3, "loss": 9.0}])
+    comparison.hear({"event": fault, "step": 3, "loss": 8.0})
+    assert comparison.difference and comparison.difference.event == fault and comparison.difference.key == "loss"

@@ -11,7 +11,7 @@ from typing import Any
 from ..interop.folder import WEIGHTS
 from ..interop.weights import load_tensors
 
-COMPARED = ("step", "evaluation", "mean of checkpoints", "telemetry", "not finite")
+COMPARED = ("step", "evaluation", "mean of checkpoints", "telemetry", "not finite", "spike")
 """Events whose numbers follow from the configuration; others tell of resumes and faults."""
 CLOCK = frozenset(("seconds", "rate", "share_of_peak", "waiting"))  # fields that differ whenever a run is made
 MISSING = "missing"

@@ -190,7 +190,7 @@ class RunRecords:
         try:
             read = load_json(self.run.path / RECORDS)
             return {name: dict(kept) for name, kept in read.items()}
-        except (OSError, ValueError, TypeError, AttributeError):  # without it records are begun anew
+        except (OSError, ValueError, TypeError, AttributeError):  # without it records begin again
             return {}
 
     def _write(self, name: str, record: Any) -> None:

@@ -19,7 +19,7 @@ class TensorBoardRecorder(Recorder):
         from torch.utils.tensorboard import SummaryWriter
 
         folder = run.folder / "tensorboard"
-        # the first step that is written anew; a run that was killed before its first checkpoint begins again
+        # the first step that is written again; a run that was killed before its first checkpoint begins again
         purge = None if run.kept is None else run.step + 1 if run.step else 0
         self.writer = SummaryWriter(str(folder), purge_step=purge, flush_secs=10)
         self.where = f"{folder} (tensorboard --logdir {run.folder.parent})"
