@@ -1,6 +1,6 @@
 """A format of files: a reader that yields the rows of a file, each with its line. Adding one is one file in `formats/`
 or, from outside, in a package that `--use` names; `formats/json_rows.py` is an example. It is found by the extension,
-with or without `.gz` after it, and serves every task: a document is a row of one column."""
+with or without `.gz` or `.zst` after it, and serves every task: a document is a row of one column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..registry import Registry
-from .lines import encoding_of, whole_file
+from .lines import PACKED, encoding_of, whole_file
 
 # Where it stands in its file, a line or in words ("entry 3"), and its values by column: texts, numbers, lists, None; a
 # whole document also as UTF-8 that is known to be valid.
@@ -79,7 +79,7 @@ formats = Formats("data format", "transformula.data.formats")
 
 def extension(path: Path) -> str:
     """The extension that decides the format: 'jsonl' of corpus.jsonl and of corpus.jsonl.gz."""
-    path = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    path = path.with_suffix("") if path.suffix.lower() in PACKED else path
     return path.suffix.lower().removeprefix(".")
 
 

@@ -12,13 +12,15 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from ..errors import TYPED, ConfigError, DataError, did_you_mean, nearest, setting, shortened
+from ..extras import need
 from ..tokenizers.texts import PIECE, Content
 
 UNPACKED = 100 * 2**20  # bytes up to which any gzip file is unpacked
 RATIO = 200  # how many times its own size a gzip file may unpack to beyond that; text packs to a third or a tenth
+PACKED = {".gz": "gzip", ".zst": "zstd"}  # endings of packed files
 ARRIVING = 1 << 16  # bytes of a pipe that are read at once, at most
 
 KINDS = {  # what is no file
@@ -72,20 +74,27 @@ def unreadable(path: Path, error: OSError | ValueError) -> DataError:
 
 
 class Unpacked(io.RawIOBase):
-    """The content of a gzip file. Raises DataError for one that unpacks to far more than a text does."""
+    """The content of a packed file. Raises DataError for one that unpacks to far more than a text does."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self._path, self._most, self._file = path, max(UNPACKED, RATIO * size), gzip.open(path, "rb")
+        self._path, self._most, self._read = path, max(UNPACKED, RATIO * size), 0
+        self._file: Any
+        if path.suffix.lower() == ".gz":
+            self._file = gzip.open(path, "rb")
+        else:
+            self._file = need("pyarrow", "reading .zst files").input_stream(str(path), compression="zstd")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: object) -> int:
-        count = self._file.readinto(cast(bytearray, buffer))
-        if self._file.tell() > self._most:
+        count = int(self._file.readinto(cast(bytearray, buffer)))
+        self._read += count
+        if self._read > self._most:
+            command = "gunzip -k" if self._path.suffix.lower() == ".gz" else "unzstd"
             raise DataError(
-                f"unpacks to more than {RATIO} times its size, {self._file.tell():,} bytes so far; if that is meant,"
-                f" unpack it yourself: gunzip -k {self._path.name}",
+                f"unpacks to more than {RATIO} times its size, {self._read:,} bytes so far; if that is meant,"
+                f" unpack it yourself: {command} {self._path.name}",
                 path=self._path,
             )
         return count
@@ -97,11 +106,11 @@ class Unpacked(io.RawIOBase):
 
 @contextmanager
 def opened(path: Path, once: bool = False) -> Iterator[BinaryIO]:
-    """A file of bytes, unpacked where its name ends in .gz; see `check_regular`. Raises DataError where it cannot be
-    opened."""
+    """A file of bytes, unpacked where its name ends in .gz or .zst; see `check_regular`. Raises DataError where it
+    cannot be opened."""
     size = check_regular(path, once)
     try:
-        packed = path.suffix.lower() == ".gz"
+        packed = path.suffix.lower() in PACKED
         file = io.BufferedReader(Unpacked(path, size), 1 << 16) if packed else path.open("rb")
     except OSError as error:
         raise unreadable(path, error) from None
@@ -110,7 +119,7 @@ def opened(path: Path, once: bool = False) -> Iterator[BinaryIO]:
 
 
 def whole_file(path: Path) -> bytes:
-    """The content of a file, unpacked where its name ends in .gz. Raises DataError."""
+    """The content of a file, unpacked where its name ends in .gz or .zst. Raises DataError."""
     with opened(path) as file:
         return unpacked(file.read, path)
 
@@ -123,6 +132,9 @@ def unpacked(read: Callable[[], bytes], path: Path, line: int | None = None) -> 
         message = f"is not a whole gzip file ({error}): it is cut or damaged; copy it again"
         raise DataError(message, path=path, line=line) from None
     except OSError as error:
+        if path.suffix.lower() == ".zst":
+            message = f"is not a whole zstd file ({error}): it is cut or damaged; copy it again"
+            raise DataError(message, path=path, line=line) from None
         raise unreadable(path, error) from None
     except MemoryError:
         raise DataError("is too large for this machine's memory; split it into several files", path=path) from None

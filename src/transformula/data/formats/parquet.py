@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import DataError
 from ...extras import need
 from ..format import Options, Row, formats
-from ..lines import opened, whole_file
+from ..lines import PACKED, opened, whole_file
 
 
 @formats.register("parquet", takes=("join",), needs=["pyarrow"])
@@ -19,7 +19,7 @@ def read_parquet(path: Path, options: Options) -> Iterator[Row]:
     with opened(path):  # what cannot be opened gives the error that every other file gives
         pass
     try:
-        file = parquet.ParquetFile(arrow.BufferReader(whole_file(path)) if path.suffix.lower() == ".gz" else path)
+        file = parquet.ParquetFile(arrow.BufferReader(whole_file(path)) if path.suffix.lower() in PACKED else path)
         names = list(file.schema_arrow.names)
         wanted = [str(column) for column in options.columns]
         heads = {head for name in wanted for head in (name, name.split(".")[0])}
