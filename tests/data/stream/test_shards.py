@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from transformula.data.stream.shards import FileShards, Shards
+from transformula.data.stream.shards import FileShards, ShardSource
 from transformula.errors import DataError, InputError
 
 ROWS = [{"id": number, "text": f"document {number}"} for number in range(40)]
@@ -92,7 +92,7 @@ def test_a_folder_is_its_files_in_order_and_the_first_that_can_be_read_says_the_
 
 
 def test_rows_that_a_source_does_not_want_keep_their_numbers() -> None:
-    class Even(Shards):
+    class Even(ShardSource):
         def rows(self, shard: str, start: int = 0):
             return ({"text": f"{shard} {number}" if number % 3 else " "} for number in itertools.count(start))
 

@@ -4,7 +4,7 @@ A source of shards is a class with two things: the `names` of its shards, in an 
 `rows(shard, start)`. All else follows from these: which column is the text, and the documents of a shard with the
 number of the row that each stands in, so that a stream can be stopped at any document and goes on there.
 
-    class Letters(Shards):
+    class Letters(ShardSource):
         def rows(self, shard, start=0):
             return ({"text": f"{shard} {number}"} for number in range(start, 100))
 
@@ -36,7 +36,7 @@ Values = Mapping[str, Any]  # of a row, by column
 ROWS_AT_ONCE = 256  # rows of a parquet file that are held together: a row group may have a million
 
 
-class Shards(ABC):
+class ShardSource(ABC):
     """A source of data in shards.
 
     name    as a person named it
@@ -111,7 +111,7 @@ def text_column(row: Values, shard: str) -> str:
     )
 
 
-class FileShards(Shards):
+class FileShards(ShardSource):
     """Files, each a shard: .parquet, .jsonl, .ndjson, .csv, .txt and all other formats, packed too (.gz, .zst).
 
     name  a file, a folder or a pattern
