@@ -17,6 +17,7 @@ from torch import Tensor
 from ..errors import InputError, UnknownName
 from ..language.graph import Architecture, Section, Stack, Value
 from ..language.numbers import evaluate_text
+from ..words.cpu import numberless
 
 DECODED = "tokens"  # the sequence that is written step by step
 Key = tuple[Any, ...]
@@ -296,7 +297,7 @@ def check_lengths(lengths: Any, sequences: tuple[tuple[str, ...], ...], *tensors
         batch, length = dict(zip(names, tensors, strict=True))[name].shape[:2]
         if not isinstance(given, Tensor) or given.dtype not in (torch.int64, torch.int32) or given.shape != (batch,):
             raise InputError(f"lengths of {name} must be whole numbers, ({batch},): one for each row")
-        if not torch.compiler.is_compiling() and bool(((given < 1) | (given > length)).any()):
+        if not torch.compiler.is_compiling() and not numberless(given) and bool(((given < 1) | (given > length)).any()):
             raise InputError(f"lengths of {name} must lie between 1 and {length}; given: {given.tolist()}")
 
 

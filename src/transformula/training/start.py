@@ -29,8 +29,9 @@ from . import machine
 from .adapters import choose_trained
 from .choices import choose_precision, choose_threads, step_like
 from .failure import Interrupts, allocating, batch_in_words, failed, lacks_memory
-from .fit import check_parts, fit, on_a_part
+from .fit import check_parts, fit, on_a_part, parts_of
 from .loop import Trainer, flops_per_unit
+from .memory import say_memory
 from .optimizer import optimizers, parameters_of, width_of
 from .progress import Progress
 from .report import RunResult, conclude
@@ -141,6 +142,7 @@ def _train(
         + ("" if settings.lr else f" (by default at width {width})")
         + f", {settings.lr_schedule}{origin}; {trained.line}"
     )
+    say_memory(shown.say, task, model, resolved, parts_of(first, resolved.micro_batches)[0])
     configuration = {"task": task.name, "model": text_of(model), **config, **resolved.plain()}
     about = {
         **describe_run(task, model, device),

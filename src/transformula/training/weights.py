@@ -25,11 +25,14 @@ class Weights:
     """The masters (`master`, float32) and the model that runs (`model`): one and the same in float32.
 
     adapters  of matrices of the masters, where those are trained in their place
+    working   the working copy, where it is there already
     """
 
-    def __init__(self, master: nn.Module, precision: str, adapters: Adapters | None = None) -> None:
+    def __init__(
+        self, master: nn.Module, precision: str, adapters: Adapters | None = None, working: nn.Module | None = None
+    ) -> None:
         self.master, self.adapters = master, adapters or Adapters([])
-        self.model = master if precision == FLOAT32 else working_copy(master)
+        self.model = master if precision == FLOAT32 else working or working_copy(master)
         self._pairs = list(zip(master.parameters(), self.model.parameters(), strict=True))
         self.adapters.follow(master, self.model)
 

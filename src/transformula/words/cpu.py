@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
@@ -20,6 +21,11 @@ LONGEST = 1024
 def tracing() -> bool:
     """Whether torch follows the code to compile or export it."""
     return torch.compiler.is_compiling() or torch.compiler.is_exporting()
+
+
+def numberless(x: Tensor) -> bool:
+    """Whether a tensor has a shape and no numbers, as where the memory of a step is found out before it."""
+    return x.is_meta or isinstance(x, FakeTensor)
 
 
 def use_products(q: Tensor, keys: int, dropout: float, bias: Tensor | None = None) -> bool:

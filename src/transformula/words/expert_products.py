@@ -19,6 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from .cpu import numberless
+
 BLOCK = 32  # most rows to a multiple of which those of an expert are filled up
 ROOM = 3 << 20  # most bytes of rows of experts whose products are made together, so that they stay in a cache
 RUN = 400_000  # bytes of rows that take as long as the calls of one more run of experts
@@ -43,7 +45,7 @@ class Mixture:
 
     def lowered(self, device: str) -> Mixture:
         """With all tables in the type of autocast, where it is on."""
-        if not torch.is_autocast_enabled(device):
+        if device == "meta" or not torch.is_autocast_enabled(device):
             return self
         low = torch.get_autocast_dtype(device)
         down, *parts = (
@@ -92,9 +94,11 @@ def layout_of(chosen: Tensor, n: int, block: int, row: int) -> Layout:
     rows, active = chosen.shape
     choices = chosen.flatten()
     order = choices.to(torch.int32).argsort(stable=True)  # narrow keys sort faster
-    counts = torch.bincount(choices, minlength=n)
+    none = numberless(choices)
+    counts = choices.new_empty(n) if none else torch.bincount(choices, minlength=n)
     most = 1 if block == 1 else max(1, min(n, ROOM * n // (len(choices) * row)))
-    loads = counts.tolist()
+    even = [(e + 1) * len(choices) // n - e * len(choices) // n for e in range(n)]
+    loads = even if none else counts.tolist()
     ways = [runs_of(loads, block, most >> halvings) for halvings in range(most.bit_length())]
     runs = min(ways, key=lambda runs: places_of(runs) * row + len(runs) * RUN)
     room = [0] * n
@@ -129,9 +133,9 @@ def routed(x: Tensor, chosen: Tensor, weights: Tensor, mixture: Mixture) -> Tens
 
 def grouped_here(x: Tensor, hidden: int) -> bool:
     """Whether `grouped` makes the products of x: on a GPU, in a type and at widths that it knows."""
-    if x.device.type != "cuda":
+    if x.device.type not in ("cuda", "meta"):  # on the latter as on a GPU
         return False
-    here = torch.is_autocast_enabled("cuda")
+    here = x.device.type == "cuda" and torch.is_autocast_enabled("cuda")
     dtype = torch.get_autocast_dtype("cuda") if here else x.dtype
     return dtype == torch.bfloat16 and x.shape[-1] % 8 == 0 and hidden % 8 == 0 and x.shape[0] > 0
 

@@ -1,0 +1,403 @@
+"""What memory a step of training takes, known before the first: a step is made without its numbers, and each storage
+is noted as it is made and let go.
+
+On a CPU the step runs on torch's FakeTensors, which take the code and the shapes of real ones; for a GPU on tensors of
+the meta device, with the operations of a GPU where those keep other tensors. Nothing is allocated, so that a model of
+70 billion parameters, built on the meta device, costs nothing. Every wiring is followed as it runs; no formula for
+the size of anything stands here.
+
+Not counted: memory that kernels take for themselves, the libraries' own, and what an allocator cannot give away again.
+Where experts share positions, each is given an equal load.
+"""
+
+from __future__ import annotations
+
+import copy
+import linecache
+import sys
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
+
+from ..analysis.memory import GRADIENTS, UPDATE, LineMemory, MemoryEstimate, Moment
+from ..errors import InputError
+from ..language.graph import Architecture
+from ..model.transformer import Layer, Transformer
+from ..runs import random_state
+from ..tasks.base import Batch, Task
+from ..tasks.losses import smoothed_cross_entropy
+from ..words.rms import _RMSNorm
+from .adapters import Trainable, choose_trained
+from .machine import BF16, DTYPES, FLOAT32
+from .optimizer import optimizers
+from .settings import TrainingSettings
+from .weights import Weights
+
+WEIGHTS, MASTERS, BUFFERS, AVERAGES, OPTIMIZER = "weights", "masters", "buffers", "averages", "optimizer"
+PERSISTENT = (WEIGHTS, MASTERS, BUFFERS, AVERAGES, OPTIMIZER)
+FORWARD, LOSS, BACKWARD = "activations", "loss", "workspace"
+SECTIONS = ("before", "layer", "after", "output")  # names of the functions that a formula's sections become
+MATTERS = 1 << 30  # bytes: a run that takes less says nothing of its memory, and needs no second to find it out
+LONGEST = 100  # frames between an operation and the line of the formula that it belongs to
+
+
+class Loss(Protocol):
+    """A batch's loss under a model: `Task.loss`."""
+
+    def __call__(self, model: nn.Module, batch: Batch, /) -> Tensor: ...
+
+
+class MadeAt(NamedTuple):
+    """Where a storage was made: the part that it counts to, and the line of the formula."""
+
+    part: str
+    section: str = ""
+    line: str = ""
+
+
+class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes each storage that an operation makes, and when it is let go.
+
+    events  (number of a storage, its bytes; below 0 as it is let go), in order
+    places  where each was made
+    """
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names = names  # of layers, by the identity of their modules
+        self.events: list[tuple[int, int]] = []
+        self.places: list[MadeAt] = []
+        self.part = WEIGHTS
+        self._known: dict[int, tuple[int, Any]] = {}  # by the storage's address: its number, and a reference to it
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for one in tree_iter(result):
+            if isinstance(one, Tensor):
+                self.note(one)
+        return result
+
+    def note(self, tensor: Tensor, place: MadeAt | None = None) -> None:
+        """Take a tensor's storage in, once; with a `place`, say that this is where it belongs."""
+        storage = tensor.untyped_storage()
+        address = storage._cdata
+        if address in self._known:
+            if place is not None:
+                self.places[self._known[address][0]] = place
+            return
+        number, size = len(self.places), storage.nbytes()
+
+        def gone(_: Any) -> None:
+            self.events.append((number, -size))
+            self._known.pop(address, None)
+
+        self._known[address] = number, weakref.ref(storage, gone)
+        self.places.append(place or self.place())
+        self.events.append((number, size))
+
+    def place(self) -> MadeAt:
+        """Of what is made now: in the forward pass by the innermost line of the formula that is being computed."""
+        if self.part not in (FORWARD, LOSS):
+            return MadeAt(self.part)
+        frame = sys._getframe(2)
+        for _ in range(LONGEST):
+            code = frame.f_code
+            if code.co_name in SECTIONS and code.co_filename.startswith("<formula "):
+                section = self.names.get(id(frame.f_locals.get("self")), code.co_name)
+                section = code.co_name if code.co_name != "layer" else section
+                part = LOSS if code.co_name == "output" else self.part
+                return MadeAt(part, section, linecache.getline(code.co_filename, frame.f_lineno).strip())
+            if frame.f_back is None:
+                break
+            frame = frame.f_back
+        return MadeAt(self.part)
+
+    def held(self, first: int, last: int) -> tuple[int, set[int]]:
+        """Between two numbers of events: the event after which most is held, and the storages that are then."""
+        total, most, at = 0, -1, first
+        for index, (_, size) in enumerate(self.events[:last]):
+            total += size
+            if index >= first and total > most:
+                most, at = total, index
+        return at, self.live(at + 1)
+
+    def live(self, end: int) -> set[int]:
+        """The storages that are held after so many events."""
+        live: set[int] = set()
+        for number, size in self.events[:end]:
+            (live.add if size >= 0 else live.discard)(number)
+        return live
+
+    def size(self, numbers: set[int], *parts: str) -> int:
+        """Bytes of those of some storages that count to these parts."""
+        return sum(size for n, size in self.events if size > 0 and n in numbers and self.places[n].part in parts)
+
+    def moment(self, numbers: set[int], kept: set[int]) -> Moment:
+        """What is held, by part: of what the forward pass has made, `kept` are the activations."""
+        passing = {n for n in numbers - kept if self.places[n].part == FORWARD}
+        sizes = {part: self.size(numbers - passing, part) for part in Moment().data}
+        sizes["workspace"] += self.size(passing, FORWARD)
+        return Moment(**sizes)
+
+
+class OnGpu(TorchFunctionMode):
+    """On the meta device: the operations that keep what those of a GPU keep, in place of their compositions."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention and args[0].is_meta and args[0].shape[-1] == args[2].shape[-1]:
+            # a fused kernel keeps q, k, v, the result and a number for each query, of any device
+            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*args[:3], 0.0, False)[0]
+        if func is F.rms_norm and args[0].is_meta:
+            given = dict(zip(("input", "normalized_shape", "weight", "eps"), args, strict=False)) | kwargs
+            return _RMSNorm.apply(given["input"], given.get("weight"), given.get("eps") or 0.0)  # type: ignore[no-untyped-call]
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def without_numbers(device: str) -> Iterator[str]:
+    """Within it tensors have no numbers; gives the device that they say they are on."""
+    if device == "cpu":
+        with FakeTensorMode(allow_non_fake_inputs=True), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor", UserWarning)
+            yield device
+    else:
+        with OnGpu():
+            yield "meta"
+
+
+def copy_without_numbers(model: nn.Module, device: str, precision: str = FLOAT32) -> nn.Module:
+    """A copy of a model with parameters and buffers that hold nothing, on a device; in bf16 its working copy, which
+    has the buffers of the model itself."""
+    low = precision == BF16
+
+    def like(tensor: Tensor) -> Tensor:
+        dtype = torch.bfloat16 if low and tensor.is_floating_point() else tensor.dtype
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=device)
+
+    memo: dict[int, Any] = {}
+    for parameter in model.parameters():
+        trained = parameter.is_floating_point() and (parameter.requires_grad or not low)
+        memo[id(parameter)] = nn.Parameter(like(parameter), requires_grad=trained)
+    for buffer in model.buffers():
+        memo[id(buffer)] = buffer if low and buffer.numel() else like(buffer)
+    return copy.deepcopy(model, memo)
+
+
+def batch_of(architecture: Architecture, rows: int, context: int) -> Batch:
+    """A batch for a model that reads ids and predicts one for each position. Raises InputError for other inputs."""
+    names = architecture.inputs
+    if "image" in names or "characters" in names or not names:
+        reads = ", ".join(names) or "nothing"
+        raise InputError(f"the memory of a step is known for models that read tokens; this one reads {reads}")
+    ids = torch.empty(rows, context, dtype=torch.int64, device="meta")
+    return Batch({name: ids for name in names}, ids)
+
+
+def token_loss(model: nn.Module, batch: Batch) -> Tensor:
+    """Cross-entropy of a model's one output."""
+    logits = model(**batch.given)
+    if not isinstance(logits, Tensor) or logits.shape[:-1] != batch.targets.shape:
+        raise InputError("the memory of a step is known for models of one output, a row of logits for each position")
+    return smoothed_cross_entropy(logits, batch.targets, 0.0)
+
+
+def say_memory(
+    say: Callable[[str], None], task: Task, model: nn.Module, settings: TrainingSettings, part: Batch
+) -> None:
+    """Say in one line what memory a step will take, for a part of a batch; nothing where that is little."""
+    numbers = getattr(getattr(model, "architecture", None), "numbers", {})
+    wide = 2 * numbers.get("vocab", 0) + 16 * numbers.get("depth", 0) * numbers.get("width", 0)
+    roughly = 16 * sum(p.numel() for p in model.parameters()) + 4 * part.targets.numel() * wide
+    if roughly < MATTERS or (task.memory is not None and getattr(model, "carry", 0)):
+        return  # what a task carries from step to step would be left without numbers
+    parts = settings.micro_batches * settings.accumulate
+    try:
+        with random_state.kept():
+            device = torch.device(settings.device).type
+            say(memory_of_step(model, task.loss, part, settings, device, parts).sentence)
+    except InputError as error:
+        say(str(error))
+
+
+def memory_of(
+    model: Transformer,
+    rows: int,
+    context: int,
+    settings: TrainingSettings | None = None,
+    device: str = "cpu",
+) -> MemoryEstimate:
+    """The memory of a step of language modeling, of a model that may be on the meta device.
+
+    rows, context  of a batch, which `settings.micro_batches` cuts
+    settings       precision ("auto" counts as bf16), optimizer, accumulate, micro_batches, average, lora, freeze
+    device         "cpu", or "cuda" for a GPU, which need not be here
+    """
+    settings = settings or TrainingSettings()
+    parts = min(rows, settings.micro_batches)
+    batch = batch_of(model.architecture, -(-rows // parts), context)
+    return memory_of_step(model, token_loss, batch, settings, device, parts * settings.accumulate)
+
+
+def memory_of_step(
+    model: nn.Module, loss: Loss, batch: Batch, settings: TrainingSettings, device: str = "cpu", parts: int = 1
+) -> MemoryEstimate:
+    """The memory of a step over `parts` batches such as this one, one after the other.
+
+    Raises InputError where a step cannot be followed without its numbers, since a shape depends on them.
+    """
+    precision = BF16 if settings.precision == "auto" else settings.precision
+    update, update_held = _update(model, settings, precision)
+    with without_numbers(device) as place:
+        ledger = Ledger({})
+        with ledger:
+            weights, trained = _weights(ledger, copy_without_numbers(model, place), place, settings, precision)
+        ledger.names = {id(one): name for name, one in weights.model.named_modules() if isinstance(one, Layer)}
+        given = _like(batch, place)
+        begin = len(ledger.events)
+        try:
+            with ledger:
+                kept = [_gradients(ledger, weights, trained, loss, given, parts) for _ in range(min(parts, 2))][-1]
+        except (RuntimeError, NotImplementedError) as error:
+            what = "the memory of a step cannot be followed: what it does depends on numbers that are not known before"
+            raise InputError(f"{what} ({type(error).__name__}: {str(error).strip().splitlines()[0]})") from error
+    _, held = ledger.held(begin, len(ledger.events))
+    moment = ledger.moment(held, kept)
+    optimizer = update.size(update_held, OPTIMIZER)
+    averages = sum(p.numel() * 4 for p in model.parameters() if p.requires_grad) if settings.average else 0
+    gradients = Moment(**{**moment.data, OPTIMIZER: optimizer, AVERAGES: averages})
+    changing = update.moment(update_held, set())
+    working = {name: getattr(gradients, name) for name in (WEIGHTS, MASTERS, BUFFERS, AVERAGES)}
+    changing = Moment(**{**changing.data, **working})
+    return MemoryEstimate(
+        {GRADIENTS: gradients, UPDATE: changing},
+        ledger.size(kept, FORWARD),
+        _logits(ledger, begin),
+        _lines(ledger, kept),
+        {
+            "rows": len(batch.targets),
+            "parts": parts,
+            "shape": list(batch.targets.shape),
+            "device": device,
+            "precision": precision,
+            "optimizer": settings.optimizer,
+        },
+    )
+
+
+def _weights(
+    ledger: Ledger, model: nn.Module, device: str, settings: TrainingSettings, precision: str
+) -> tuple[Weights, Trainable]:
+    """The weights of a run, as `Trainer` has them."""
+    trained = choose_trained(model, settings)
+    working = None if precision == FLOAT32 else copy_without_numbers(model, device, precision)
+    weights = Weights(model, precision, trained.adapters, working)
+    of_masters = WEIGHTS if weights.model is model else MASTERS
+    for buffer in model.buffers():
+        ledger.note(buffer, MadeAt(BUFFERS))
+    for parameter in model.parameters():
+        ledger.note(parameter, MadeAt(of_masters))
+    for parameter in weights.model.parameters():
+        ledger.note(parameter, MadeAt(WEIGHTS))
+    for adapter in weights.adapters.each:
+        for tensor in (adapter.base, adapter.a, adapter.b):
+            ledger.note(tensor, MadeAt(MASTERS))
+    return weights, trained
+
+
+def _gradients(ledger: Ledger, weights: Weights, trained: Trainable, loss: Loss, batch: Batch, parts: int) -> set[int]:
+    """Make the gradients of one batch; gives the storages that the forward pass has left."""
+    model = weights.model.train()
+    ledger.part = FORWARD
+    hooks = [
+        model.register_forward_pre_hook(lambda *_: setattr(ledger, "part", FORWARD)),
+        model.register_forward_hook(lambda *_: setattr(ledger, "part", LOSS)),
+    ]
+    value = loss(model, batch)
+    for hook in hooks:
+        hook.remove()
+    told: Any = getattr(model, "named_losses", dict)()
+    value = sum(told.values(), value)
+    kept = {n for n in ledger.live(len(ledger.events)) if ledger.places[n].part == FORWARD}
+    ledger.part = BACKWARD
+
+    def made(parameter: Tensor) -> None:
+        if parameter.grad is not None:
+            ledger.note(parameter.grad, MadeAt(GRADIENTS))
+
+    trained_here: list[Any] = [p for p in model.parameters() if p.requires_grad]
+    handles = [p.register_post_accumulate_grad_hook(made) for p in trained_here]
+    # a number that is known even here: a loss looks whether it is 1, and then need not multiply its gradient
+    torch.autograd.backward(value, torch.tensor(1 / parts, dtype=value.dtype))
+    del value, told
+    for handle in handles:
+        handle.remove()
+    weights.collect()
+    for tensor in (*(p for p in weights.master.parameters()), *(p.tensor for p in trained.parameters)):
+        if tensor.grad is not None:
+            ledger.note(tensor.grad, MadeAt(GRADIENTS))
+    return kept
+
+
+def _update(model: nn.Module, settings: TrainingSettings, precision: str) -> tuple[Ledger, set[int]]:
+    """A step of the optimizer on masters: its storages where it holds most."""
+    with without_numbers("cpu"):
+        ledger = Ledger({})
+        with ledger:
+            master = copy_without_numbers(model, "cpu")
+            trained = choose_trained(master, settings)
+            optimizer = optimizers.get(settings.optimizer)(
+                trained.parameters, settings.model_copy(update={"lr": settings.lr or 1e-3}), DTYPES[precision]
+            )
+            for one in (*master.parameters(), *master.buffers(), *(p.tensor for p in trained.parameters)):
+                ledger.note(one, MadeAt(MASTERS))
+            for p in trained.parameters:
+                p.tensor.grad = torch.empty_like(p.tensor)
+                ledger.note(p.tensor.grad, MadeAt(GRADIENTS))
+            begin, ledger.part = len(ledger.events), BACKWARD
+            with torch.no_grad():
+                optimizer.step(1e-3)
+            for tensor in optimizer.tensors().values():
+                ledger.note(tensor, MadeAt(OPTIMIZER))
+    _, held = ledger.held(begin, len(ledger.events))
+    return ledger, held
+
+
+def _like(batch: Batch, device: str) -> Batch:
+    """A batch of the same shapes without numbers."""
+    made = {id(t): torch.empty_like(t, device=device) for t in (*batch.inputs.values(), batch.targets)}
+    known = {name: torch.empty_like(t, device=device) for name, t in batch.lengths.items()}
+    inputs = {name: made[id(t)] for name, t in batch.inputs.items()}
+    return replace(batch, inputs=inputs, targets=made[id(batch.targets)], lengths=known)
+
+
+def _logits(ledger: Ledger, begin: int) -> int:
+    """What output and loss hold together at most."""
+    total = most = 0
+    for number, size in ledger.events[begin:]:
+        if ledger.places[number].part == LOSS:
+            total += size
+            most = max(most, total)
+    return most
+
+
+def _lines(ledger: Ledger, kept: set[int]) -> tuple[LineMemory, ...]:
+    """The activations by line, in order."""
+    sizes: dict[tuple[str, str], int] = {}
+    for number, size in ledger.events:
+        if size > 0 and number in kept:
+            place = ledger.places[number]
+            key = place.section.replace("layers.", "layer "), place.line
+            sizes[key] = sizes.get(key, 0) + size
+    return tuple(LineMemory(section, line, size) for (section, line), size in sizes.items())
