@@ -87,6 +87,15 @@ def test_divergence_is_an_outcome() -> None:
     assert verdict.word == "unstable" and verdict.mean is None and verdict.diverged == (6, 6)
 
 
+@pytest.mark.parametrize(("at_the_start", "word"), [(3.3, "worse"), (2.9, "unstable")])
+def test_a_run_that_learned_did_not_diverge_however_good_the_base_is(at_the_start: float, word: str) -> None:
+    """The base copies without a mistake, and the variant hardly at all."""
+    runs = outcomes_of({"base": [0.001 + 1e-5 * n for n in range(6)], "v": [3.1 + 0.01 * n for n in range(6)]})
+    runs = [replace(run, curve=((1, 10, 0.1, at_the_start), (2, 20, 0.2, run.score or 0.0))) for run in runs]
+    [verdict] = judge(runs, [arm("base"), arm("v")], base="base")
+    assert verdict.word == word and verdict.diverged == (6 if word == "unstable" else 0, 6)
+
+
 def test_a_base_that_diverges_is_beaten_by_counts() -> None:
     [verdict] = verdicts_of({"base": [None] * 6, "v": BASE})
     assert verdict.word == "better" and verdict.p == pytest.approx(0.03125) and verdict.mean is None

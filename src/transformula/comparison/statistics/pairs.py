@@ -1,7 +1,8 @@
 """Runs of a variant beside those of the base: paired by seed, and what has no pair.
 
 A run that diverged is an outcome, not a gap. It diverged if its training said so, or if its loss is above twice the
-base's.
+base's and no lower than at the start of training. Twice alone would not do: where the base comes near to a loss of
+0, a variant that learns half of the task would count as diverged.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from statistics import median
 from ..records import Outcome
 from .paired import unequal_counts
 
-WORST = 2.0  # times the base's loss: a run above it counts as diverged
+WORST = 2.0  # times the base's loss: a run above it that has not learned counts as diverged
 ROUNDING = 1e-6  # of the base's score: smaller differences are the order of sums, not the model
 
 
@@ -104,7 +105,7 @@ def has_diverged(run: Outcome, limit: float, lower: bool) -> bool:
     if run.status == "diverged" or run.score is None or not math.isfinite(run.score):
         return True
     loss = loss_of(run, lower)
-    return loss is not None and loss > limit
+    return loss is not None and loss > limit and not (run.curve and loss < run.curve[0][3])
 
 
 def loss_of(run: Outcome, lower: bool) -> float | None:

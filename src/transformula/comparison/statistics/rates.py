@@ -62,8 +62,8 @@ def curve_of(scores: Mapping[float, float | None], lower: bool) -> RateCurve | N
 
 
 def sensitivity(losses: Sequence[float | None], best: float) -> float:
-    """The mean excess over the best. The source bounds a loss by that at initialization; here by twice the best, above
-    which a run counts as diverged; for a score of which more is better, by 0."""
+    """The mean excess over the best. The source bounds a loss by that at initialization; here by twice the best; for a
+    score of which more is better, by 0."""
     most = abs(best)
     return float(np.mean([most if loss is None else min(loss - best, most) for loss in losses]))
 
