@@ -82,6 +82,17 @@ def test_equal_parameters() -> None:
     assert int(prepare(gated.config).architecture.numbers["width"]) % 4 == 0
 
 
+def test_equal_parameters_leave_what_is_varied_as_it_is() -> None:
+    """The width alone makes up for the depth, and the depth for the width, as far as they can."""
+    wide = {**TINY, "steps": 20, "width": 32}
+    for key, values, free in [("depth", [4, 8, 40], "width"), ("width", [32, 24, 40], "depth")]:
+        varied = f"{key}={','.join(map(str, values))}"
+        plan = planned("pre-norm", given={**wide, "depth": 4}, vary=[varied], match="parameters", protocol="quick")
+        numbers = [prepare(arm.config).architecture.numbers for arm in plan.arms]
+        assert [row[key] for row in numbers] == values
+        assert len({row[free] for row in numbers}) > 1
+
+
 @pytest.mark.parametrize("match, cost", [("flops", "flops"), ("time", "seconds"), ("tokens", "tokens")])
 def test_equal_costs(match: str, cost: str) -> None:
     base, gated = planned("pre-norm", GATED, match=match, protocol="quick", given={**TINY, "steps": 200}).arms

@@ -117,7 +117,7 @@ def arms_of_size(
         shape = scaled(own, shapes[0], shapes[number]) if number else None
         config, adjusted = base.config(variant, shape), ""
         if base.settings.match == "parameters" and rows:
-            config, adjusted = matched_parameters(config, rows[0][0].costs.parameters)
+            config, adjusted = matched_parameters(config, rows[0][0].costs.parameters, variant.levels)
         prepared = prepare(config)
         seconds = step_seconds(prepared) if probe else None
         middle = float(config["lr"]) if "lr" in config else base.settings.rate or middle_rate(prepared, rows)

@@ -1,7 +1,8 @@
 """What is equal for all arms: tokens, parameters, FLOPs or time. The rest is reported beside it, unmatched.
 
     tokens      all see as many; an arm whose batches differ makes other numbers of steps
-    parameters  width (in multiples of the heads), else depth, is changed until they agree within 1 %
+    parameters  width (in multiples of the heads), else depth, is changed until they agree within 1 %; what the
+                comparison varies stays as it is
     flops       an arm whose tokens cost more sees fewer: its steps are changed
     time        the same, by the measured seconds of a step
 
@@ -10,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ..analysis.accounting import summary
@@ -24,6 +25,7 @@ from .sizes import shape_of
 
 NEAR, FAR = 0.01, 0.02  # parameters agree within the first; beyond the second a note says so
 REACH = 0.5  # width and depth are changed by at most this share
+FREE = 0.9  # and the width of a variant whose depth is given by at most this one: it alone can make up for the depth
 
 
 def matched_steps(match: Matched, own: RunCosts, base: RunCosts) -> int:
@@ -55,14 +57,14 @@ def difference_in_words(share: float, what: str) -> str:
     return f"{100 * abs(share):.1f} % {less if share < 0 else more} {what}"
 
 
-def matched_parameters(config: Config, base: int) -> tuple[dict[str, Any], str]:
+def matched_parameters(config: Config, base: int, held: Collection[str] = ()) -> tuple[dict[str, Any], str]:
     """A configuration whose model has as many parameters as the base's, by its width or else its depth; and what was
-    changed, in words, "" for nothing."""
+    changed, in words, "" for nothing. `held`: the numbers that the comparison varies, which keep their values."""
     prepared = prepare(config)
     own = parameters(prepared.architecture)
     if abs(own / base - 1) <= NEAR:
         return dict(config), ""
-    changes, count = nearest_size(prepared, base)
+    changes, count = nearest_size(prepared, base, held)
     if not changes:
         return dict(config), f"nothing near was found: {difference_in_words(own / base - 1, 'parameters')}"
     numbers = prepared.architecture.numbers
@@ -72,13 +74,16 @@ def matched_parameters(config: Config, base: int) -> tuple[dict[str, Any], str]:
     return adjusted, f"{said}: {difference_in_words(count / base - 1, 'parameters')}{short}"
 
 
-def nearest_size(prepared: Prepared, base: int) -> tuple[dict[str, int], int]:
+def nearest_size(prepared: Prepared, base: int, held: Collection[str] = ()) -> tuple[dict[str, int], int]:
     """The change of width, else of depth, that brings the parameters within 1 % of `base` with the least change; else
     what comes nearest. ({}, parameters) where nothing is nearer than the model as it is."""
     own = parameters(prepared.architecture)
     best, best_count = dict[str, int](), own
-    for candidates in (widths(prepared), depths(prepared)):
+    ways = [widths(prepared, FREE)] if "depth" in held else [widths(prepared), depths(prepared)]
+    for candidates in ways:
         for changes in candidates:
+            if changes.keys() & set(held):
+                continue
             try:
                 count = parameters(prepared.resized(changes))
             except (FormulaError, InputError):
@@ -90,10 +95,10 @@ def nearest_size(prepared: Prepared, base: int) -> tuple[dict[str, int], int]:
     return best, best_count
 
 
-def widths(prepared: Prepared) -> Iterator[dict[str, int]]:
+def widths(prepared: Prepared, reach: float = REACH) -> Iterator[dict[str, int]]:
     """Multiples of the heads near the width, the nearest first."""
     shape = shape_of(prepared.architecture)
-    for count in range(1, int(REACH * shape.width / shape.heads) + 1):
+    for count in range(1, int(reach * shape.width / shape.heads) + 1):
         for width in (shape.width - count * shape.heads, shape.width + count * shape.heads):
             yield {"width": width}
 
