@@ -32,6 +32,7 @@ NO_NUMBERS = (
     "keep",
     "on_save_error",
     "hang_timeout",
+    "recompute",
 )  # settings of training that change no number
 TEXT_ONLY = ("language", "name", "about")  # of a model's text, what changes nothing that is computed
 

@@ -31,6 +31,7 @@ from .files import PseudoFile, at_place
 from .hook import asked, check_hooks
 from .init import fill_model
 from .model_code import ModelCode, layer_path, stack_path
+from .pieces import NONE, chosen_lines
 from .second_level import SecondLevel
 from .transformer import FormulaModule, Layer, Transformer
 
@@ -156,6 +157,7 @@ class Blueprint:
     sites      for each section the calls that keep a state in decoding
     borrowed   for each layer the paths of what holds modules that it calls and does not have
     learned    how many positions of an input are learned, by its name, where that was asked
+    recompute  the lines of layers that are made again in the backward pass, as `recompute` was told
     """
 
     def __init__(self, architecture: Architecture) -> None:
@@ -168,6 +170,7 @@ class Blueprint:
         self.sites: list[list[Call]] = []
         self.borrowed: dict[Path, list[str]] = {}
         self.learned: dict[str, int | None] = {}
+        self.recompute = NONE
 
     def __deepcopy__(self, memo: Any) -> Blueprint:
         return self
@@ -241,7 +244,10 @@ class Blueprint:
         growing = made_of(architecture) if step else None
         found = [(value, latent_of(value)) for value in section.calls() if LATENT in self.kept.get(value.called, {})]
         latents = {value: latent for value, latent in found if latent is not None and step}
-        return SectionCode(section, PseudoFile(title, sources), entering, locate, causal, growing, latents, watched)
+        again = chosen_lines(section, self.recompute) if section.where == "layer" and not step else frozenset[int]()
+        return SectionCode(
+            section, PseudoFile(title, sources), entering, locate, causal, growing, latents, watched, again
+        )
 
     def place_all(self, model: Transformer, layers: dict[Path, Layer]) -> None:
         layers, spots = dict(layers), dict(self.spots)

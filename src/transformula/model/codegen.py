@@ -32,12 +32,15 @@ import torch
 
 from ..analysis.latent import Latent
 from ..analysis.places import through
+from ..analysis.residual_path import line_of
 from ..language.graph import Call, Section, Value
 from ..words import latent
 from ..words.latent import LatentLayout, LatentPart
+from ..words.recompute import recomputed
 from ..words.word import word_class
 from .dataflow import Key, sequence_read
 from .files import PseudoFile
+from .pieces import in_pieces
 
 T = TypeVar("T", bound=ast.AST)
 Watched = Mapping[tuple[Value, int | None], Sequence[tuple[str, Callable[..., Any]]]]
@@ -175,6 +178,7 @@ class SectionCode(FunctionCode):
     sites     of decoding, the calls that keep a state
     watched   what is passed through functions (`watched.py`): (a value, None), or (a value, the place of one of its
               arguments), with each name and its function; `seen`: the names that the code does pass through theirs
+    again     the lines, from 0, that are made again in the backward pass; None: all together
     """
 
     def __init__(
@@ -187,9 +191,12 @@ class SectionCode(FunctionCode):
         growing: Collection[str] | None = None,
         latents: Mapping[Value, Latent] = MappingProxyType({}),
         watched: Watched = MappingProxyType({}),
+        again: frozenset[int] | None = frozenset(),
     ) -> None:
         super().__init__(file)
+        self.section, self.again = section, again
         self.watched, self.seen = watched, set[str]()
+        self.begun = 0  # the first statement of the line that is being emitted
         self.latents = latents
         self.locate, self.causal, self.growing = locate, causal, growing
         self.pieces: dict[Value, Piece] = {}  # what waits to be read, in order
@@ -227,16 +234,42 @@ class SectionCode(FunctionCode):
         return (value.args[0], *self.latents[value].sources, *value.args[3:])
 
     def generate(self, name: str) -> FunctionType:
-        for value in self.values:
-            if value.op == "call" or value.op == "neg" or value.op in OPERATORS:
-                self.emit(value)
+        runs = self.emit_all()
         operands = self.operands(self.results)
         self.flush()
         if operands:
             trees = [operand.tree for operand in operands]
             result = trees[0] if len(trees) == 1 else ast.Tuple(trees, ast.Load())
             self.add(ast.Return(result), self.file.span(self.results[-1].place))
+        if runs:
+            self.statements = in_pieces(self.statements, runs, self.parameters, self.object(recomputed))
         return self.function(name)
+
+    def emit_all(self) -> list[tuple[int, int]]:
+        """Emit all values; gives the runs of statements, (first, end), that are made again, each line by itself."""
+        runs: list[tuple[int, int]] = []
+        now: int | None = -1
+        for value in self.values:
+            if not (value.op == "call" or value.op == "neg" or value.op in OPERATORS):
+                continue
+            if self.again:
+                line = line_of(self.section, value)
+                if line is not None and line != now:
+                    self.close(runs, now)
+                    now = line
+            self.emit(value)
+        if self.again is None:
+            now = None
+        if self.again or self.again is None:
+            self.close(runs, now)
+        return runs
+
+    def close(self, runs: list[tuple[int, int]], line: int | None) -> None:
+        """Let a line end here, and note its statements where it is made again; None: all so far are one."""
+        self.flush()
+        first, self.begun = (self.begun, len(self.statements))
+        if self.begun > first and (line is None or line in (self.again or ())):
+            runs.append((first, self.begun))
 
     def emit(self, value: Value) -> None:
         span, taps = self.file.span(value.place), self.taps[value]

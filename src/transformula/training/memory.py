@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_iter
 from ..analysis.memory import GRADIENTS, UPDATE, LineMemory, MemoryEstimate, Moment
 from ..errors import InputError
 from ..language.graph import Architecture
+from ..model.recompute import recompute
 from ..model.transformer import Layer, Transformer
 from ..runs import random_state
 from ..tasks.base import Batch, Task
@@ -241,13 +242,18 @@ def memory_of(
     """The memory of a step of language modeling, of a model that may be on the meta device.
 
     rows, context  of a batch, which `settings.micro_batches` cuts
-    settings       precision ("auto" counts as bf16), optimizer, accumulate, micro_batches, average, lora, freeze
+    settings       precision ("auto" counts as bf16), optimizer, accumulate, micro_batches, average, lora, freeze,
+                   recompute
     device         "cpu", or "cuda" for a GPU, which need not be here
     """
     settings = settings or TrainingSettings()
     parts = min(rows, settings.micro_batches)
     batch = batch_of(model.architecture, -(-rows // parts), context)
-    return memory_of_step(model, token_loss, batch, settings, device, parts * settings.accumulate)
+    before = recompute(model, settings.recompute)
+    try:
+        return memory_of_step(model, token_loss, batch, settings, device, parts * settings.accumulate)
+    finally:
+        recompute(model, before)
 
 
 def memory_of_step(

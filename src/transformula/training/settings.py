@@ -86,6 +86,13 @@ class TrainingSettings(Settings):
         False, description="find the largest micro-batches that fit in memory by trying, before the first step"
     )
 
+    recompute: str = Field(
+        "none",
+        description="lines of the layers whose results are not kept for the backward pass, which makes them again:"
+        " all (each line by itself), layers (each layer as a whole), or numbers of lines, and words or labels in them:"
+        " 2,attention",
+    )
+
     optimizer: str = Field("muon", description="muon, adamw, or another registered one")
     lr: float | None = Field(None, gt=0, le=1000, description="peak learning rate (default: by width and optimizer)")
     weight_decay: float = Field(

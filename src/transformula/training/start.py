@@ -21,6 +21,7 @@ from ..data.sources import SOURCES
 from ..errors import CheckpointError, ConfigError, InputError, did_you_mean, nearest
 from ..interop.exchange import text_of
 from ..interop.weights import check_finite
+from ..model.recompute import recompute
 from ..runs import identity, random_state
 from ..runs.folder import CONFIG, RunFolder
 from ..runs.records import RunRecords, need_recorders
@@ -43,7 +44,7 @@ Follower = Callable[[Mapping[str, Any]], bool]
 MACHINE = ("device", "threads", "micro_batches")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
 EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "log_to", "telemetry_every")
-FAULTS = ("on_save_error", "on_not_finite", "on_spike", "spike", "fit", "hang_timeout")
+FAULTS = ("recompute", "on_save_error", "on_not_finite", "on_spike", "spike", "fit", "hang_timeout")
 FREE = (*LENGTH, *EVERY, *MACHINE, *FAULTS, "out")  # what a resume may change
 
 
@@ -104,6 +105,7 @@ def _train(
     if device.type == "cpu":
         machine.keep_memory()
     model.to(device)
+    recompute(model, settings.recompute)
     parameters = parameters_of(model)
     if not parameters:
         raise CheckpointError("the model has no trainable parameters, so there is nothing to train")

@@ -32,6 +32,7 @@ from ..model.transformer import Transformer, evaluating
 from ..model.watched import watched
 from ..runs import random_state
 from ..tasks.base import Batch, Task
+from ..words.recompute import recomputing
 from .optimizer import Parameter
 
 Number = float | None
@@ -101,7 +102,9 @@ class Telemetry:
         return self.twin
 
     def look(self, place: str, tensor: Tensor) -> None:
-        """Note what stands at a place."""
+        """Note what stands at a place, once."""
+        if recomputing():
+            return
         value = tensor.detach()
         self.note("rms", place, rms(value))
         for stream, depth in self.streams.get(place, ()):

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from . import cpu
 from .expert_products import Gating, Mixture, Product, grouped, grouped_here, routed
 from .mlp import ACTIVATIONS
+from .recompute import recomputing
 from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, matrix, number, spread, whole, word
 
 
@@ -264,10 +265,12 @@ class Experts(Word):
         if real is not None:
             hits, shares = (t * real[:, None] for t in (hits, shares))
             rows = real.sum().clamp(min=1)
-        load, before = hits.sum(0), self._load.get("choices")
-        self._load["choices"] = load if before is None else before + load
+        load, before, again = hits.sum(0), self._load.get("choices"), recomputing()
+        if not again:
+            self._load["choices"] = load if before is None else before + load
         if self.balance:
-            self._balance = self.balance * self.n * (load / (rows * self.active) * (shares.sum(0) / rows)).sum()
+            balance = self.balance * self.n * (load / (rows * self.active) * (shares.sum(0) / rows)).sum()
+            self._balance = self._balance if again else balance
 
     def _gating(self, up: Tensor, gate: Tensor | None = None) -> Tensor:
         """The hidden layer: f(up), or f(gate) up, both within the limit and `up` shifted."""

@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import InputError
+from .recompute import recomputing
 from .rms import rms_norm
 from .word import Word, empty, flag, number, split, whole, word
 
@@ -244,6 +245,8 @@ class BatchNorm(_Norm):
             raise InputError("batchnorm in training needs more than one position: a single one has no variance")
         # statistics in their own type, which is float32 where x is bfloat16
         mean, variance = self.running_mean, self.running_var
+        if recomputing():  # they have taken these statistics in
+            mean, variance = mean.clone(), variance.clone()
         weight, bias = _typed(self.weight, mean.dtype), _typed(self.bias, mean.dtype)
         y = F.batch_norm(rows, mean, variance, weight, bias, self.training, self.momentum, self.eps)
         return y.view(x.shape)
@@ -258,8 +261,9 @@ class BatchNorm(_Norm):
         variance = centered.square().masked_fill(~here, 0).sum((0, 1)) / count
         with torch.no_grad():
             unbiased = variance * (count / (count - 1).clamp(min=1))
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
+            rate = 0.0 if recomputing() else self.momentum
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), rate)
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), rate)
         y = centered * torch.rsqrt(variance + self.eps)
         return affine(y, self.weight, self.bias).to(x.dtype)
 

@@ -1,0 +1,69 @@
+"""Which lines of a model's layers are made again in the backward pass: `recompute(model, "attention")`. What the
+forward pass has made in them is not kept; numbers stay as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from ..errors import InputError, did_you_mean, nearest
+from .pieces import ALL, LAYERS, NONE, named_in
+from .transformer import Layer, Transformer
+
+
+def check_lines(model: nn.Module, what: str) -> None:
+    """Raise InputError for lines that are not there, and for a model of which none can be made again."""
+    wanted = [one.strip() for one in what.split(",") if one.strip()]
+    if wanted in ([NONE], []):
+        return
+    if not isinstance(model, Transformer):
+        raise InputError(f"recompute: {what!r} names lines of a formula, and no formula made this model; leave it out")
+    if model.carry:
+        raise InputError("recompute: a model that says `carry` reads its text in steps, which keep what they make")
+    if any(getattr(one, "_compiled_call_impl", None) is not None for one in model.modules()):
+        raise InputError("recompute: this model is compiled, and its compiled code keeps what it keeps; leave one out")
+    if wanted in ([ALL], [LAYERS]):
+        return
+    layers = [section for stack in model.architecture.stacks for section in stack.layers]
+    most = max((len(section.lines) for section in layers), default=0)
+    known = {name for section in layers for index in range(len(section.lines)) for name in named_in(section, index)}
+    for one in wanted:
+        if one in (NONE, ALL, LAYERS):
+            raise InputError(f"recompute: {one!r} stands alone; with others it means nothing")
+        if one.isdigit() and not 1 <= int(one) <= most:
+            raise InputError(f"recompute: there is no line {one}; the layers have {most}")
+        if not one.isdigit() and one not in known:
+            near = nearest(one, [*known, ALL, LAYERS])
+            raise InputError(f"recompute: no line of a layer has {one!r};{did_you_mean(near)}", near=near)
+
+
+def recompute(model: nn.Module, what: str) -> str:
+    """Make lines of each layer again in the backward pass, from here on; returns what was said before.
+
+    Numbers stay as they are, bit for bit. `what` is that of `chosen_lines`. Raises InputError, see `check_lines`.
+    """
+    check_lines(model, what)
+    if not isinstance(model, Transformer):
+        return NONE
+    blueprint = model._blueprint
+    before, after = blueprint.recompute, ",".join(one.strip() for one in what.split(",") if one.strip()) or NONE
+    if before == after:
+        return before
+    blueprint.recompute = after
+    forward, step = [*blueprint.calls[0]], blueprint.calls[1]
+    architecture = model.architecture
+    for index, section in enumerate(architecture.sections()):
+        if section.where != "layer":
+            continue
+        made = blueprint.section_code(section).generate(section.where)
+        place = forward[index]
+        if isinstance(place, tuple) and not place[1]:
+            layer = model.get_submodule(".".join(place[0]))
+            cls: Any = type(layer)
+            layer.__class__ = type(blueprint.make(("layer", *place[0]), Layer, forward=made, _step=cls._step))
+        else:
+            forward[index] = made
+    blueprint.calls = forward, step
+    model.__class__ = type(blueprint.make(("model",), Transformer, **blueprint.methods(forward, step)))
+    return before
