@@ -189,6 +189,7 @@ def one_word(record: WordRecord) -> str:
         rows += ["## Parameters", "", *table(("name", "numbers"), word_reference.parameter_rows(record), coded=(0, 1))]
     rows += ["## Shapes and initial values", "", "```text", record.doc, "```", ""]
     rows += [f"- Result: {word_reference.result_words(record)}.", f"- Sees: {word_reference.REACHES[record.reach]}."]
+    rows += [f"- Devices: {word_reference.split_words(record)}."] if record.splits else []
     rows += [f"- Source: {record.source}."] if record.source else []
     rows += ["", "## Example", "", "```sh", word_reference.command(record), "```"]
     return "\n".join(rows) + "\n"

@@ -112,6 +112,7 @@ class Summary:
     batch: int
     number_bytes: int
     modules: dict[str, int] = field(default_factory=dict)  # path -> how many parameters are its own
+    split: Any = None  # the plan by which its matrices are split among devices (`tensor_plan`), where that was asked
 
     @property
     def data(self) -> dict[str, Any]:
@@ -126,6 +127,7 @@ class Summary:
                 "flops_per_token": totals["flops_forward"] + totals["flops_backward"],
                 "cache_bytes_row": totals["cache_bytes"] * self.length,
             },
+            **({} if self.split is None else {"split": self.split.data}),
         }
 
     def __repr__(self) -> str:
@@ -155,7 +157,8 @@ class Summary:
         last += f"; cache of a whole row {cache}" if cache else ""
         memory = bytes_in_words(totals["memory_bytes"])
         last += f", and {memory} for each position of another sequence that it reads" if memory else ""
-        return "\n".join([f"{self.name or 'model'}: {size}", *lines, last])
+        plan = [] if self.split is None else ["", repr(self.split)]
+        return "\n".join([f"{self.name or 'model'}: {size}", *lines, last, *plan])
 
     def _repr_html_(self) -> str:
         return page(repr(self))

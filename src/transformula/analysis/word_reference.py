@@ -139,7 +139,7 @@ def data_of(record: WordRecord) -> dict[str, Any]:
         "calls": calls(record),
         **by_keys(record, "equation ports"),
         "options": options,
-        **by_keys(record, "width reach taps parameters inner checks about=doc source"),
+        **by_keys(record, "width reach taps parameters inner checks splits split_by split_checks about=doc source"),
         "example": command(record),
         "formula": parts_of(record.example) if record.example else {},
         "module": record.module,
@@ -158,6 +158,8 @@ def word_text(record: WordRecord) -> str:
     if record.parameters or record.inner:
         rows += ["parameters, and how many numbers each holds", *table(parameter_rows(record)), ""]
     rows += [f"{'result':<10}{result_words(record)}", f"{'sees':<10}{REACHES[record.reach]}"]
+    if record.splits:
+        rows += wrapped(f"{'devices':<10}{split_words(record)}", 10)
     if record.source:
         rows += wrapped(f"{'source':<10}{record.source}", 10)
     if record.doc:
@@ -173,6 +175,25 @@ def result_words(record: WordRecord) -> str:
     if record.value == "scores":
         return "scores, for scores= of an attention"
     return f"a stream of width {record.width or record.forms[0][0]}"
+
+
+SPLIT_WORDS = {
+    "columns": "by columns",
+    "rows": "by rows",
+    "gathered": "by columns, the result gathered",
+    "vocabulary": "by rows of the table",
+}
+
+
+def split_words(record: WordRecord) -> str:
+    """How the word is split among devices: 'gate, up by columns, down by rows; they must divide hidden'."""
+    matrices = {how: [m for m, one in record.splits.items() if one == how and m] for how in SPLIT_WORDS}
+    said = [
+        " ".join([", ".join(m), SPLIT_WORDS[how]]).strip()
+        for how, m in matrices.items()
+        if how in record.splits.values()
+    ]
+    return f"split {', '.join(said)}; the number of devices must divide {' and '.join(record.split_by)}"
 
 
 def option_rows(record: WordRecord) -> Iterator[tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, overload
@@ -34,18 +35,27 @@ def explain(model: str | Path | Model, *, ascii: bool = False, use: Sequence[str
 
 
 def summary(
-    model: str | Path | Model, *, length: int | None = None, batch: int = 1, use: Sequence[str] = (), **changes: Any
+    model: str | Path | Model,
+    *,
+    length: int | None = None,
+    batch: int = 1,
+    tp: int | None = None,
+    use: Sequence[str] = (),
+    **changes: Any,
 ) -> Any:
     """Shapes, parameters, FLOPs a token and memory, for each line of the formula.
 
     length, batch  of the tokens that memory and FLOPs are counted for; by default the context, and one row
+    tp             add how its matrices are split among so many devices (tensor parallelism)
 
     The result's `repr` is the table that a person reads, `.data` what a program reads. Needs no torch.
     """
     from ..analysis.accounting import summary as count
+    from ..analysis.tensor_plan import tensor_plan
 
     architecture = model.architecture if isinstance(model, Model) else check_model(model, changes, use)
-    return count(architecture, length=length, batch=batch)
+    counted = count(architecture, length=length, batch=batch)
+    return counted if tp is None else replace(counted, split=tensor_plan(architecture, tp))
 
 
 def nearest(model: str | Path | Model, *, count: int = 5, use: Sequence[str] = (), **changes: Any) -> Any:

@@ -42,19 +42,21 @@ def explain(given: Given) -> int:
         type=int,
     ),
     option("--batch", "N", "sequences (default: 1)", type=int, default=1),
+    option("--tp", "N", "add how its matrices are split among N devices (tensor parallelism)", type=int),
     USE,
     Parser.add_model_options,
     examples=[
         'transformula summary "x = x + attention(norm(x)); x = x + mlp(norm(x))" --depth 12 --width 768 --heads 12',
+        "transformula summary llama --tp 8",
         "transformula summary gpt2 --json",
     ],
 )
 def summary(given: Given) -> int:
     """Shapes, parameters, FLOPs per token (forward and backward), and memory of activations and cache, for each line of
-    the formula."""
+    the formula; with --tp, which matrices are split among devices, how, and why the others are not."""
     from ..api.model import summary
 
-    sizes = {key: given[key] for key in ("length", "batch", "use")}
+    sizes = {key: given[key] for key in ("length", "batch", "tp", "use")}
     return given.show(summary(given["model"], **sizes, **given.model))
 
 

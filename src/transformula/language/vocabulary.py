@@ -32,6 +32,14 @@ KINDS = {
     "output": "turns a stream into the task's output",
 }
 
+SPLITS = {
+    "columns": "each device makes a part of the result's channels, with which the word then goes on",
+    "rows": "each device reads a part of the channels, as `columns` left them, and the results are added up",
+    "gathered": "each device makes a part of the result's channels, and all get all of them",
+    "vocabulary": "each device holds some rows of the table, and all get all of the result",
+    "whole": "each device has all of it, and makes the same of it",
+}
+
 
 @dataclass(frozen=True)
 class Option:
@@ -91,6 +99,11 @@ class WordRecord:
     saved: str = "0"
     checks: Mapping[str, str] = field(default_factory=dict)  # condition -> message shown where it does not hold
     inner: Mapping[str, str] = field(default_factory=dict)  # role -> a width (0: not there): made by the file's `norm`
+    # How the word's work may be split among devices (tensor parallelism): a linear layer inside ("" the word itself, if
+    # it is one), or a parameter -> one of SPLITS. What is not named works on a part of the channels, and stays whole.
+    splits: Mapping[str, str] = field(default_factory=dict)
+    split_by: tuple[str, ...] = ()  # expressions: numbers that the devices must divide, such as heads
+    split_checks: Mapping[str, str] = field(default_factory=dict)  # condition -> why it is not split where it fails
     taps: Mapping[str, str] = field(default_factory=dict)  # values made inside -> their width ("": scores)
     key_taps: tuple[str, ...] = ()  # taps at the positions of the last stream; the others at those of the first
     # Expression: how the word tells positions apart: 'learned', 'sinusoids', 'scores' or 'recurrent'; "" or '' if not.
@@ -211,7 +224,7 @@ OPTIONS: dict[str, Callable[..., Stated]] = {f.__name__: f for f in (whole, numb
 def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = "") -> WordRecord:
     """Make a record from a decorator's keywords and the docstring below it. Raises InputError that names the word and
     the key."""
-    fields, options = dict(stated), dict[str, Option]()
+    fields = dict(stated)
 
     def wrong(what: str) -> InputError:
         return InputError(f"the word {name!r} of {module}: {what}")
@@ -220,27 +233,35 @@ def record_from(name: str, stated: Mapping[str, Any], module: str, doc: str = ""
     if forms is None:
         raise wrong("states no streams")
     several = forms and isinstance(forms[0], (tuple, list))
-    for key, written in dict(fields.pop("options", {})).items():
-        if written.get("type") not in OPTIONS:
-            raise wrong(f"option {key!r} has the type {written.get('type')!r}; known: {', '.join(OPTIONS)}")
-        try:
-            options[key] = Option(key, **{"default": None, **written, "choices": tuple(written.get("choices", ()))})
-        except TypeError as error:
-            raise wrong(f"option {key!r}: {error}") from None
+    try:
+        options = {key: _option(key, written) for key, written in dict(fields.pop("options", {})).items()}
+    except (TypeError, ValueError) as error:
+        raise wrong(str(error)) from None
     if fields.get("kind") not in KINDS:
         raise wrong(f"has the kind {fields.get('kind')!r}; known: {', '.join(KINDS)}")
     if "silent" in fields:  # the key's former name
         fields["initial_scale"] = fields.pop("silent")
-    for key in ("numbers", "ports", "ids", "coefficients", "key_taps", "distances"):
+    for key in ("numbers", "ports", "ids", "coefficients", "key_taps", "distances", "split_by"):
         fields[key] = tuple(fields.get(key, ()))
     if missing := [key for key in fields["numbers"] if key not in options]:
         raise wrong(f"the number {missing[0]!r} is not among its options")
+    if odd := [how for how in dict(fields.get("splits", {})).values() if how not in SPLITS]:
+        raise wrong(f"splits a matrix by {odd[0]!r}; known: {', '.join(SPLITS)}")
     for key in fields:
         if key not in WordRecord.__dataclass_fields__:
             near = did_you_mean(nearest(key, WordRecord.__dataclass_fields__))
             raise wrong(f"states {key!r}, which no record has;{near} see words/word.py")
     forms = tuple(map(tuple, forms if several else (forms,)))
     return WordRecord(name=name, module=module, forms=forms, options=options, doc=doc, **fields)
+
+
+def _option(key: str, written: Mapping[str, Any]) -> Option:
+    if written.get("type") not in OPTIONS:
+        raise ValueError(f"option {key!r} has the type {written.get('type')!r}; known: {', '.join(OPTIONS)}")
+    try:
+        return Option(key, **{"default": None, **written, "choices": tuple(written.get("choices", ()))})
+    except TypeError as error:
+        raise TypeError(f"option {key!r}: {error}") from None
 
 
 def records_in(text: str, module: str) -> Iterator[WordRecord]:

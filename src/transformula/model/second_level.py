@@ -50,11 +50,18 @@ class SecondLevel(nn.Module):
     def __init__(self, formula: ScoreFormula) -> None:
         super().__init__()
         self.formula = formula
+        self.heads = range(1, formula.heads + 1)
         self.key = f"{formula.heads} {formula.steps}"
         self.names, self.longest = formula.names, formula.longest
         self.adds, self.fixed = formula.adds, formula.fixed
         for table in formula.tables:
             self.register_parameter(table.name, nn.Parameter(torch.empty(table.rows, table.columns)))
+
+    def take_part(self, rank: int, size: int) -> None:
+        """Speak of part `rank`, from 0, of `size` equal parts of the heads."""
+        count = len(self.heads) // size
+        self.heads = self.heads[rank * count : (rank + 1) * count]
+        self.key = f"{self.heads} {self.key}"
 
     def initial_values(self) -> None:
         with torch.no_grad():
@@ -79,7 +86,7 @@ class SecondLevel(nn.Module):
                 case "test":
                     value = torch.full((), bool(step.value), dtype=torch.bool, device=i.device)
                 case "h":
-                    heads = torch.arange(1, self.formula.heads + 1, dtype=i.dtype, device=i.device)
+                    heads = torch.arange(self.heads.start, self.heads.stop, dtype=i.dtype, device=i.device)
                     value = heads.view(1, -1, 1, 1)
                 case "s" | "i" | "j" | "r" | "c":
                     value = leaves[step.op]

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from .cache import Cache, CrossCache, of_one_batch, once
+from .devices import own_part
 from .scores import Attended, AttentionSettings, Extras, ScoreFunction, attend, weights_of
 from .waves import NO_INPUTS, rotate, rotation_tables, turning
 from .word import At, GeneratorFor, Word, choice, definition, empty, flag, matrix, number, whole, word
@@ -81,6 +82,7 @@ class DotAttention(Word):
 
     constants: Mapping[str, float] = {"sinks": 0}
     places: tuple[str, ...] = ()  # the inputs from which rotary angles are made
+    part = 0, 1  # which of how many equal parts of the heads are here
 
     def __init__(
         self,
@@ -111,6 +113,15 @@ class DotAttention(Word):
         if tables is not None:
             tables.initial_values()
 
+    def take_part(self, rank: int, size: int) -> None:
+        """Of the heads those whose turn it is, which a score formula must know."""
+        super().take_part(rank, size)
+        self.part = rank, size
+        formulas: list[Any] = [self.settings.score, self.settings.mask, self._modules.get("score")]
+        for formula in formulas:
+            if formula is not None:
+                formula.take_part(rank, size)
+
     def by_heads(
         self, q: Tensor, k: Tensor, v: Tensor, at: At | None = None, places: Mapping[str, Tensor] = NO_INPUTS
     ) -> Streams:
@@ -137,7 +148,11 @@ class DotAttention(Word):
         tables: Any = self._modules.get("score")
         settings = self.settings if self.training else self.evaluated
         settings = settings if tables is None else replace(settings, score=tables)
-        sinks = self.sinks
+        sinks, (rank, parts) = own_part(self.sinks), self.part
+        if parts > 1:  # what is given for all heads: those that are here
+            scores, ranking = (
+                t if t is None or t.shape[1] == 1 else t.chunk(parts, 1)[rank] for t in (scores, ranking)
+            )
         some = wanted or inputs or any(t is not None for t in (scores, ranking, real, sinks))
         return settings, Extras(scores, real, inputs, sinks=sinks, wanted=wanted, ranking=ranking) if some else None
 
@@ -284,6 +299,9 @@ class DotAttention(Word):
         "heads % kv_heads == 0": "{heads} heads of queries cannot share {kv_heads} heads of keys",
         "rotary > 0 or rotary_scale == 1": "rotary_scale multiplies what turns, and nothing does; write rotary=10000",
     },
+    splits={"query": "columns", "key": "columns", "value": "columns", "output": "rows", "sinks": "columns"},
+    split_by=("heads", "kv_heads"),
+    split_checks={"qk_norm != 'full'": 'its norms read all heads at once (qk_norm="full")'},
     inner={
         "query_norm": "0 if qk_norm == 'none' else size if qk_norm == 'head' else heads * size",
         "key_norm": "0 if qk_norm == 'none' else size if qk_norm == 'head' else kv_heads * size",

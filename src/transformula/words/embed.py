@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from ..errors import InputError
 from .conv import Shift
+from .devices import with_table
 from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, matrix, spread, whole, word
 
 
@@ -24,6 +25,8 @@ from .word import At, GeneratorFor, Word, empty, fill, fill_normal, flag, matrix
         "size": whole("width of the result", "width", minimum=1, shapes=True),
     },
     parameters={"weight": "rows * size"},
+    splits={"": "vocabulary"},
+    split_by=("rows",),
     saved="1",
     example="before: x = embed.words(tokens) + positions(tokens)",
     equation="y = E[token]",
@@ -41,7 +44,7 @@ class Embed(Word):
         self.weight = empty(rows, size)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return F.embedding(tokens, self.weight)
+        return with_table(F.embedding, tokens, self.weight)
 
 
 @word(
@@ -55,6 +58,8 @@ class Embed(Word):
         "bias": flag("whether there is a bias b", shapes=True),
     },
     parameters={"weight": "rows * x", "bias": "rows if bias else 0"},
+    splits={"": "vocabulary"},
+    split_by=("rows",),
     flops="2 * x * rows",
     saved="x",
     example="output: logits = unembed(x, bias=True)",
@@ -83,7 +88,7 @@ class Unembed(Word):
 
     def forward(self, x: Tensor) -> Tensor:
         # called on the module of either face: an Embed has no bias
-        return F.linear(x, self.weight, getattr(self, "bias", None))
+        return with_table(F.linear, x, self.weight, getattr(self, "bias", None))
 
 
 PRIME, FACTOR = 2**31 - 1, 742_938_285  # a code times the factor stays below 2^62; Fishman and Moore 1986

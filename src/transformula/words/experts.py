@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from . import cpu
+from .devices import added_up, given_whole, is_split, own_part
 from .expert_products import Gating, Mixture, Product, grouped, grouped_here, routed
 from .mlp import ACTIVATIONS
 from .recompute import recomputing
@@ -86,6 +87,16 @@ from .word import GeneratorFor, Word, choice, empty, fill, fill_normal, flag, ma
         "down.weight": "active * hidden * x",
         "down.bias": "active * x if bias else 0",
     },
+    splits={
+        "router": "whole",
+        "gate.weight": "columns",
+        "up.weight": "columns",
+        "down.weight": "rows",
+        "shared.gate": "columns",
+        "shared.up": "columns",
+        "shared.down": "rows",
+    },
+    split_by=("hidden",),
     checks={
         "active <= n": "{active} active experts of {n}",
         "active > 1 or n == 1 or not renormalise": "with one active expert its weight, made to sum to 1, is always 1, "
@@ -215,15 +226,28 @@ class Experts(Word):
         chosen, weights, shares = self.route(flat)
         if self.training:
             self._count(chosen, shares, None if real is None else real.reshape(-1))
+        rows, parts = flat, is_split(self.up.weight)
+        if parts:
+            rows, weights = given_whole(flat, self.up.weight), given_whole(weights, self.up.weight)
         if grouped_here(flat, self.hidden):
-            y = grouped(flat, chosen, weights, self._mixture())
+            y = grouped(rows, chosen, weights, self._mixture())
         elif cpu.tracing() or x.is_meta:
-            y = self._everywhere(flat, chosen, weights)
+            y = self._everywhere(rows, chosen, weights)
         else:
-            y = routed(flat, chosen, weights, self._mixture())
+            y = routed(rows, chosen, weights, self._mixture())
+        if parts:
+            y = added_up(y, self.up.weight)
         if self.shared is not None:
             y = y + self.shared(flat, self._gating)
         return y.reshape(x.shape)
+
+    def take_part(self, rank: int, size: int) -> None:
+        """Of each expert's hidden channels those whose turn it is; the biases of the results are added on the first."""
+        super().take_part(rank, size)
+        for part in (self.gate, self.up, self.down):
+            if part is not None:
+                part.columns = slice(rank * self.hidden, (rank + 1) * self.hidden)
+        self.down.columns = slice(None) if rank == 0 else None
 
     def route(self, flat: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(chosen (rows, active), their weights, the shares of all (rows, n)) of rows (rows, x)."""
@@ -293,24 +317,29 @@ class Experts(Word):
         inner, outer = (spreads, none.scatter(-1, chosen, 1.0)) if self.options["weigh_input"] else (None, spreads)
 
         def product(part: Matrices) -> Tensor:
-            y = F.linear(flat, part.weight.flatten(0, 1)).unflatten(-1, (self.n, -1))  # type: ignore[no-untyped-call]
+            weight, bias = part.product()
+            y = F.linear(flat, weight.flatten(0, 1)).unflatten(-1, (self.n, -1))  # type: ignore[no-untyped-call]
             y = y if inner is None else y * inner.to(y.dtype)[..., None]
-            return y if part.bias is None else y + part.bias.view(self.n, -1).to(y.dtype)  # type: ignore[no-any-return]
+            return y if bias is None else y + bias.to(y.dtype)  # type: ignore[no-any-return]
 
         h = self._gating(*(product(part) for part in (self.up, self.gate) if part is not None))
         outer = outer.to(h.dtype)
         # sum over e of down_e h_e
-        y: Tensor = (h * outer[..., None]).flatten(1) @ self.down.weight.transpose(1, 2).flatten(0, 1).to(h.dtype)
-        if self.down.bias is not None:
-            y = y + outer @ self.down.bias.view(self.n, -1).to(h.dtype)
+        weight, bias = self.down.product()
+        y: Tensor = (h * outer[..., None]).flatten(1) @ weight.transpose(1, 2).flatten(0, 1).to(h.dtype)
+        if bias is not None:
+            y = y + outer @ bias.to(h.dtype)
         return y
 
 
 class Matrices(nn.Module):
     """n matrices with their biases: weight (n, size, x), bias (n size,) or None.
 
-    fans  (fan in, fan out) of one, for the `init` hook
+    fans     (fan in, fan out) of one, for the `init` hook
+    columns  which results of each are made here, where they are split among devices; None: nothing is added to them
     """
+
+    columns: slice | None = slice(None)
 
     def __init__(self, n: int, x: int, size: int, bias: bool) -> None:
         super().__init__()
@@ -321,7 +350,10 @@ class Matrices(nn.Module):
 
     def product(self) -> Product:
         """(matrices, biases (n, size) or None)."""
-        return self.weight, None if self.bias is None else self.bias.view(len(self.weight), -1)
+        weight, bias = own_part(self.weight), self.bias
+        if bias is None or self.columns is None:
+            return weight, None if bias is None else bias.view(len(weight), -1) * 0
+        return weight, bias.view(len(weight), -1)[:, self.columns]
 
     def extra_repr(self) -> str:
         n, size, x = self.weight.shape

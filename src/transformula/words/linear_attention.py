@@ -35,6 +35,8 @@ CHUNK = 64  # positions that are compared pair by pair; what stands before them 
         "output.weight": "heads * size * x",
         "output.bias": "x if bias else 0",
     },
+    splits={"query": "columns", "key": "columns", "value": "columns", "output": "rows"},
+    split_by=("heads",),
     flops="8 * heads * size * x + 4 * heads * size * min(length, size + 64)",
     state="heads * size * (size + 1) / length",
     saved="x + 4 * heads * size",
@@ -96,6 +98,10 @@ class LinearAttention(Word):
         return self.output(y.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     step = forward
+
+    def take_part(self, rank: int, size: int) -> None:
+        super().take_part(rank, size)
+        self.state_sizes = {"S": (self.heads, self.size, self.size), "z": (self.heads, self.size)}
 
     def by_heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], self.heads, self.size).transpose(1, 2)

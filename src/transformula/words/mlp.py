@@ -37,6 +37,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
         "down.weight": "hidden * x",
         "down.bias": "x if bias else 0",
     },
+    splits={"gate": "columns", "up": "columns", "down": "rows"},
+    split_by=("hidden",),
     flops="2 * x * hidden * (3 if gated else 2)",
     saved="x + hidden * (4 if gated else 2)",
     example='x = x + mlp(norm(x), hidden=512, gated=True, activation="silu")',

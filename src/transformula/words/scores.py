@@ -48,6 +48,8 @@ class ScoreFunction(Protocol):
 
     def of(self, leaves: Mapping[str, Tensor], i: Tensor, inputs: Mapping[tuple[str, str], Tensor]) -> Tensor: ...
 
+    def take_part(self, rank: int, size: int) -> None: ...
+
 
 @dataclass(frozen=True)
 class AttentionSettings:

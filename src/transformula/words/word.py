@@ -63,6 +63,11 @@ tensor}`: numbers of training that are logged and no loss, such as the load of e
 changes without a gradient, in buffers (a working copy in another precision shares them). Calls that share a module
 share its attributes that are mappings and whose names begin with a line, too.
 
+Several devices. A record's `splits` says how the work of a word may be split among devices: a linear layer inside, or
+a parameter, -> one of `SPLITS` (language/vocabulary.py). `split_by` are the numbers that must divide among them;
+`split_checks` say when it is not split at all. A word that says nothing is whole on each device. `Word.take_part` says
+what else changes inside; words/devices.py is for words that multiply by parameters of their own.
+
 Decoding. A word of reach "past" has `start` and `step(*streams, state=state, at=at)`, a positional one `step(*streams,
 at=at)`; where both are one computation `step` is `forward`. See `Word` and `At`.
 """
@@ -247,6 +252,14 @@ class Word(nn.Module):
         for name in self.matrices:
             if getattr(self, name) is not None:
                 fill_matrix(getattr(self, name), generator_for, name)
+
+    def take_part(self, rank: int, size: int) -> None:
+        """Become part `rank`, from 0, of `size` parts of the word, whose matrices were split as its record says.
+        `forward` must then reckon with what is there: by default each number of `split_by` that is kept as an attribute
+        is divided."""
+        for name in self.record.split_by:
+            if isinstance(getattr(self, name, None), int):
+                setattr(self, name, getattr(self, name) // size)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.made_with.items() if isinstance(value, int | float))
