@@ -1,0 +1,306 @@
+"""Data sets of the Hugging Face hub, read through the package datasets, a file of theirs after the other.
+
+    hf:OWNER/NAME                       its only config, or the one that it names as its default; the split `train`
+    hf:OWNER/NAME:CONFIG                this config
+    hf:OWNER/NAME:CONFIG:SPLIT          another split; of train[:1000] the first 1,000 rows
+    hf:OWNER/NAME@REVISION:CONFIG       as it was at a commit, a branch or a tag
+
+NAME may be a folder on this machine. Rows are streamed: no file is kept. A connection that breaks is tried again, with
+waits of 1, 2, 4, ... seconds, and reading goes on at the row that was next: no row is lost or given twice.
+`TRANSFORMULA_HUB_RETRIES` says how often in a row (6), `TRANSFORMULA_HUB_WAIT` how many seconds the first wait takes (1).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any, TypeVar
+
+from ..errors import DataError, InputError, RunError, did_you_mean, listing, nearest
+from ..extras import need
+
+T = TypeVar("T")
+
+NEEDS = "reading a data set of the hub"
+FORM = "expected hf:OWNER/NAME, hf:OWNER/NAME:CONFIG or hf:OWNER/NAME:CONFIG:SPLIT; SPLIT may be as in train[:1000]"
+NAME = re.compile(
+    r"hf:(?P<repository>[^:@]+)(?:@(?P<revision>[^:]+))?"
+    r"(?::(?P<config>[^:\[\]]+)(?::(?P<split>[^:\[\]]+)(?:\[:(?P<first>\d+)\])?)?)?"
+)
+AGAIN = (408, 429, 500, 502, 503, 504)  # statuses of a server that may soon do better
+LONGEST = 60.0  # seconds that a wait takes at most
+
+
+@dataclass(frozen=True)
+class HubName:
+    """The parts of a data set's name."""
+
+    text: str
+    repository: str
+    revision: str | None = None
+    config: str | None = None
+    split: str = "train"
+    first: int | None = None  # rows that are read; None: all
+
+    @classmethod
+    def parse(cls, text: str) -> HubName:
+        """Raises DataError for a name of another form."""
+        if text.startswith("hub:"):
+            raise DataError(f"a data set of the hub is named with hf: in place of hub:; {FORM}", path=text)
+        parts = NAME.fullmatch(text)
+        if parts is None:
+            raise DataError(FORM, path=text)
+        first = None if parts["first"] is None else int(parts["first"])
+        return cls(text, parts["repository"], parts["revision"], parts["config"], parts["split"] or "train", first)
+
+
+def is_hub(source: object) -> bool:
+    """Whether a source is the name of a data set of the hub; under `hub:`, their earlier spelling, too, which `parse`
+    refuses."""
+    return str(source).startswith(("hf:", "hub:"))
+
+
+def library() -> ModuleType:
+    """The package datasets, told to leave it to us to try again: its own 20 times of 5 s, below ours, would hide a hub
+    that is gone for half an hour. What it loads from tries each request six times, too. Raises MissingExtra."""
+    datasets = need("datasets", NEEDS)
+    config = getattr(datasets, "config", None)
+    for name in ("STREAMING_READ", "STREAMING_OPEN"):
+        setattr(config, f"{name}_MAX_RETRIES", 1)
+        setattr(config, f"{name}_RETRY_INTERVAL", 0)
+    for name in ("SERVER_UNAVAILABLE", "RATE_LIMIT"):
+        setattr(config, f"STREAMING_READ_{name}_RETRY_INTERVAL", 0)
+    return datasets
+
+
+class Patience:
+    """Tries again after a connection broke: at most `retries` times in a row, with waits that double.
+
+    what  the data set, for messages
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self.retries, self.first_wait = int(of_environment("RETRIES", 6)), of_environment("WAIT", 1.0)
+        self.met, self.waited = 0, 0.0
+
+    def over(self) -> None:
+        """Something came: count anew."""
+        self.met, self.waited = 0, 0.0
+
+    def wait(self, error: Exception, where: str) -> None:
+        """Wait before the next try. Raises RunError when there have been enough, InputError at once for an error that
+        another try does not mend."""
+        if not passes(error):
+            raise explained(error, self.what, where) from None
+        said = f"{self.what}: {where}: {brief(error)}"
+        if self.met >= self.retries:
+            raise RunError(
+                f"{said}. Tried {self.met + 1} times, with {self.waited:g} s of waiting, and the hub"
+                f" ({endpoint()}) did not answer as it should: see that the network and the hub work, then run this"
+                " again, or a run that had begun with --resume; TRANSFORMULA_HUB_RETRIES sets how often is tried"
+            ) from None
+        pause = min(LONGEST, self.first_wait * 2**self.met)
+        self.met += 1
+        self.waited += pause
+        warnings.warn(f"{said}; trying again in {pause:g} s ({self.met} of {self.retries})", stacklevel=2)
+        time.sleep(pause)
+
+    def until_done(self, do: Callable[[], T], where: str) -> T:
+        """What `do` gives, at the first try that works."""
+        while True:
+            try:
+                done = do()
+            except InputError:
+                raise
+            except Exception as error:
+                self.wait(error, where)
+            else:
+                self.over()
+                return done
+
+
+def of_environment(name: str, default: float) -> float:
+    """The number in TRANSFORMULA_HUB_NAME. Raises InputError for anything else."""
+    variable = f"TRANSFORMULA_HUB_{name}"
+    try:
+        value = float(os.environ.get(variable) or default)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        raise InputError(f"{variable} is {os.environ[variable]!r}; expected a number from 0 on")
+    return value
+
+
+def endpoint() -> str:
+    """The address of the hub."""
+    return os.environ.get("HF_ENDPOINT", "https://huggingface.co")
+
+
+def brief(error: BaseException) -> str:
+    """The kind of an error, and the beginning of what it says."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, what caused it, what caused that, ..."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        yield error
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+
+
+def passes(error: BaseException) -> bool:
+    """Whether another try may go well: the connection broke or was silent, or the server was busy or broken."""
+    for one in chain(error):
+        kinds = {kind.__name__ for kind in type(one).__mro__}
+        if "OfflineModeIsEnabled" in kinds:
+            return False
+        if status := getattr(getattr(one, "response", None), "status_code", None):
+            return status in AGAIN
+        if kinds & {"TransportError", "ConnectionError", "TimeoutError", "ClientError", "IncompleteRead"}:
+            return True
+    return False
+
+
+def explained(error: Exception, what: str, where: str) -> InputError:
+    """The error that names the remedy."""
+    if isinstance(error, InputError):
+        return error
+    kinds = {kind.__name__ for one in chain(error) for kind in type(one).__mro__}
+    text = brief(error)
+    if "OfflineModeIsEnabled" in kinds:
+        remedy = "HF_HUB_OFFLINE forbids to ask the hub: unset it, or name files on this machine"
+    elif "is a gated dataset" in text or "GatedRepoError" in kinds:
+        remedy = f"is gated: accept its terms on its page at {endpoint()}, then set HF_TOKEN to a token of yours"
+    elif "Revision '" in text or "RevisionNotFoundError" in kinds:
+        remedy = f"has no such revision; name a commit, a branch or a tag after the @ ({text})"
+    elif "DatasetNotFoundError" in kinds:
+        remedy = (
+            f"there is no such data set at {endpoint()}, nor such a folder here, or it is private: write OWNER/NAME as"
+            " its page does; for a private one set HF_TOKEN"
+        )
+    elif kinds & {"ArrowInvalid", "ArrowException"}:
+        remedy = f"{where}: is not a whole file ({text}); name another revision, or tell its owner"
+    else:
+        remedy = f"{where}: {text}"
+    return DataError(remedy, path=what)
+
+
+class HubSet:
+    """A data set of the hub: the names of its files, and the rows of each.
+
+    Raises, here and when it is read: DataError where another try would not help, with the remedy; RunError for a hub
+    that does not answer; MissingExtra without datasets.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = HubName.parse(name)
+        self._patience = Patience(name)
+        self._library = library()
+
+    @cached_property
+    def _builder(self) -> Any:
+        name = self.name
+
+        def build() -> Any:
+            try:
+                return self._library.load_dataset_builder(name.repository, name.config, revision=name.revision)
+            except ValueError:
+                self._check_config()
+                raise
+
+        builder = self._patience.until_done(build, "looking for it")
+        known = list(map(str, builder.config.data_files or {}))
+        if name.split not in known:
+            near = did_you_mean(nearest(name.split, known))
+            raise DataError(f"has no split {name.split!r};{near} it has: {listing(known)}", path=name.text)
+        return builder
+
+    def _check_config(self) -> None:
+        """Raise DataError that lists the configs, if none or one that is not there was named."""
+        name = self.name
+        known = list(self._library.get_dataset_config_names(name.repository, revision=name.revision))
+        if name.config in known or (name.config is None and len(known) < 2):
+            return
+        near = did_you_mean(nearest(name.config or "", known))
+        wrong = f"has no config {name.config!r};{near}" if name.config else "has several configs, name one:"
+        example = f"hf:{name.repository}:{known[0]}"
+        raise DataError(
+            f"{wrong} it has: {listing(known)}; the config stands before the split, as in {example}:train",
+            path=name.text,
+        )
+
+    @property
+    def commit(self) -> str:
+        """The commit that is read, whatever the branch becomes; of a folder on this machine a hash."""
+        return str(self._builder.hash)
+
+    @cached_property
+    def _stream(self) -> Any:
+        return self._patience.until_done(
+            lambda: self._builder.as_streaming_dataset(split=self.name.split), "reading the head of its first file"
+        )
+
+    @cached_property
+    def _paths(self) -> list[str]:
+        return list(map(str, self._builder.config.data_files[self.name.split]))
+
+    @property
+    def files(self) -> list[str]:
+        """The files, in order, each by its path in the repository."""
+        return [re.sub(r"^hf://datasets/[^@]*@[^/]*/", "", path) for path in self._paths]
+
+    @property
+    def columns(self) -> list[str] | None:
+        """The names of the columns; None where only the rows tell."""
+        features = self._stream.features
+        return None if features is None else list(features)
+
+    def rows(self, file: int, start: int = 0) -> Iterator[Mapping[str, Any]]:
+        """The rows of a file from number `start` on, counted from 0; after a break from the row that was next."""
+        if self._stream.num_shards != len(self._paths):
+            raise DataError(
+                f"its {len(self._paths):,} files are read as {self._stream.num_shards:,} parts; a data set of parquet,"
+                " JSON, CSV or text files is expected",
+                path=self.name.text,
+            )
+        patience, number = Patience(self.name.text), start
+        while True:
+            try:
+                for row in self._from(file, number):
+                    patience.over()
+                    number += 1
+                    yield row
+                return
+            except Exception as error:
+                patience.wait(error, f"{self.files[file]}, row {number + 1:,}")
+
+    def _from(self, file: int, start: int) -> Iterator[Mapping[str, Any]]:
+        """The rows from `start` on. Of a parquet file no row group before is fetched."""
+        one = self._stream.shard(num_shards=self._stream.num_shards, index=file)
+        groups = one.reshard() if start and self._builder.name == "parquet" else one
+        if groups.num_shards == 1:
+            yield from one.skip(start) if start else one
+            return
+        for group, size in enumerate(self._group_sizes(file)):
+            if start < size:
+                part = groups.shard(num_shards=groups.num_shards, index=group)
+                yield from part.skip(start) if start else part
+            start = max(0, start - size)
+
+    def _group_sizes(self, file: int) -> list[int]:
+        """How many rows each row group of a parquet file has."""
+        import fsspec  # which datasets brings
+
+        parquet = need("pyarrow.parquet", NEEDS)
+        with fsspec.open(self._paths[file], "rb") as opened:
+            head = parquet.read_metadata(opened)
+        return [head.row_group(group).num_rows for group in range(head.num_row_groups)]
