@@ -114,7 +114,7 @@ def test_what_is_no_recipe(recipe: Path) -> None:
 
 def test_names_of_data(tmp_path: Path) -> None:
     assert [is_file(n) for n in ("train.{de,en}", "a/b", "rows.tsv", "texts/*.md")] == [True] * 4
-    assert not any(is_file(name) for name in ("cldr-dates:en-de", "python-docs", "hub:some/name", "digits"))
+    assert not any(is_file(name) for name in ("cldr-dates:en-de", "python-docs", "hf:some/name", "digits"))
     assert placed(["a.txt", "python-docs"], "root") == ["root/a.txt", "python-docs"]
     assert list(files_of("x/train.{de,en}")) == [Path("x/train.de"), Path("x/train.en")]
     for name in ("b.txt", "a.txt"):

@@ -1,4 +1,4 @@
-"""A hub on the loopback: the part of the Hugging Face hub's protocol that `datasets` and `huggingface_hub` use to read a
+"""A hub on the loopback: the part of the Hugging Face hub's protocol by which `datasets` and `huggingface_hub` read a
 data set, with faults as a test asks for them. Standard library alone.
 
     with HubServer({"HuggingFaceFW/fineweb-edu": fineweb_edu(files)}) as hub:
@@ -11,11 +11,15 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import random
+import string
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -89,10 +93,18 @@ def fineweb_edu(
     return Repository({"README.md": readme, "data/CC-MAIN-2024-10/train-0.parquet": other, **content}, gated)
 
 
+def long_pages(rows: int = 60, letters: int = 3000) -> list[dict[str, Any]]:
+    """Rows that are too long, and too mixed, for a file of them to come in one answer."""
+    drawn = random.Random(1)
+    return [page(n, "".join(drawn.choices(string.ascii_letters, k=letters)) + str(n)) for n in range(rows)]
+
+
 class HubServer(ThreadingHTTPServer):
     """The server; it answers from its start to the end of the `with`.
 
     asked    how often each path was asked for, "GET /datasets/..."
+    faulted  the faults that were met, "500 000_00000.parquet"
+    ranges   (path, first byte, end) of the files' parts that were asked for
     unknown  requests that it has no answer for: a test that passes with one of them tests less than it says
     page     entries of a listing that are sent at once
     """
@@ -105,7 +117,8 @@ class HubServer(ThreadingHTTPServer):
         self.asked: Counter[str] = Counter()
         self.unknown: list[str] = []
         self.faulted: list[str] = []
-        self._faults: list[tuple[str, deque[int | str]]] = []
+        self.ranges: list[tuple[str, int, int]] = []
+        self._faults: list[tuple[str, deque[int | str | None]]] = []
         self._lock, self.ended = threading.Lock(), threading.Event()
         super().__init__(("127.0.0.1", 0), Answer)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
@@ -122,9 +135,10 @@ class HubServer(ThreadingHTTPServer):
     def handle_error(self, request: Any, address: Any) -> None:
         """Clients that hang up are what the faults are about."""
 
-    def fail(self, place: str, *faults: int | str) -> None:
+    def fail(self, place: str, *faults: int | str | None) -> None:
         """Let the next answers for the data of paths that contain `place` be faults, in order.
 
+        None                no fault
         500, 503, 429, ...  this status
         "drop"              the connection ends in the middle of the body
         "stall"             half of the body comes, and then nothing more
@@ -136,13 +150,43 @@ class HubServer(ThreadingHTTPServer):
         with self._lock:
             for place, faults in self._faults:
                 if place in path and faults:
-                    self.faulted.append(f"{faults[0]} {path}")
+                    if faults[0] is not None:
+                        self.faulted.append(f"{faults[0]} {path}")
                     return faults.popleft()
         return None
 
     def noted(self, line: str) -> None:
         with self._lock:
             self.asked[line] += 1
+
+
+def point_to(hub: HubServer, monkeypatch: Any, cache: Any, block: int = 5 * 2**20, timeout: float = 0.3) -> None:
+    """Let datasets and huggingface_hub of this process read from `hub`, as HF_ENDPOINT does for a process that begins.
+    They try again at once.
+
+    block    bytes that are asked for at once
+    timeout  seconds of silence after which an answer is given up
+    """
+    import datasets
+    import fsspec.spec
+    from huggingface_hub import constants
+    from huggingface_hub.utils import _http
+
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("TRANSFORMULA_HUB_WAIT", "0")
+    for module, values in (
+        (constants, {"ENDPOINT": hub.url, "HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": False,
+                     "AGENT_HARNESSES_PATH": f"{cache}/agents.json", "HF_HUB_DOWNLOAD_TIMEOUT": timeout,
+                     "HF_TOKEN_PATH": f"{cache}/token",
+                     "HUGGINGFACE_CO_URL_TEMPLATE": hub.url + "/{repo_id}/resolve/{revision}/{filename}"}),
+        (datasets.config, {"HF_ENDPOINT": hub.url, "HF_DATASETS_CACHE": cache, "HF_HUB_OFFLINE": False,
+                           "HUB_DATASETS_URL": hub.url + "/datasets/{repo_id}/resolve/{revision}/{path}"}),
+        (fsspec.spec.AbstractBufferedFile, {"DEFAULT_BLOCK_SIZE": block}),
+        (_http, {"time": SimpleNamespace(sleep=lambda _: None, time=time.time)}),
+    ):  # fmt: skip
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -245,6 +289,7 @@ class Answer(BaseHTTPRequestHandler):
             if start >= len(body):
                 return self.refuse(416, "", "no such range")
             status, part = 206, body[start:end]
+            self.server.ranges.append((path, start, end))
             head["Content-Range"] = f"bytes {start}-{end - 1}/{len(body)}"
         sent = part[: len(part) // 2] if fault else part
         self.begin(status, len(sent if fault == "short" else part), head)

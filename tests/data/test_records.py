@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import struct
-import sys
 import zlib
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from PIL import Image
 from transformula.data.format import formats
 from transformula.data.lines import lines_of
 from transformula.data.records import read_records
-from transformula.errors import ConfigError, DataError, MissingExtra
+from transformula.errors import ConfigError, DataError
 
 
 def write(path: Path, content: str | bytes) -> str:
@@ -319,49 +318,6 @@ class TestIdx:
         assert said in str(error.value)
 
 
-class TestHub:
-    def test_a_folder_read_by_the_library(self, tmp_path, monkeypatch):
-        pytest.importorskip("datasets")
-        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-        write(tmp_path / "set" / "train.jsonl", '{"translation": {"de": "a", "en": "b"}}\n' * 3)
-        write(tmp_path / "set" / "test.jsonl", '{"translation": {"de": "c", "en": "d"}}\n')
-        name = f"hub:{tmp_path / 'set'}"
-        assert rows(name, {"s": "translation.de"}) == [{"s": "a"}] * 3
-        assert rows(f"{name}:test", {"s": "translation.en"}) == [{"s": "d"}]
-        assert next(iter(read_records(name, {"s": "translation.de"}))).place == f"{name}, row 1"
-        with pytest.raises(DataError, match="hub:.*no-split: ValueError: Bad split"):
-            rows(f"{name}:no-split", ["x"])
-
-    def test_what_the_library_is_asked(self, monkeypatch):
-        asked = []
-
-        class Datasets:
-            @staticmethod
-            def load_dataset(*arguments, **options):
-                asked.append((arguments, options))
-                return iter([{"text": "a"}, {"text": "b", "image": Image.new("L", (2, 2))}])
-
-        monkeypatch.setitem(sys.modules, "datasets", Datasets)
-        assert rows("hub:o/n", ["text"]) == [{"text": "a"}, {"text": "b"}]
-        rows("hub:o/n:test", ["text"])
-        rows("hub:o/n:de-en:validation", ["text"])
-        assert [a for a, _ in asked] == [("o/n", None), ("o/n", None), ("o/n", "de-en")]
-        assert [o["split"] for _, o in asked] == ["train", "test", "validation"]
-        assert all(o["streaming"] is True for _, o in asked)
-        assert rows("hub:o/n:de-en:train[:1]", ["text"]) == [{"text": "a"}], "no more is fetched"
-        assert (
-            rows("hub:o/n:train[:9]", ["text"]) == [{"text": "a"}, {"text": "b"}] and asked[-1][1]["split"] == "train"
-        )
-        for wrong in ("hub:", "hub:a:b:c:d", "hub:a::c", "hub:a:train[1:9]", "hub:a:train[9]", "hub:[:9]"):
-            with pytest.raises(DataError, match="expected hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT"):
-                rows(wrong)
-
-    def test_without_the_extra(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "datasets", None)
-        with pytest.raises(MissingExtra, match="pip install 'transformula\\[hub\\]'"):
-            rows("hub:o/n")
-
-
 class TestOptions:
     @pytest.mark.parametrize(
         ("name", "option"),
@@ -370,11 +326,11 @@ class TestOptions:
             ("a.jsonl", {"quoted": True}),
             ("a.tsv", {"join": " "}),
             ("a.tsv", {"channels": 3}),
-            ("hub:a", {"header": True}),
+            ("hf:a/b", {"header": True}),
         ],
     )
     def test_what_has_no_meaning_is_refused(self, tmp_path, name, option):
-        source = name if name.startswith("hub:") else write(tmp_path / name, "a\n")
+        source = name if name.startswith("hf:") else write(tmp_path / name, "a\n")
         with pytest.raises(ConfigError, match=f"{next(iter(option))}: has no meaning for"):
             read_records(source, **option)
 

@@ -1,10 +1,8 @@
 """Files of every format, right and wrong."""
 
 import gzip
-import itertools
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -42,7 +40,7 @@ PAGES = Path(__file__).parents[2].parent / "shared" / "data" / "fineweb_edu_150"
 
 
 class TestFineWebEdu:
-    """The same rows from files of each format and from the hub: of nine further columns none is taken for the text."""
+    """The same rows from files of each format: of nine further columns none is taken for the text."""
 
     def test_local_files(self, tmp_path):
         rows = [FINEWEB_EDU, FINEWEB_EDU | {"text": "Another.\nIts second line."}]
@@ -53,15 +51,6 @@ class TestFineWebEdu:
         table = pytest.importorskip("pyarrow").Table.from_pylist(rows)
         parquet.write_table(table, tmp_path / "a.parquet")
         assert read_file(tmp_path / "a.parquet") == texts
-
-    def test_from_the_hub(self, monkeypatch):
-        class Datasets:
-            @staticmethod
-            def load_dataset(*arguments, **options):
-                return itertools.repeat(FINEWEB_EDU)
-
-        monkeypatch.setitem(sys.modules, "datasets", Datasets)
-        assert read_file("hub:HuggingFaceFW/fineweb-edu:sample-10BT:train[:2]") == ["A page."] * 2
 
     @pytest.mark.skipif(not PAGES.is_dir(), reason=f"there is no {PAGES}")
     def test_150_pages(self):

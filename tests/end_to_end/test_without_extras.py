@@ -73,7 +73,7 @@ REFUSED = {
     "train: unigram": (
         [*TEXT, "--data", "text.txt", "--tokenizer", "unigram"], "sentencepiece", "transformula[unigram]"
     ),
-    "train: hub": ([*PAIRS, "--task", "summarization", "--data", "hub:a/b"], "datasets", "transformula[hub]"),
+    "train: hub": ([*PAIRS, "--task", "summarization", "--data", "hf:a/b"], "datasets", "transformula[hub]"),
     "train: pictures": (
         ["train", "captioner", *SIZE, "--task", "captioning", "--data", "pictures", "--written", "0"], "PIL", "pillow"
     ),

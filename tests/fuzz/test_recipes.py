@@ -31,7 +31,7 @@ KEYS = (
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 2**40, 2**80, 10**30, 1.5, 1e300, float("inf"), float("nan"), "", " ", "tru", "yes",
     "1e-3", "a" * 5000, "a\0b", "\ud7ff", "text.txt", "none.txt", "../..", "/",
-    "cldr-dates:en-de", "digits", "hub:a/b", "x = x", "x = x + mlp(norm(x))",
+    "cldr-dates:en-de", "digits", "hf:a/b", "x = x", "x = x + mlp(norm(x))",
     "translation", "captioning", "sort", "no-task", "unigram", "pre-norm", "runs/none", "*.txt",
     "train.{de,en}", [], ["a", 1], [None], {}, {"a": 1}, {"use": ["os"]}, {"beam": 5}, [[["x"]]], ["os"], "os",
 )  # fmt: skip

@@ -251,7 +251,7 @@ def placed(names: Any, root: str | Path | None) -> Any:
 
 def is_file(name: str) -> bool:
     """Whether a source names files rather than a set by its name."""
-    return not str(name).startswith("hub:") and bool(re.search(r"[/{*=]|\.\w", str(name)))
+    return not str(name).startswith("hf:") and bool(re.search(r"[/{*=]|\.\w", str(name)))
 
 
 def hash_of(config: Mapping[str, Any]) -> str:

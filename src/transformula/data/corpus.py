@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ class Corpus:
     documents: Texts  # none of them empty, in the order of the files
     files: int = 0  # how many they come from; 0: built in
     left_out: int = 0  # empty documents, which are not among them
+    unkept: int = 0  # rows that `where` leaves out
 
 
 def read_corpus(data: Source | Sequence[Source], column: str | None = None, **reading: Any) -> Corpus:
@@ -37,28 +39,37 @@ def read_corpus(data: Source | Sequence[Source], column: str | None = None, **re
         raise DataError(f"no data is named; name a file, a folder, a pattern or one of: {', '.join(built_in_names())}")
     how = Options(**reading)
     contents: list[Content] = []
-    files = 0
+    files, unkept = 0, Counter[str]()
     for origin in itertools.chain.from_iterable(origins(source, how.file_format, texts=True) for source in sources):
-        contents += Texts.of(documents_of(origin, column, how)).contents
+        contents += Texts.of(documents_of(origin, column, how, unkept)).contents
         files += "file_format" in origin.takes
     name = ", ".join(map(str, sources))
     kept = [content for content in contents if any(piece.strip() for piece in pieces_of(content))]
+    if not kept and unkept:
+        raise DataError(f"none of its {unkept.total():,} rows fulfills: {reading['where']}", path=name)
     if not kept:
         raise DataError("holds no text: every document in it is empty", path=name)
-    return Corpus(name, Texts(kept), files, len(contents) - len(kept))
+    return Corpus(name, Texts(kept), files, len(contents) - len(kept), unkept.total())
 
 
-def documents_of(origin: Origin, column: str | None = None, how: Options = DEFAULT) -> Iterator[str | Content]:
+def documents_of(
+    origin: Origin, column: str | None = None, how: Options = DEFAULT, unkept: Counter[str] | None = None
+) -> Iterator[str | Content]:
     """The texts of rows, one by one, so that no second copy of a large file is held: one column of each. A list of
-    texts is joined by spaces; null is an empty document. Raises DataError with the place."""
+    texts is joined by spaces; null is an empty document. `unkept` counts the rows that `where` leaves out. Raises
+    DataError with the place."""
     how = replace(how, quoted=how.quoted if origin.table else None)
     origin.check(how, images=False)
     wanted: str | int = "text"
-    options = replace(how, columns=() if column is None else (column,))
+    options = how.of(() if column is None else (column,))
     if origin.columns:
         wanted, header = text_column(origin, column, how)
-        options = replace(how, columns=tuple(summands(wanted)), header=header)
+        options = replace(how.of(summands(wanted)), header=header)
     for place, row in origin.read(options):
+        if not how.keep(row, place):
+            if unkept is not None:
+                unkept[origin.name] += 1
+            continue
         value = row[str(wanted)] if str(wanted) in row else find(row, wanted, place)
         if isinstance(value, (list, tuple)) and all(isinstance(part, str) or part is None for part in value):
             value = " ".join(part or "" for part in value)

@@ -5,13 +5,14 @@ with or without `.gz` or `.zst` after it, and serves every task: a document is a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..registry import Registry
 from .lines import PACKED, encoding_of, whole_file
+from .where import Where
 
 # Where it stands in its file, a line or in words ("entry 3"), and its values by column: texts, numbers, lists, None; a
 # whole document also as UTF-8 that is known to be valid.
@@ -37,9 +38,22 @@ class Options:
     join: str | Mapping[str, str] | None = None  # of a list's texts, for all fields or by field; else it is refused
     encoding: str | None = None  # of text, as Python names it: "latin-1"; by default UTF-8
     channels: int | None = None  # of pictures, 1 or 3; by default as many as a picture has
+    where: Where | str | None = None  # conditions on the rows that are kept; see `Where`
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", encoding_of(self.encoding))
+        if isinstance(self.where, str):
+            object.__setattr__(self, "where", Where.parse(self.where))
+
+    def of(self, columns: Iterable[str | int]) -> Options:
+        """These options, for some columns: what `where` looks at is among those that are read."""
+        wanted = tuple(columns)
+        looked_at = self.where.columns if wanted and isinstance(self.where, Where) else ()
+        return replace(self, columns=(*wanted, *looked_at))
+
+    def keep(self, row: Mapping[str, Any], place: str) -> bool:
+        """Whether a row is kept. Raises DataError, with the place."""
+        return not isinstance(self.where, Where) or self.where.keeps(row, place)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@
 
 NAME may be a folder on this machine. Rows are streamed: no file is kept. A connection that breaks is tried again, with
 waits of 1, 2, 4, ... seconds, and reading goes on at the row that was next: no row is lost or given twice.
-`TRANSFORMULA_HUB_RETRIES` says how often in a row (6), `TRANSFORMULA_HUB_WAIT` how many seconds the first wait takes (1).
+`TRANSFORMULA_HUB_RETRIES` says how often in a row (6), `TRANSFORMULA_HUB_WAIT` how many seconds the first wait takes
+(1).
 """
 
 from __future__ import annotations

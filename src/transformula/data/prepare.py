@@ -80,12 +80,15 @@ class TextData:
             "unknown": sum(side.count(self.tokenizer.unknown) for side in sides),
             "examples": _examples(split.training),
         }
+        if corpus.unkept:
+            data["unkept"] = corpus.unkept
         texts = "1 text" if data["documents"] == 1 else "{documents:,} documents"
         rows = [
             ("data", "{data} ({files} files)" if corpus.files > 1 else "{data}"),
             ("text", texts + ", {characters:,} characters"),
             ("", "{left_out} empty documents left out" if corpus.left_out else ""),
             ("", "{removed} left out of training: also in the validation set" if split.removed else ""),
+            ("", "{unkept:,} rows left out, which `where` does not keep" if corpus.unkept else ""),
             ("validation", f"{100 * data['validation_share']:.1f} % of it: {{split}}"),
             ("tokenizer", "{tokenizer}, vocab {vocab:,} ({chosen})"),
             ("tokens", "{training_tokens:,} to train, {validation_tokens:,} to validate; {bytes_per_token:.2f} bytes"

@@ -69,13 +69,14 @@ class Tally:
     rows: int = 0
     kept: int = 0  # rows that were given out
     empty: Counter[str] = field(default_factory=Counter)  # rows of which a side is empty, by the field that is
+    unkept: int = 0  # rows that `where` leaves out
     first: str = ""  # where the first of these stands
 
     def __str__(self) -> str:
         if not self.empty:
             return f"{self.kept:,} rows"
         sides = ", ".join(f"{name} {count:,}" for name, count in self.empty.items())
-        dropped = self.rows - self.kept
+        dropped = self.rows - self.unkept - self.kept
         done = f"{dropped:,} left out" if dropped else "kept"
         return f"{self.kept:,} rows; of others a side is empty ({sides}; first: {self.first}): {done}"
 
@@ -157,8 +158,11 @@ class Records:
         self.tally = tally = Tally()
         for part in self._parts:
             for place, row in part.origin.read(part.options):
-                fields = part.fields(row, place)
                 tally.rows += 1
+                if not part.options.keep(row, place):
+                    tally.unkept += 1
+                    continue
+                fields = part.fields(row, place)
                 empty = [name for name, value in fields.items() if name not in self._optional and is_blank(value)]
                 if empty and self._empty == "refuse":
                     raise DataError(f"{place}: {empty[0]!r} is empty; fill it, take the row out, or say empty: drop")
@@ -228,7 +232,7 @@ def read_records(
         if origin.table and header is None:
             header, own, note = of_table(origin, how, columns, by_number, like)
             notes += [note] if note else []
-        parts.append(Part(origin, replace(how, header=header), own, named_pictures))
+        parts.append(Part(origin, replace(how.of(how.columns), header=header), own, named_pictures))
     return Records(parts, empty, optional, notes)
 
 

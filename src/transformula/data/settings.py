@@ -24,6 +24,23 @@ class FileSettings(Settings):
         None, description="the format of the files, by its extension, such as tsv: for files whose names do not say it"
     )
 
+    where: str | None = Field(
+        None,
+        description="which rows are kept, by their columns, such as 'int_score >= 3 and language == en'",
+    )
+
+    @field_validator("where")
+    @classmethod
+    def _conditions(cls, value: str | None) -> str | None:
+        if value is not None:
+            from .where import Where
+
+            try:
+                Where.parse(value)
+            except ConfigError as error:
+                raise ValueError(error.mistakes[0].removeprefix("where: ")) from None
+        return value
+
     @field_validator("encoding")
     @classmethod
     def _known_encoding(cls, value: str | None) -> str | None:
@@ -49,7 +66,12 @@ class FileSettings(Settings):
     @property
     def reading(self) -> dict[str, Any]:
         """These settings as keywords of `read_records`, `columns_of` and `read_corpus`."""
-        return {"quoted": self.quoted, "encoding": self.encoding, "file_format": self.file_format}
+        return {
+            "quoted": self.quoted,
+            "encoding": self.encoding,
+            "file_format": self.file_format,
+            "where": self.where,
+        }
 
 
 class SourceSettings(FileSettings):
@@ -57,7 +79,7 @@ class SourceSettings(FileSettings):
 
     data: Named = Field(
         None, description="a file, a folder, a pattern such as 'texts/*.md', parallel files as 'train.{de,en}', a class"
-        " of lines as good=reviews.txt, hub:NAME, a built-in set, or a list of these",
+        " of lines as good=reviews.txt, hf:OWNER/NAME, a built-in set, or a list of these",
     )  # fmt: skip
     validation: Named = Field(None, description="the validation set; by default a part of `data` is held out")
     split: float = Field(FRACTION, gt=0, le=0.5, description="fraction of the data held out for validation")
@@ -99,7 +121,8 @@ class TextSettings(SourceSettings):
 
     data: Named = Field(
         "python-docs",
-        description="a file, a folder, a pattern such as 'texts/*.md', a list of these, or python-docs or python-code",
+        description="a file, a folder, a pattern such as 'texts/*.md', hf:OWNER/NAME:CONFIG, a list of these, or"
+        " python-docs or python-code",
     )
     column: str | None = Field(
         None,

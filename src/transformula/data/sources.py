@@ -8,8 +8,7 @@ hub or a built-in set; and the rows of each.
     {"image": "train-images-idx3-ubyte.gz", ...}      IDX files, parallel too
     positive=reviews.pos                              a class: lines, or the files of a folder, with its label
     a folder of folders, where rows are asked for     a class each: the files in it, texts or pictures
-    hub:NAME, hub:NAME:SPLIT, hub:NAME:CONFIG:SPLIT   a data set of the Hugging Face hub, streamed; of train[:1000] the
-                                                      first rows
+    hf:OWNER/NAME:CONFIG:SPLIT                        a data set of the Hugging Face hub, streamed; see `hub`
     python-docs, cldr-dates:en-de                     built-in sets; see `built_in`
 """
 
@@ -29,6 +28,8 @@ from ..extras import need
 from ..tokenizers.base import tokenizers
 from .built_in import built_in_names, built_in_sets, is_built_in
 from .format import Options, extension, formats, has_columns, place_of
+from .hub import NEEDS as NEEDS_HUB
+from .hub import HubName, HubSet, is_hub
 from .lines import check_regular, lines_of, near_files, shown, unreadable, utf8_of
 from .pictures import CAPTIONS, PICTURES, captions_of, idx_values, is_idx
 
@@ -37,7 +38,6 @@ Named = str | Sequence[str] | None  # a source, several, or none, as a configura
 PlacedRow = tuple[str, Mapping[str, Any]]  # where a row stands, "train.de:12", and its values by column
 
 SOURCES = ("data", "validation", "test")  # keys of a run's configuration that name data
-NEEDS_HUB = "reading a data set of the hub"
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class Origin:
         """Raise ConfigError for an option that would have no effect. `images`: pictures are wanted."""
         if images and self.pictures is False:
             raise ConfigError(f"images: {self.name} has none; leave it out")
+        if options.where is not None and not self.columns:
+            raise ConfigError(f"where: {self.where or self.name} have no columns; leave it out")
         takes = {*self.takes, *({"channels"} if images and not is_built_in(self.name) else ())}
         for name in ("file_format", "header", "quoted", "encoding", "join", "channels"):
             if getattr(options, name) is not None and name not in takes:
@@ -205,33 +207,16 @@ def _of_classes(folder: Path, classes: Mapping[str, Path]) -> Origin:
     return Origin(str(folder), documents, ("encoding",), where, pictures=False)
 
 
-def is_hub(source: object) -> bool:
-    """Whether a source is the name of a data set of the hub."""
-    return str(source).startswith("hub:")
-
-
 def _hub(name: str) -> Origin:
-    """The rows of hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT; of a SPLIT such as train[:1000] the first ones
-    alone, so that no more is fetched. A NAME may be a folder on this machine. Needs the extra `hub`. An error of the
-    library is a DataError."""
+    """The rows of a data set of the hub; where the name says how many, no more is fetched."""
 
     def rows(options: Options) -> Iterator[PlacedRow]:
-        datasets = need("datasets", NEEDS_HUB)
-        first = re.search(r"\[:(\d+)\]$", name)
-        parts = (name[: first.start()] if first else name).removeprefix("hub:").split(":")
-        if not 1 <= len(parts) <= 3 or not all(parts) or (len(parts) > 1 and parts[-1].endswith("]")):
-            message = "expected hub:NAME, hub:NAME:SPLIT or hub:NAME:CONFIG:SPLIT; SPLIT may be as in train[:1000]"
-            raise DataError(message, path=name)
-        split, config = parts[-1] if len(parts) > 1 else "train", parts[1] if len(parts) == 3 else None
-        number = 0
-        try:
-            stream = datasets.load_dataset(parts[0], config, split=split, streaming=True)
-            for number, row in enumerate(itertools.islice(stream, int(first[1]) if first else None), 1):
-                yield f"{name}, row {number}", row
-        except Exception as error:  # the library raises errors of its own, of the network and of the files' formats
-            where = f"after row {number}: " if number else ""
-            raise DataError(f"{where}{type(error).__name__}: {str(error)[:300]}", path=name) from None
+        known = HubSet(name)
+        of_all = itertools.chain.from_iterable(known.rows(file) for file in range(len(known.files)))
+        for number, row in enumerate(itertools.islice(of_all, known.name.first), 1):
+            yield f"{name}, row {number}", row
 
+    HubName.parse(name)
     return Origin(name, rows, ("join",))
 
 

@@ -1,0 +1,117 @@
+"""Which rows are kept: conditions on their columns.
+
+    int_score >= 3 and language == en        CONDITION and CONDITION and ...
+    url != "a b"                             a CONDITION is COLUMN OPERATOR VALUE
+
+An operator is one of == != < <= > >=. A column is a name, or a path into it with dots. A value in quotes is text; one
+without is a number or true or false if it looks like one, and text otherwise. Texts are ordered by their characters, so
+that dates written as 2024-01-31 are ordered, too. A row whose value is null is left out.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError, DataError, did_you_mean, nearest
+
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+CONDITION = re.compile(
+    r"""\s*(?P<column>[\w.-]+)\s*(?P<operator>[=!<>]+)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"'=!<>]+))"""
+)
+AND = re.compile(r"\s+and(?=\s)")
+EXAMPLE = "expected conditions such as: int_score >= 3 and language == en"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """column OPERATOR value."""
+
+    column: str
+    operator: str
+    value: str | float | bool
+
+    def holds(self, row: Mapping[str, Any], place: str) -> bool:
+        """Whether it holds for a row. Raises DataError, with the place, where the row has no such column, or something
+        in it that cannot be compared with the value."""
+        cell = self._cell(row, place)
+        if cell is None:
+            return False
+        wanted = type(self.value)
+        if wanted is float and isinstance(cell, (int, str)) and not isinstance(cell, bool):
+            try:
+                cell = float(cell)  # a table's cells are texts
+            except ValueError:
+                pass
+        if wanted is bool and isinstance(cell, str) and cell.lower() in ("true", "false"):
+            cell = cell.lower() == "true"
+        if type(cell) is not wanted:
+            kinds = {float: "a number", bool: "true or false", str: "text"}
+            found = kinds.get(type(cell), type(cell).__name__)
+            raise DataError(
+                f"{place}: where: {self.column!r} is {found} here ({str(cell)[:40]!r}), and is compared with"
+                f" {kinds[wanted]}, {self.value!r}; put text in quotes, a number in none"
+            )
+        return OPERATORS[self.operator](cell, self.value)
+
+    def _cell(self, row: Mapping[str, Any], place: str) -> Any:
+        if self.column in row:
+            return row[self.column]
+        value: Any = row
+        for step in self.column.split("."):
+            if not isinstance(value, Mapping) or step not in value:
+                near = did_you_mean(nearest(self.column, row))
+                raise DataError(f"{place}: where: has no column {self.column!r};{near} it has: {', '.join(row)}")
+            value = value[step]
+        return value
+
+
+@dataclass(frozen=True)
+class Where:
+    """Conditions that all hold for the rows that are kept."""
+
+    text: str
+    conditions: tuple[Condition, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Where:
+        """Raises ConfigError that shows the place."""
+        conditions, at = [], 0
+        while True:
+            found = CONDITION.match(text, at)
+            if found is None:
+                raise ConfigError(f"where: nothing is understood from {text[at:].strip()!r} on; {EXAMPLE}")
+            if found["operator"] not in OPERATORS:
+                raise ConfigError(
+                    f"where: {found['operator']!r} is no operator; expected one of: {' '.join(OPERATORS)}"
+                )
+            conditions.append(Condition(found["column"], found["operator"], _value(found)))
+            at = found.end()
+            if not text[at:].strip():
+                return cls(text, tuple(conditions))
+            if (joined := AND.match(text, at)) is None:
+                raise ConfigError(f"where: expected `and` before {text[at:].strip()!r}; {EXAMPLE}")
+            at = joined.end()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it looks at."""
+        return tuple(dict.fromkeys(condition.column for condition in self.conditions))
+
+    def keeps(self, row: Mapping[str, Any], place: str) -> bool:
+        """Whether a row is kept. Raises DataError, with the place."""
+        return all(condition.holds(row, place) for condition in self.conditions)
+
+
+def _value(found: re.Match[str]) -> str | float | bool:
+    bare = found["bare"]
+    if bare is None:
+        return found["single"] if found["double"] is None else found["double"]
+    if bare in ("true", "false"):
+        return bare == "true"
+    return float(bare) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", bare) else bare
