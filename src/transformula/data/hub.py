@@ -158,12 +158,17 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def offline(error: BaseException) -> bool:
+    """Whether the hub was not asked, since HF_HUB_OFFLINE forbids it."""
+    return any("OfflineModeIsEnabled" in (type(one).__name__, *str(one).strip(")").split("(")) for one in chain(error))
+
+
 def passes(error: BaseException) -> bool:
     """Whether another try may go well: the connection broke or was silent, or the server was busy or broken."""
+    if offline(error):
+        return False
     for one in chain(error):
         kinds = {kind.__name__ for kind in type(one).__mro__}
-        if "OfflineModeIsEnabled" in kinds:
-            return False
         if status := getattr(getattr(one, "response", None), "status_code", None):
             return status in AGAIN
         if kinds & {"TransportError", "ConnectionError", "TimeoutError", "ClientError", "IncompleteRead"}:
@@ -177,7 +182,7 @@ def explained(error: Exception, what: str, where: str) -> InputError:
         return error
     kinds = {kind.__name__ for one in chain(error) for kind in type(one).__mro__}
     text = brief(error)
-    if "OfflineModeIsEnabled" in kinds:
+    if offline(error):
         remedy = "HF_HUB_OFFLINE forbids to ask the hub: unset it, or name files on this machine"
     elif "is a gated dataset" in text or "GatedRepoError" in kinds:
         remedy = f"is gated: accept its terms on its page at {endpoint()}, then set HF_TOKEN to a token of yours"
