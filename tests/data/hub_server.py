@@ -160,7 +160,7 @@ class HubServer(ThreadingHTTPServer):
             self.asked[line] += 1
 
 
-def point_to(hub: HubServer, monkeypatch: Any, cache: Any, block: int = 5 * 2**20, timeout: float = 0.3) -> None:
+def point_to(hub: HubServer, monkeypatch: Any, cache: Any, block: int = 5 * 2**20, timeout: float = 60) -> None:
     """Let datasets and huggingface_hub of this process read from `hub`, as HF_ENDPOINT does for a process that begins.
     They try again at once.
 

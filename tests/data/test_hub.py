@@ -128,7 +128,10 @@ class TestFaults:
         ids=str,
     )
     @pytest.mark.filterwarnings("ignore:hf:UserWarning")
-    def test_nothing_is_lost_or_seen_twice(self, hub: HubServer, faults: list[int | str]) -> None:
+    def test_nothing_is_lost_or_seen_twice(
+        self, hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, faults: list[int | str]
+    ) -> None:
+        point_to(hub, monkeypatch, tmp_path, timeout=0.5)
         known = HubSet(EDU)
         assert known.columns
         for file in ("000_00000", "001_00000", "002_00000"):
@@ -143,7 +146,7 @@ class TestFaults:
         self, hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, whole: int
     ) -> None:
         """After some answers, of which a row group takes a few, the hub is gone until the library gives up."""
-        point_to(hub, monkeypatch, tmp_path, block=1000)
+        point_to(hub, monkeypatch, tmp_path, block=1000, timeout=0.5)
         known = HubSet("hf:o/long")
         assert known.columns
         hub.fail("train.parquet", *[None] * whole, *[500] * 6, "drop", "stall", *[503] * 6)
