@@ -18,6 +18,8 @@ from transformula.language.check import check
 from transformula.language.graph import Architecture
 from transformula.language.model_file import from_formula
 from transformula.model import build
+from transformula.model.recompute import recompute
+from transformula.model.transformer import evaluating
 from transformula.training.parallel.tensor import by_mesh, clip_gradients, put_whole, split_tensors, whole_tensors
 from transformula.words import vocabulary
 from transformula.words.attention import DotAttention
@@ -190,4 +192,34 @@ def compared(names: list[str], tolerance: float, trained_names: list[str]) -> di
         "trained": apart_when_trained(trained_names, "tp"),
         "refusals": refusals(),
         "dropped": dropped(),
+        "decoded": decoded(["llama", "gpt-oss", "linear-transformer", "t5"]),
+        "made again": made_again("qwen3"),
     }
+
+
+def decoded(names: list[str]) -> dict[str, float]:
+    """How far what a split model writes step by step, seen through a view that evaluates, is from one pass of the whole
+    one."""
+    far = {}
+    for name in names:
+        model = randomise(build(even(name), dtype=torch.float64)).eval()
+        given = inputs(name)
+        with torch.no_grad():
+            expected = model(**given)
+            split_tensors(model, init_device_mesh("cpu", (2,)))
+            view, tokens = evaluating(model.train()), given.pop("tokens")
+            decoding = view.start(*tokens.shape, **given)
+            steps = [view.step(chunk, decoding) for chunk in (tokens[:, :4], tokens[:, 4:5], tokens[:, 5:])]
+        far[name] = off(expected, torch.cat(steps, 1))
+    return far
+
+
+def made_again(name: str) -> dict[str, float]:
+    """How far gradients of a split model whose layers are made again in the backward pass are from those kept."""
+    model = randomise(build(even(name), dtype=torch.float64)).train()
+    split_tensors(model, init_device_mesh("cpu", (2,)))
+    given = inputs(name)
+    kept = gradients(model, given)[2]
+    recompute(model, "layers")
+    again = gradients(model, given)[2]
+    return {key: off(value, again[key]) for key, value in kept.items()}

@@ -50,3 +50,13 @@ def test_what_is_dropped_inside_differs_and_outside_does_not(found: list[dict[st
     assert torch.equal(first["evaluating"], second["evaluating"])
     assert not torch.equal(first["training"], second["training"])
     assert torch.equal(first["next"], second["next"])
+
+
+def test_a_split_model_writes_step_by_step_as_the_whole_one_reads(found: list[dict[str, Any]]) -> None:
+    for of_rank in found:
+        assert len(of_rank["decoded"]) == 4 and max(of_rank["decoded"].values()) < 1e-12
+
+
+def test_lines_that_are_made_again_have_the_same_gradients(found: list[dict[str, Any]]) -> None:
+    for of_rank in found:
+        assert of_rank["made again"] and max(of_rank["made again"].values()) < 1e-12
