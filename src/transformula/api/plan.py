@@ -137,6 +137,7 @@ class Plan:
         from ..tasks.base import check_task
         from ..training.machine import pick_device
         from ..training.optimizer import optimizers
+        from ..training.parallel.world import here
         from ..training.schedules import own_schedule, schedules
         from ..training.start import check_select
 
@@ -146,7 +147,7 @@ class Plan:
             kind.check_data(self.data)
         check_folder(training.out)
         if not self.resume and training.out is not None:
-            RunFolder(training.out).refuse_if_taken()
+            here().by_first(RunFolder(training.out).refuse_if_taken)
         if training.lora is not None and self.start is None and not self.resume:
             what = "adapters change weights that are there; say where they are"
             raise InputError(f"{setting('lora')}: {what}: {setting('init_from', 'RUN')}")
@@ -154,7 +155,7 @@ class Plan:
         schedules.get(training.lr_schedule)
         own_schedule(architecture)
         check_hooks(architecture)
-        pick_device(training.device)
+        pick_device(here().device(training.device))
         set_threads(training.threads)
         check_task(kind, architecture)
         check_select(training.select, kind)

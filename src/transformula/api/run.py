@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, setting
+from ..runs.folder import begun_by
 from ..settings import with_current_keys
+from ..training.parallel.place import RankPlace, job
 from .configuration import check_use, read_config
 from .model import Model
 from .plan import Plan, plan_resume, plan_run
@@ -31,12 +34,14 @@ class Run:
     folder   where everything lies: model, checkpoints, log, picture, summary
     task     what it was trained to do, with its data
     data     all that a program may want to know, as plain data
+    first    of several processes that trained together, whether this is the one that wrote
     """
 
     def __init__(self, result: RunResult, model: Model, task: Task) -> None:
         self.result, self.model, self.task = result, model, task
         self.folder: Path = result.folder
         self.scores: Mapping[str, float] = result.scores
+        self.first = result.first
 
     @property
     def data(self) -> dict[str, Any]:
@@ -83,6 +88,12 @@ def train(
     """
     named = {"model": model, "init_from": init_from, "init_stack": init_stack, "from_scratch": from_scratch or None}
     typed = {**with_current_keys(given), **{key: value for key, value in named.items() if value is not None}}
+    if given.get("parallel") != "none" and RankPlace.read(os.environ) is not None:
+        from ..training.parallel.world import join
+
+        again = join().by_first(lambda: begun_by(job(os.environ), given.get("out")) if resume is None else None)
+        if again is not None:  # the same command once more, since a process has ended before its time
+            return run_of(plan_resume(again, {}, use), quiet)
     if resume is not None:
         return run_of(plan_resume(resume, typed, use), quiet)
     recorded = {} if config is None else read_config(config)

@@ -68,6 +68,8 @@ def train(given: Given) -> int:
     settings |= {key: given[key] for key in ("config", "resume", "init_from", "init_stack", "use", "quiet")}
     ended = train(given["model"], **settings, **given.of(*given.parser.settings), **given.model)
     result = ended.result
+    if not ended.first:
+        return result.exit_status
     rows = [*(f"  | {row}" for row in result.sample.splitlines()), ""] if result.sample else []
     rows += [repr(ended), *([f"use: {result.usage}"] if result.usage else []), f"go on: {result.resume}"]
     given.show("\n".join(rows), ended.data)

@@ -33,6 +33,7 @@ NO_NUMBERS = (
     "on_save_error",
     "hang_timeout",
     "recompute",
+    "parallel",
 )  # settings of training that change no number
 TEXT_ONLY = ("language", "name", "about")  # of a model's text, what changes nothing that is computed
 

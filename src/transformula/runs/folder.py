@@ -46,6 +46,20 @@ def runs_near(path: Path) -> str:
     return f";{did_you_mean([runs[name] for name in near])}" if near else ""
 
 
+def begun_by(job: tuple[str, bool], path: Path | str | None) -> Path | None:
+    """The folder of the run that a job began before a process of it ended and it was started once more.
+
+    job   what tells it from others, and whether it was started again; see `training.parallel.place.job`
+    path  where it was to write; None: somewhere in runs/
+    """
+    name, again = job
+    places = sorted(Path("runs").glob("*")) if path is None else [Path(path)]
+    for place in places if again and name else ():
+        if (place / CONFIG).is_file() and RunFolder(place).manifest().get("job") == name:
+            return place
+    return None
+
+
 def command(verb: str, folder: Path | str, *arguments: str, use: Sequence[str] = ()) -> str:
     """transformula VERB FOLDER [argument ...], as a shell takes it, whatever the folder is called.
 
@@ -57,20 +71,26 @@ def command(verb: str, folder: Path | str, *arguments: str, use: Sequence[str] =
 
 
 class RunFolder:
-    """The places in a run's folder. Make one with `create` or `open`; a process that trains holds its `lock`."""
+    """The places in a run's folder. Make one with `create` or `open`; a process that trains holds its `lock`.
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+    writes  whether this process does. Of several that train together one alone writes, and holds the lock; for the
+            others what would change the folder does nothing
+    """
+
+    def __init__(self, path: Path | str, writes: bool = True) -> None:
+        self.path, self.writes = Path(path), writes
         self.checkpoints = self.path / "checkpoints"
         self.best = self.path / "best"
         self.last = self.path / "last"
         self.fixed = self.path / "fixed"
         self.bad_batches = self.path / "bad-batches"
-        self.log = Log(self.path / "log.jsonl")
+        self.log = Log(self.path / "log.jsonl", writes)
         self._lock: Any = None
 
     def create(self, config: Mapping[str, Any], manifest: Mapping[str, Any]) -> RunFolder:
         """A new run, locked. Raises CheckpointError where the folder holds a run already, or anything else."""
+        if not self.writes:
+            return self
         self.refuse_if_taken()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -89,9 +109,9 @@ class RunFolder:
         return self
 
     @classmethod
-    def open(cls, path: Path | str) -> RunFolder:
+    def open(cls, path: Path | str, writes: bool = True) -> RunFolder:
         """A run that is there. Raises CheckpointError that says what the folder is instead."""
-        run = cls(path)
+        run = cls(path, writes)
         if not run.path.exists():
             wanted = f"expected a run's, as `train --out` leaves it{runs_near(run.path)}"
             raise CheckpointError(f"{path}: there is no such folder; {wanted}")
@@ -106,6 +126,8 @@ class RunFolder:
         What a process left that was killed before it had written the configuration does not count.
         """
         reason = ""
+        if not self.writes:
+            return
         if self.path.is_file():
             reason = "is a file;"
         elif self.path.is_dir():
@@ -136,7 +158,7 @@ class RunFolder:
 
         Raises CheckpointError if another process trains in it, if it cannot be written, or if a link in it leads out.
         """
-        if self._lock is not None:
+        if self._lock is not None or not self.writes:
             return
         for place, folders, files in os.walk(self.path):
             for name in sorted([*folders, *files]):
@@ -179,7 +201,7 @@ class RunFolder:
     def clean(self) -> None:
         """Remove what a killed process left half written. Only with the lock held."""
         for place in (self.path, self.checkpoints):
-            if place.is_dir():
+            if self.writes and place.is_dir():
                 remove_partial(place)
                 for left in place.glob(".*.part"):
                     left.unlink(missing_ok=True)
@@ -196,6 +218,8 @@ class RunFolder:
         return with_current_keys(read)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
+        if not self.writes:
+            return
         text = yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
         write_whole(self.path / CONFIG, text.encode())
 

@@ -22,11 +22,12 @@ class Log:
 
     What the disk does not take waits for the next event, so that no line is lost while the process lives.
 
+    writes     whether it does: of processes that train together one alone has a log
     listeners  each hears every event, as plain data, once it is written or waits
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, writes: bool = True) -> None:
+        self.path, self.writes = path, writes
         self._file: Any = None
         self._lines = 0
         self._waiting = b""
@@ -41,6 +42,8 @@ class Log:
 
     def write(self, event: str, **fields: Any) -> None:
         """Append one event and flush it. Numbers that are not finite become null, as JSON has it. Raises OSError."""
+        if not self.writes:
+            return
         self._lines = self.lines + 1
         written = plain({"event": event, **fields})
         self._waiting += (json.dumps(written) + "\n").encode()
@@ -82,7 +85,7 @@ class Log:
         """
         self._waiting = b""
         self._drop_file()
-        if self.path.exists():
+        if self.writes and self.path.exists():
             if not self.path.is_file():
                 raise CheckpointError(f"{self.path}: is no plain file; expected the log that `train` writes")
             steps = ((event, event.get("step", 0)) for event in islice(_events(self.path), lines) if event is not None)

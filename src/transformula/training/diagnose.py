@@ -17,6 +17,9 @@ class _Found(Exception):
     """The place is its message."""
 
 
+NOWHERE = "nowhere when the step was run again: not every kernel here gives the same numbers twice"
+
+
 def finite(value: Any) -> bool:
     """Whether all numbers in nested tuples, lists and mappings of tensors are finite."""
     if isinstance(value, Tensor):
@@ -53,7 +56,7 @@ def first_not_finite(model: nn.Module, forward: Callable[[], Tensor]) -> str:
     for name, parameter in model.named_parameters():
         if parameter.grad is not None and not finite(parameter.grad):
             return f"the gradient of {name}{_line(model, name.rpartition('.')[0])}, while the loss is finite"
-    return "nowhere when the step was run again: not every kernel here gives the same numbers twice"
+    return NOWHERE
 
 
 def _line(model: nn.Module, name: str) -> str:

@@ -38,10 +38,14 @@ class Disk:
 
     def attempt(self, what: str, write: Callable[[], Any], must: bool = False) -> bool:
         """Write something; whether that went well. A failure is said, and the next attempt first removes what it left.
+        Of several ranks the first one writes, and all come to know.
 
         what  in words: "the checkpoint"
         must  it is the last time: raise what fails
         """
+        return self.trainer.ranks.by_first(lambda: self._attempt(what, write, must))
+
+    def _attempt(self, what: str, write: Callable[[], Any], must: bool = False) -> bool:
         trainer = self.trainer
         try:
             if self.failing:
@@ -60,7 +64,8 @@ class Disk:
 
     def log(self, event: str, **fields: Any) -> None:
         """A line of the log. Those that cannot be written wait."""
-        self.attempt("the log", lambda: self.trainer.run.log.write(event, **fields))
+        if self.trainer.ranks.first:
+            self._attempt("the log", lambda: self.trainer.run.log.write(event, **fields))
 
     def _say(self, what: str, fault: str) -> None:
         trainer = self.trainer

@@ -23,7 +23,7 @@ from ..interop.weights import load_tensors
 from ..runs import random_state
 from ..runs.checkpoint import check_whole, load_checkpoint
 from ..tasks.base import Task
-from .failure import Interrupts
+from .failure import Asked, Interrupts
 from .position import TENTHS
 from .progress import duration
 from .report import main_scores
@@ -212,14 +212,21 @@ class Evaluations:
             trainer.watchdog.beat()
             trainer.shown.busy(f"step {p.step:,}  evaluating  {100 * done / max(total, 1e-9):.0f} %")
 
-        begin, model = time.monotonic(), trainer.weights.model.eval()
+        begin, model, scores = time.monotonic(), trainer.weights.model.eval(), dict[str, float]()
         try:
             with random_state.kept(), torch.no_grad():
                 trainer.seed_generators(-1)
                 scores = {k: float(v) for k, v in task.evaluate(model, progress=progress).items()}
+        except Asked:
+            if not trainer.ranks.several:
+                raise
         finally:
             model.train()
-        p.evaluating_last = time.monotonic() - begin
+        if trainer.ranks.any(not scores):  # of ranks that all evaluate, each may have been asked alone
+            interrupts.asked = True
+            raise Asked
+        # All ranks look at all rows, and go by what the first one found and by its clock.
+        scores, p.evaluating_last = trainer.ranks.told((scores, time.monotonic() - begin))
         p.evaluating += p.evaluating_last
         if not math.isfinite(scores["loss"]):
             what = "the loss on the validation set is not a finite number, though training's was"
@@ -259,14 +266,23 @@ class Evaluations:
 
     def _keep(self, value: float, scores: dict[str, float], seen: str) -> None:
         """Keep the model that the master holds. The folder comes first: an error then leaves the best one that was."""
-        trainer, p = self.trainer, self.trainer.position
-        trainer.run.check_there()
-        trainer.keep_model(trainer.run.best)
+        self.trainer.ranks.by_first(self._write)
+        self._is_best(value, scores, seen)
+
+    def _write(self) -> None:
+        self.trainer.run.check_there()
+        self.trainer.keep_model(self.trainer.run.best)
+
+    def _is_best(self, value: float, scores: dict[str, float], seen: str) -> None:
+        p = self.trainer.position
         p.best, p.best_step, p.best_scores, p.best_on = value, p.step, scores, seen
 
     def _kept(self, value: float, scores: dict[str, float], must: bool) -> bool:
         """Keep the model, if the disk takes it now; else the best one stays what it was, unless it `must` be kept."""
-        return self.trainer.disk.attempt("the best model", lambda: self._keep(value, scores, self.seen), must)
+        if not self.trainer.disk.attempt("the best model", self._write, must):
+            return False
+        self._is_best(value, scores, self.seen)
+        return True
 
     def _scores_of_best(self, task: Task, interrupts: Interrupts) -> dict[str, float] | None:
         """Those of the best model; None where its folder is gone."""

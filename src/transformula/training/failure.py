@@ -75,9 +75,10 @@ def failed(trainer: Trainer, error: Exception) -> TransformulaError:
     if isinstance(error, NotFinite) and error.place != "evaluation":
         return error  # names the last good checkpoint itself; this step would fail again
     trainer.weights.clear()
-    if trainer.between_steps and trainer.saved != trainer.position.step:
+    if trainer.between_steps and trainer.saved != trainer.position.step and trainer.ranks.first:
         with suppress(Exception):  # a disk that is full: then the last checkpoint is an earlier one
-            trainer.save()
+            trainer.write_checkpoint()
+            trainer.saved = trainer.position.step
     amount = unallocated(error)
     finer = None
     if amount is not None and trainer.at is not None and len(trainer.at[1].targets) > 1:
@@ -101,11 +102,12 @@ def failed(trainer: Trainer, error: Exception) -> TransformulaError:
 
 def hung(trainer: Trainer) -> str:
     """What is said of a run that hangs. Reads no file, since it may be the disk that hangs."""
+    rank = f"{trainer.ranks.named}: " if trainer.ranks.several else ""
     minutes, step = trainer.settings.hang_timeout or 0.0, trainer.position.step + 1
     saved = f"saved: step {trainer.saved:,}" if trainer.saved >= 0 else "nothing was saved yet"
     return (
-        f"step {step:,}: nothing came to its end in {minutes:g} minutes (--hang-timeout). The stacks of all threads"
-        f" follow.\n{saved}; to resume: {command('train --resume', trainer.run.path, use=trainer.packages)}"
+        f"{rank}step {step:,}: nothing came to its end in {minutes:g} minutes (--hang-timeout). The stacks of all"
+        f" threads follow.\n{saved}; to resume: {command('train --resume', trainer.run.path, use=trainer.packages)}"
     )
 
 

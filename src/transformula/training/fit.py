@@ -23,6 +23,8 @@ from ..errors import ConfigError, RunError
 from ..runs import random_state
 from ..tasks.base import IGNORED, Batch, Task
 from .failure import lacks_memory, unallocated
+from .parallel.data_parallel import parts_of_rank
+from .parallel.world import ALONE, Ranks
 from .settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -69,9 +71,9 @@ def shares_of(batch: Batch, share: float, count: int) -> list[tuple[Batch, float
     return shared or [(batch, share)]
 
 
-def check_parts(settings: TrainingSettings, task: Task, model: nn.Module, batch: Batch) -> None:
+def check_parts(settings: TrainingSettings, task: Task, model: nn.Module, batch: Batch, ranks: Ranks = ALONE) -> None:
     """Raise ConfigError where batches are to be cut and the task's loss of a batch is not the mean of its parts'."""
-    if settings.micro_batches == 1 and not settings.fit:
+    if settings.micro_batches * ranks.size == 1 and not settings.fit:
         return
     tensors = [*batch.inputs.values(), *batch.lengths.values()]
     alike = type(batch) is Batch and all(len(tensor) == len(batch.targets) for tensor in tensors)
@@ -87,12 +89,15 @@ def check_parts(settings: TrainingSettings, task: Task, model: nn.Module, batch:
     if not alike:
         key = "fit" if settings.fit else "micro_batches"
         what = f"{task.name} looks at a batch as a whole, so that its parts have not the same gradient"
+        if ranks.several:
+            remedy = "each rank makes a part of every batch: train by one process (without torchrun)"
+            raise ConfigError(f"parallel: {what}, and {remedy}")
         raise ConfigError(f"{key}: {what}; leave it out, and lower --batch")
 
 
-def on_a_part(settings: TrainingSettings, batch: Batch, work: Callable[[Batch], T]) -> T:
+def on_a_part(settings: TrainingSettings, batch: Batch, work: Callable[[Batch], T], ranks: Ranks = ALONE) -> T:
     """What is measured on a batch as it will be cut: where it is to be found out how, on as much of it as fits."""
-    count = settings.micro_batches
+    count = settings.micro_batches * ranks.size
     while True:
         try:
             return work(parts_of(batch, count)[0])
@@ -121,13 +126,18 @@ def fewest(fits: Callable[[int], bool], most: int) -> int | None:
 def fit(trainer: Trainer) -> None:
     """Find the largest micro-batches that fit, say so, and go on with them. Raises RunError where not a row fits."""
     batches, task = largest_batches(trainer), trainer.task
-    rows = max(len(batch.targets) for batch in batches)
-    count = fewest(lambda number: all(fits(trainer, batch, number) for batch in batches), rows)
+    ranks = trainer.ranks
+    rows = -(-max(len(batch.targets) for batch in batches) // ranks.size)
+
+    def fits_all(number: int) -> bool:
+        return not ranks.any(not all(fits(trainer, batch, number) for batch in batches))
+
+    count = fewest(fits_all, rows)
     if count is None:
         raise RunError(f"{trainer.run.path}: not even a single row of a batch fits: {lacks_memory('', task)}")
     trainer.settings = trainer.settings.model_copy(update={"micro_batches": count})
     trainer.run.write_config({**trainer.run.config(), "micro_batches": count})
-    size = f"{-(-rows // count)} of {rows} rows"
+    size = f"{-(-rows // count)} of {rows} rows" + (" of a rank" if ranks.several else "")
     trainer.shown.say(f"micro-batches: {count} for each batch, of up to {size}: the largest that fit in memory")
 
 
@@ -157,7 +167,8 @@ def fits(trainer: Trainer, batch: Batch, count: int) -> bool:
         with random_state.kept(), memory_limited(trainer.device):
             held = torch.empty(kept, device=trainer.device)
             trainer.weights.model.train()
-            trainer.gradients(shares_of(batch, 1.0, count)[:2])  # the second one beside gradients
+            parts = parts_of_rank(trainer.ranks, shares_of(batch, 1.0, count * trainer.ranks.size))
+            trainer.gradients(parts[:2])  # the second one beside gradients
             del held
     except (MemoryError, RuntimeError) as error:
         if unallocated(error) is None:

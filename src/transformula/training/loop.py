@@ -31,18 +31,28 @@ from ..interop.folder import WEIGHTS, save_model
 from ..interop.weights import check_finite, load_tensors, model_tensors, put_tensors, save_tensors
 from ..model.hook import asked
 from ..runs import random_state
-from ..runs.checkpoint import STATE, Checkpoint, folder_of, prune, remove_broken, save_checkpoint
+from ..runs.checkpoint import (
+    STATE,
+    Checkpoint,
+    folder_of,
+    load_checkpoint,
+    prune,
+    remove_broken,
+    save_checkpoint,
+)
 from ..runs.folder import RunFolder
 from ..tasks.base import Batch, Task
 from . import machine
 from .adapters import Trainable
-from .diagnose import first_not_finite
+from .diagnose import NOWHERE, first_not_finite
 from .disk import Disk
 from .evaluation import Evaluations
 from .failure import Asked, Interrupts, hung
 from .fit import shares_of
 from .guard import NOT_FINITE, STOP, Guard
 from .optimizer import Optimizer
+from .parallel.data_parallel import GradientSums, Part, parts_of_rank
+from .parallel.world import ALONE, Ranks
 from .position import TENTHS, Limits, Position
 from .progress import Progress
 from .schedules import Phases, factor
@@ -99,8 +109,9 @@ class Trainer:
 
     def __init__(
         self, task: Task, model: nn.Module, optimizer: Optimizer, settings: TrainingSettings, run: RunFolder,
-        shown: Progress, device: torch.device, trained: Trainable,
+        shown: Progress, device: torch.device, trained: Trainable, ranks: Ranks = ALONE,
     ) -> None:  # fmt: skip
+        self.ranks = ranks
         self.task, self.optimizer, self.settings, self.run, self.shown = task, optimizer, settings, run, shown
         self.device = device
         self.weights = Weights(model, settings.precision, trained.adapters)
@@ -116,19 +127,20 @@ class Trainer:
         self.watchdog = Watchdog(settings.hang_timeout and 60 * settings.hang_timeout, partial(hung, self))
         self.at: tuple[str, Batch] | None = None  # the batch whose gradients are being made
         self.between_steps = True
-        self.peak = machine.peak(device, settings.precision)
+        self.sums = GradientSums(ranks, self.weights.master, self.parameters) if ranks.several else None
+        self.peak = ranks.size * machine.peak(device, settings.precision) if ranks.first else 1.0
         self.flops = flops_per_unit(model)
-        self.saved, self.saved_at = -1, time.monotonic()
+        self.saved, self.saved_at = -1, ranks.now()
         self.after_step = asked(getattr(model, "architecture", None), "after_step")
         self.packages = run.packages()
         self.fixed = trained.fixed if self.after_step is None else frozenset[str]()
-        self._begin = time.monotonic()
+        self._begin = ranks.now()
         self._step_seconds, self._step_units = 0.0, 0
 
     @property
     def seconds(self) -> float:
         """Time spent on the run, in all its sittings."""
-        return self.position.seconds + time.monotonic() - self._begin
+        return self.position.seconds + self.ranks.now() - self._begin
 
     def progress(self, units: int = 0) -> float:
         """The share of the run that is done; with `units`, in the middle of a step that sees so many."""
@@ -140,8 +152,10 @@ class Trainer:
         """Make steps until a limit is reached; returns why it ended."""
         settings, p, every = self.settings, self.position, self.settings.checkpoint_every
         self.weights.publish()
-        self._begin, self.saved_at = time.monotonic(), time.monotonic()
+        self._meet(interrupts)
+        self._begin = self.saved_at = self.ranks.now()
         while True:
+            self._meet(interrupts)
             end = self.limits.reached(p.step, p.units, self.seconds, p.reserve)
             try:
                 interrupts.check()
@@ -153,22 +167,30 @@ class Trainer:
                     self.evaluations.last(interrupts)
             except Asked:
                 end = "interrupted"
-            late = time.monotonic() - self.saved_at > SAVED_EVERY
+                self._meet(interrupts)
+            late = self.ranks.now() - self.saved_at > SAVED_EVERY
             planned = p.step % every == 0 if every else p.evaluated == p.step
             if self.saved != p.step and (planned or (late and not every) or end):
-                self.disk.attempt("the checkpoint", partial(self.save, planned), must=bool(end))
-                self.saved_at = time.monotonic()
+                self.save(planned, must=bool(end))
+                self.saved_at = self.ranks.now()
             elif planned:  # saved when it was asked to end, before this evaluation
                 self.guard.set_anchor()
             if end and settings.average_checkpoints > 1 and not interrupts.asked and p.averaged != p.step:
                 with suppress(Asked):
                     if self.evaluations.mean(interrupts):
-                        self.save()
+                        self.save(must=True)
             if end:
                 return end
             self.watchdog.beat()
             self.step()
             self.watchdog.beat()
+
+    def _meet(self, interrupts: Interrupts) -> None:
+        """Agree with the other ranks on the time, and on whether the run is asked to end."""
+        if self.ranks.several:
+            own = (interrupts.asked, interrupts.preempted, self.ranks.first * self._step_seconds)
+            asked, preempted, self._step_seconds = self.ranks.meet(*map(float, own))
+            interrupts.asked, interrupts.preempted = asked > 0, preempted > 0
 
     def step(self) -> None:
         """One update of the weights. Raises NotFinite before anything is changed."""
@@ -178,11 +200,14 @@ class Trainer:
         units = [self.task.units(b) for b in batches]
         total = max(1, sum(units))
         whole = [(batch, count / total) for batch, count in zip(batches, units, strict=True)]
-        shared = [part for one in whole for part in shares_of(*one, settings.micro_batches)]
+        shared = [part for one in whole for part in shares_of(*one, settings.micro_batches * self.ranks.size)]
         lr = float(settings.lr or 0.0) * factor(settings.lr_schedule, self.progress(total), self.shape)
         self.weights.model.train()
         self.guard.remember()
-        loss, named = self.gradients(shared)
+        own = parts_of_rank(self.ranks, shared)
+        loss, named = self.gradients(own)
+        if self.sums is not None:
+            loss, named = self.sums.summed(loss, named, idle=not any(share for _, _, share in own))
         self.telemetry.note_gradients()
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, settings.clip or math.inf)
         objective = loss + sum(named.values())
@@ -220,7 +245,7 @@ class Trainer:
         """What comes before the first step. Writes the tensors that keep their values, which no checkpoint holds."""
         if fresh:
             self.calibrate(batch)
-        if self.fixed:
+        if self.fixed and self.ranks.first:
             with whole_folder(self.run.fixed) as folder:
                 save_tensors(folder / WEIGHTS, self._tensors(fixed=True))
 
@@ -239,15 +264,15 @@ class Trainer:
         key = hashlib.blake2b(f"{self.settings.seed}/{self.position.step}/{micro}".encode(), digest_size=8).digest()
         torch.manual_seed(int.from_bytes(key, "little") >> 1)
 
-    def gradients(self, shared: list[tuple[Batch, float]]) -> tuple[float, dict[str, float]]:
-        """Gradients of the mean loss over all micro-batches into the masters; returns (the task's, the named ones)."""
+    def gradients(self, parts: list[Part]) -> tuple[float, dict[str, float]]:
+        """Gradients of the mean loss over micro-batches into the masters; returns (the task's, the named ones)."""
         losses: list[Tensor] = []
         sums: dict[str, float] = {}
         self.weights.clear()
-        for micro, (batch, share) in enumerate(shared):
+        for micro, batch, share in parts:
             model = self.weights.model if micro else self.telemetry.model_for(self.position.step, self.task, batch)
             self.seed_generators(micro)
-            self.at = f"micro-batch {micro + 1} of {len(shared)}", batch
+            self.at = f"micro-batch {micro + 1} of {self.ranks.size * len(parts)}", batch
             loss, named = self._losses(model, batch, share)
             torch.autograd.backward(whole_loss(loss, named))
             self.weights.collect()
@@ -296,12 +321,17 @@ class Trainer:
         self.weights.clear()
         if release:
             self.weights.adapters.release()
-        for micro, part in enumerate(shared):
+        found = NOWHERE
+        for micro, batch, share in parts_of_rank(self.ranks, shared):
             self.seed_generators(micro)
-            if place := first_not_finite(self.weights.model, partial(self._whole_loss, *part)):
-                return place
+            found = first_not_finite(self.weights.model, partial(self._whole_loss, batch, share))
+            if found != NOWHERE:
+                break
             self.weights.collect()
-        return "the norm of all gradients together, while each is finite"
+        for rank, place in enumerate(self.ranks.each(found)):
+            if place != NOWHERE:
+                return f"{place}, on rank {rank}" if self.ranks.several else place
+        return NOWHERE
 
     def _tell(self, loss: float, named: dict[str, float], measures: dict[str, float], norm: float, lr: float) -> None:
         p = self.position
@@ -341,11 +371,19 @@ class Trainer:
         """Those of the model that keep their values, or those that change."""
         return {name: t for name, t in model_tensors(self.weights.master).items() if (name in self.fixed) == fixed}
 
-    def save(self, planned: bool = False) -> None:
+    def save(self, planned: bool = False, must: bool = False) -> None:
         """Write a checkpoint, and the model of `last/`.
 
         planned  by the settings, and not by the clock or an interruption: the run may roll back to it
+        must     it is the last time: raise what fails
         """
+        if self.disk.attempt("the checkpoint", partial(self.write_checkpoint, planned), must):
+            if planned:
+                self.guard.set_anchor()
+            self.saved = self.position.step
+
+    def write_checkpoint(self, planned: bool = False) -> None:
+        """What `save` does on one rank."""
         p = self.position
         self.shown.busy(f"step {p.step:,}  saving")
         self.run.check_there()
@@ -356,6 +394,8 @@ class Trainer:
             "log_lines": self.run.log.lines,
         }
         state["optimizer"] = self.settings.optimizer
+        if self.ranks.several:
+            state["ranks"] = self.ranks.size
         checkpoint = Checkpoint(
             p.step, self._tensors(fixed=False), self.optimizer.tensors(), random_state.capture(), state,
             average={} if self.average is None else self.average.average, adapters=self.weights.adapters.tensors(),
@@ -368,11 +408,10 @@ class Trainer:
             self.guard.set_anchor()
         keep = max(self.settings.keep, self.settings.average_checkpoints)
         prune(self.run.checkpoints, keep, p.best_step or None, self.guard.anchor)
-        self.saved = p.step
 
     def resume(self) -> None:
         """Go on from the newest whole checkpoint; from the start if the run was stopped before its first one."""
-        checkpoint, damaged = self.run.newest_checkpoint()
+        checkpoint, damaged = self._newest()
         for text in damaged:
             self.shown.say(f"passed over: {text}", warning=True)
         if checkpoint is None:
@@ -385,7 +424,7 @@ class Trainer:
             self.shown.say("no checkpoint was written yet: starting from the beginning")
             return
         path, state = folder_of(self.run.checkpoints, checkpoint.step), dict(checkpoint.state)
-        lines = state.pop("log_lines", None)
+        lines, ranks = state.pop("log_lines", None), state.pop("ranks", 1)
         former = state.pop("optimiser", self.settings.optimizer)  # as earlier versions spelled it
         used = state.pop("optimizer", former)
         if used != self.settings.optimizer:
@@ -407,10 +446,30 @@ class Trainer:
         self.run.log.write(
             "resumed", step=checkpoint.step, length=length, **({"passed_over": damaged} if damaged else {})
         )
-        broken = ", ".join(folder.name for folder in remove_broken(self.run.checkpoints, checkpoint.step))
+        if ranks != self.ranks.size:
+            what = "from here on the losses are those of the run that was not interrupted but for rounding"
+            self.shown.say(f"ranks: {self.ranks.size}, and the checkpoint was written by {ranks}: {what}", warning=True)
+        gone = remove_broken(self.run.checkpoints, checkpoint.step) if self.ranks.first else []
+        broken = ", ".join(folder.name for folder in gone)
         removed = f"; removed what is broken: {broken}" if broken else ""
         self.shown.say(f"going on from step {checkpoint.step:,}{removed}", warning=bool(damaged))
         self.evaluations.check_best()
+
+    def _newest(self) -> tuple[Checkpoint | None, list[str]]:
+        """The newest whole checkpoint, which every rank reads, and what is wrong with those passed over."""
+        if not self.ranks.several:
+            return self.run.newest_checkpoint()
+        found: Checkpoint | None = None
+
+        def look() -> tuple[int | None, list[str]]:
+            nonlocal found
+            found, damaged = self.run.newest_checkpoint()
+            return (None if found is None else found.step), damaged
+
+        step, damaged = self.ranks.by_first(look)
+        if step is not None and found is None:
+            found = load_checkpoint(folder_of(self.run.checkpoints, step), self.run.identity)
+        return found, damaged
 
     def take(self, checkpoint: Checkpoint, path: Path) -> None:
         """Take up the weights of a checkpoint, their average and what the optimizer kept. Raises CheckpointError."""

@@ -38,9 +38,10 @@ class Progress:
         self._cell = ProgressLine() if notebook and not quiet else None
         self._wanted = self.stream.isatty() and os.environ.get("TERM") != "dumb" if live is None else live
         self._shown = time.monotonic()
+        self.silent = False  # of processes that train together one alone shows something
 
     def __enter__(self) -> Progress:
-        if self._wanted and not self.quiet:
+        if self._wanted and not self.quiet and not self.silent:
             from rich.console import Console
             from rich.live import Live
 
@@ -58,7 +59,7 @@ class Progress:
 
     def say(self, text: str, warning: bool = False) -> None:
         """A line that stays."""
-        if self.quiet and not warning:
+        if self.silent or (self.quiet and not warning):
             return
         if self._live is not None:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -72,7 +73,7 @@ class Progress:
         """After a step. done: share of the run; rate: units a second; share: of the measured peak; left: seconds;
         named: what the model adds to the loss, and measures."""
         now = time.monotonic()
-        if self.quiet or (self._live is None and self._cell is None and now - self._shown < EVERY):
+        if self.quiet or self.silent or (self._live is None and self._cell is None and now - self._shown < EVERY):
             return
         self._shown = now
         added = [f"{name} {value:.3g}" for name, value in named.items()]

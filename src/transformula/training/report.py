@@ -49,6 +49,7 @@ class RunResult:
     scored_on   what of the validation set `scores` are of, where a run was interrupted after a sample; "" is all
     usage       the command that uses the model; "" where there is none
     resume      the command by which the run goes on
+    first       of several processes that trained together, whether this is the one that wrote the folder
     """
 
     folder: Path
@@ -71,6 +72,7 @@ class RunResult:
     scored_on: str = ""
     usage: str = ""
     resume: str = ""
+    first: bool = True
 
     @property
     def exit_status(self) -> int:
@@ -85,7 +87,7 @@ class RunResult:
     @property
     def data(self) -> dict[str, Any]:
         """As plain data."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "model"}
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("model", "first")}
         return {k: dict(v) if isinstance(v, Mapping) else str(v) if k == "folder" else v for k, v in plain.items()}
 
     def __repr__(self) -> str:
@@ -103,6 +105,7 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
     An error in one part leaves the others. Raises RunError, once all else is written, where one could not be made.
     """
     task, run, p, shown = trainer.task, trainer.run, trainer.position, trainer.shown
+    first = trainer.ranks.first  # the others leave the folder, the sample and the picture to it
     interrupted, preempted = asked is not None, asked is not None and asked.preempted
     seconds, failed = trainer.seconds, list[str]()
 
@@ -118,10 +121,11 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
         with random_state.kept(), torch.no_grad():
             return str(task.sample(model, trainer.settings.seed) or "")
 
+    trainer.ranks.meet()  # what the first one wrote is there
     trainer.use_best()
     baselines: dict[str, float] = {}
     sample = verdict = ""
-    if not interrupted:
+    if not interrupted and first:
         shown.busy("baselines and sample")
         baselines = made("baselines", lambda: dict(task.baselines()), {})
         sample = made("sample", sampled, "")
@@ -143,11 +147,13 @@ def conclude(trainer: Trainer, stopped: str, about: Mapping[str, Any], asked: In
         folder=run.path, model=model, scores=p.best_scores, last=p.scores, best_step=p.best_step, baselines=baselines,
         verdict=verdict, sample=sample, steps=p.step, units=p.units, unit=task.unit, seconds=seconds, stopped=stopped,
         interrupted=interrupted, preempted=preempted, settings=settings, score=task.score, scored_on=p.best_on,
-        usage=usage, resume=resume,
+        usage=usage, resume=resume, first=first,
     )  # fmt: skip
     commands = [line for line in (usage, command("evaluate", run.path, use=use), resume) if line]
     times = {"seconds": round(seconds, 3), "evaluating": round(p.evaluating, 3)}
     ended = {**times, "stopped": stopped, "best_step": p.best_step, "scores": p.best_scores, "sample": sample}
+    if not first:
+        return result
     made("log", lambda: run.log.write("end", step=p.step, units=p.units, **ended))
     made("log", run.log.close)
     made("picture", lambda: draw(trainer, baselines, f"{name}: {verdict}" if verdict else name))

@@ -129,6 +129,11 @@ class TrainingSettings(Settings):
     precision: Literal["auto", "float32", "bf16"] = Field(
         "auto", description="float32, bf16 with float32 master weights, or auto: the faster one in a short measurement"
     )
+    parallel: Literal["auto", "none", "ddp"] = Field(
+        "auto",
+        description="how several processes (torchrun, srun) train one model: ddp, each holds all of it and makes a part"
+        " of every batch; none, each trains by itself; auto: ddp",
+    )
     device: str = Field("auto", description="cpu, cuda, cuda:1, ...; auto: a GPU if there is one")
     threads: int | None = Field(
         None, ge=1, le=1024, description="CPU threads (default: 1 or all cores, the faster one in a short measurement)"

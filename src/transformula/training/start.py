@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from functools import partial
 from importlib import metadata
 from itertools import count
@@ -18,7 +20,7 @@ import torch
 from torch import nn
 
 from ..data.sources import SOURCES
-from ..errors import CheckpointError, ConfigError, InputError, did_you_mean, nearest
+from ..errors import CheckpointError, ConfigError, InputError, TransformulaError, did_you_mean, nearest
 from ..interop.exchange import text_of
 from ..interop.weights import check_finite
 from ..model.recompute import recompute
@@ -34,6 +36,9 @@ from .fit import check_parts, fit, on_a_part, parts_of
 from .loop import Trainer, flops_per_unit
 from .memory import say_memory
 from .optimizer import optimizers, parameters_of, width_of
+from .parallel.layout import choose_layout, threads_of
+from .parallel.place import job
+from .parallel.world import Ranks, here
 from .progress import Progress
 from .report import RunResult, conclude
 from .schedules import schedules, with_own_schedule
@@ -41,7 +46,7 @@ from .settings import STEPS, TrainingSettings
 
 Follower = Callable[[Mapping[str, Any]], bool]
 
-MACHINE = ("device", "threads", "micro_batches")
+MACHINE = ("device", "threads", "micro_batches", "parallel")
 LENGTH = ("steps", "tokens", "minutes", "epochs", "patience")
 EVERY = ("evaluate_every", "checkpoint_every", "keep", "log_every", "log_to", "telemetry_every")
 FAULTS = ("recompute", "on_save_error", "on_not_finite", "on_spike", "spike", "fit", "hang_timeout")
@@ -68,11 +73,11 @@ def train(
     """
     if hasattr(model, "_orig_mod"):  # its weights have other names, by which no folder could be read
         raise InputError("torch.compile(model) wraps the model; call model.compile(), and train the model itself")
-    settings = settings or TrainingSettings()
+    settings, ranks = settings or TrainingSettings(), here()
     notes: list[str] = []
-    run = RunFolder(run_folder or settings.out or _free_folder(model))
+    run = RunFolder(run_folder or settings.out or ranks.told(_free_folder(model)), writes=ranks.first)
     if resume:
-        run = RunFolder.open(run.path)
+        run = RunFolder.open(run.path, writes=ranks.first)
         check_folder(run.path, settings.out)
         settings, notes = settings_of_resume(settings, run)
     settings, origin = with_own_schedule(settings, model)
@@ -80,16 +85,17 @@ def train(
     schedules.get(settings.lr_schedule)
     check_select(settings.select, task)
     need_recorders(settings.log_to)
-    if resume:
-        run.lock()
-    else:
-        run.refuse_if_taken()
+    ranks.by_first(run.lock if resume else run.refuse_if_taken)
     threads, shown = torch.get_num_threads(), progress or Progress(task.unit, quiet=quiet)
+    shown.silent = not ranks.first
     try:
         with random_state.kept(), shown:
             for note in notes:
                 shown.say(note, warning=True)
             return _train(task, model, settings, run, resume, dict(config or {}), shown, origin, fresh, follow)
+    except TransformulaError as error:
+        error.message = f"{ranks.named}: {error.message}" if ranks.several else error.message
+        raise
     finally:
         run.unlock()
         torch.set_num_threads(threads)
@@ -99,9 +105,10 @@ def _train(
     task: Task, model: nn.Module, settings: TrainingSettings, run: RunFolder, resume: bool, config: dict[str, Any],
     shown: Progress, origin: str, fresh: bool, follow: Follower | None,
 ) -> RunResult:  # fmt: skip
+    ranks = here()
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    device = machine.pick_device(settings.device)
+    device = machine.pick_device(ranks.device(settings.device))
     if device.type == "cpu":
         machine.keep_memory()
     model.to(device)
@@ -118,17 +125,18 @@ def _train(
         flops = task.units(part) * flops_per_unit(model)
         precision, line = choose_precision(settings.precision, model, task, device, part, flops)
         step = partial(step_like, model, task, device, part, flops, precision)
-        return precision, line, *choose_threads(settings.threads, device, step)
+        asked = settings.threads or (threads_of(ranks) if ranks.several else None)
+        return precision, line, *choose_threads(asked, device, step)
 
     with allocating(lambda amount: f"the first step: {lacks_memory(amount, task, batch_in_words(first, task))}"):
-        check_parts(settings, task, model, first)
-        precision, line, threads, more = on_a_part(settings, first, chosen)
+        check_parts(settings, task, model, first, ranks)
+        precision, line, threads, more = ranks.by_first(lambda: on_a_part(settings, first, chosen, ranks))
     optimizer, width = optimizers.get(settings.optimizer), width_of(model, parameters)
     limited = settings.steps or settings.tokens or settings.minutes or settings.epochs
     resolved = settings.model_copy(
         update={
             "precision": precision,
-            "device": str(device),
+            "device": settings.device if ranks.several else str(device),
             "threads": threads,
             "lr": settings.lr or float(f"{optimizer.default_lr(width):.3g}"),
             "steps": settings.steps if limited else STEPS,
@@ -137,7 +145,8 @@ def _train(
         }
     )
     torch.set_num_threads(threads)
-    for text in [f"precision: {precision}, as the run began"] if resume else filter(None, (line, more)):
+    layout, why = choose_layout(settings.parallel, ranks, model)
+    for text in filter(None, (f"precision: {precision}, as the run began", why) if resume else (line, more, why)):
         shown.say(text)
     shown.say(
         f"{settings.optimizer}, learning rate {resolved.lr:g}"
@@ -150,6 +159,7 @@ def _train(
         **describe_run(task, model, device),
         **identity.described(config.get("use", ())),
         "length": resolved.length,
+        **told_of(ranks, layout),
     }
     if resume:
         check_same(run, about)
@@ -157,10 +167,10 @@ def _train(
         run.clean()
         run.write_config({**run.config(), **configuration})
     else:
-        run.create(configuration, about)
+        ranks.by_first(lambda: run.create(configuration, about) and None)
     products = machine.DTYPES[precision]
     trainer = Trainer(
-        task, model, optimizer(trained.parameters, resolved, products), resolved, run, shown, device, trained
+        task, model, optimizer(trained.parameters, resolved, products), resolved, run, shown, device, trained, ranks
     )
     random_state.seed(settings.seed)
     records = RunRecords(run, resolved.log_to, shown.say)  # of what was logged before a resume rewinds it
@@ -171,7 +181,8 @@ def _train(
             fit(trainer)
         if trainer.saved < 0:
             trainer.begin(first, fresh)
-        with records.kept(trainer.position.step, run.config(), about, task.unit):
+        kept = records.kept(trainer.position.step, run.config(), about, task.unit)
+        with kept if ranks.first else nullcontext():
             return _to_its_end(trainer, resume, about, follow)
     finally:
         run.log.close()
@@ -199,6 +210,11 @@ def _to_its_end(trainer: Trainer, resume: bool, about: Mapping[str, Any], follow
     if resume and trainer.position.step == begun:
         stopped = f"nothing was left to train: {stopped}"
     return conclude(trainer, stopped, about)
+
+
+def told_of(ranks: Ranks, layout: str) -> dict[str, Any]:
+    """What a manifest says of several processes that train together; {} of one alone."""
+    return {"ranks": ranks.size, "parallel": layout, "job": job(os.environ)[0]} if ranks.several else {}
 
 
 def check_select(select: str | None, task: Task | type[Task]) -> None:

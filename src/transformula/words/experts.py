@@ -209,6 +209,12 @@ class Experts(Word):
         mean = load.sum().clamp(min=1) / self.n
         return {"largest_load": load.max() / mean, "idle": (load == 0).to(mean.dtype).mean()}
 
+    def counted(self) -> list[Tensor]:
+        """What passes in training have counted since the last step: ranks that train together add it up in place."""
+        if "choices" not in self._load:
+            self._load["choices"] = torch.zeros(self.n, device=self.router.weight.device)
+        return [self._load["choices"]]
+
     @torch.no_grad()
     def after_step(self) -> None:
         """b_e <- b_e + bias_rate sign(mean load - load_e), and the count of the load starts again at 0."""

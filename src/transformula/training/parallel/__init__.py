@@ -1,1 +1,1 @@
-"""Training on several devices."""
+"""Training on several devices, by several processes."""
