@@ -205,5 +205,6 @@ def test_two_ranks_train_as_one_process_does(tmp_path: Path) -> None:
     assert config["parallel"] == "auto" and RunFolder(tmp_path / "muon").manifest()["ranks"] == 2
     assert run(tmp_path / "asked", resume=True, **plain).steps == 8  # by one process
     ours, theirs = (load_file(tmp_path / name / "last/weights.safetensors") for name in ("asked", "whole"))
+    assert yaml.safe_load((tmp_path / "asked/config.yaml").read_text())["micro_batches"] == 2
     for key in ours.keys() - {"seen"}:
         torch.testing.assert_close(ours[key], theirs[key], rtol=1e-4, atol=1e-5)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, setting
-from ..runs.folder import begun_by
 from ..settings import with_current_keys
 from ..training.parallel.place import RankPlace, job
 from .configuration import check_use, read_config
@@ -89,6 +88,7 @@ def train(
     named = {"model": model, "init_from": init_from, "init_stack": init_stack, "from_scratch": from_scratch or None}
     typed = {**with_current_keys(given), **{key: value for key, value in named.items() if value is not None}}
     if given.get("parallel") != "none" and RankPlace.read(os.environ) is not None:
+        from ..runs.folder import begun_by
         from ..training.parallel.world import join
 
         again = join().by_first(lambda: begun_by(job(os.environ), given.get("out")) if resume is None else None)

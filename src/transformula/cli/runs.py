@@ -50,6 +50,7 @@ def train_options(parser: Parser) -> None:
         " --epochs 10",
         "transformula train --task translation --help",
         "transformula train --resume runs/first --steps 4000",
+        "torchrun --standalone --nproc-per-node 2 -m transformula train model.yaml --data shakespeare.txt",
         "transformula train --init-from runs/first --data other.txt",
         "transformula train --init-from runs/first --data other.txt --lora rank=8",
         "transformula train translator --task translation --data 'train.{de,en}' --init-from runs/span",

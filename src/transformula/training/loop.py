@@ -447,13 +447,23 @@ class Trainer:
             "resumed", step=checkpoint.step, length=length, **({"passed_over": damaged} if damaged else {})
         )
         if ranks != self.ranks.size:
-            what = "from here on the losses are those of the run that was not interrupted but for rounding"
-            self.shown.say(f"ranks: {self.ranks.size}, and the checkpoint was written by {ranks}: {what}", warning=True)
+            self._take_over(ranks)
         gone = remove_broken(self.run.checkpoints, checkpoint.step) if self.ranks.first else []
         broken = ", ".join(folder.name for folder in gone)
         removed = f"; removed what is broken: {broken}" if broken else ""
         self.shown.say(f"going on from step {checkpoint.step:,}{removed}", warning=bool(damaged))
         self.evaluations.check_best()
+
+    def _take_over(self, ranks: int) -> None:
+        """Go on from a checkpoint of so many ranks: in as many micro-batches, if these can be shared out, so that what
+        dropout draws stays the same."""
+        parts, size = ranks * self.settings.micro_batches, self.ranks.size
+        if parts % size == 0:
+            self.settings = self.settings.model_copy(update={"micro_batches": parts // size})
+            self.run.write_config({**self.run.config(), "micro_batches": parts // size})
+        what = "but for rounding" + ("" if parts % size == 0 else ", and for what dropout draws")
+        told = f"ranks: {size}, and the checkpoint was written by {ranks}"
+        self.shown.say(f"{told}: from here on it is the run that was not interrupted {what}", warning=True)
 
     def _newest(self) -> tuple[Checkpoint | None, list[str]]:
         """The newest whole checkpoint, which every rank reads, and what is wrong with those passed over."""
