@@ -19,6 +19,10 @@ from pathlib import Path
 
 import transformula
 from transformula.analysis import word_reference
+from transformula.analysis.planning.devices import devices
+from transformula.analysis.planning.planned import PlannedRun
+from transformula.analysis.planning.published import PublishedRun
+from transformula.api.planning import published
 from transformula.api.recipe import read_recipe
 from transformula.cli import door
 from transformula.interop.named import entries
@@ -240,6 +244,69 @@ def named_models() -> str:
     return "\n".join(rows).rstrip() + "\n"
 
 
+def published_runs() -> str:
+    """The page of published runs beside their plans."""
+    rows = ["# Published runs beside their plans", ""]
+    rows += [
+        "Each line is a training run that somebody published, and what `transformula plan` says of it, given the same",
+        "model, devices, batch, layout, micro-batch and recomputation. All train in bf16 with AdamW. A test holds each",
+        "plan to 25 % of what was published. The numbers that a plan assumes are the same for all; they were chosen",
+        "with these runs in view. All of a device's memory may be taken. How to use it:",
+        "[plan a run](../how-to/plan-a-run.md).",
+        "",
+    ]
+    found = list(published())
+    rows += table(
+        ("run", "devices", "layout", "what", "published", "planned", "apart"),
+        [
+            (
+                each["run"].name,
+                f"{each['run'].settings['gpus']} x {each['run'].settings['gpu']}",
+                said_of(each["plan"]),
+                each["what"],
+                f"{each['published']:,.4g}" if each["published"] < 1000 else f"{each['published']:,.0f}",
+                f"{each['planned']:,.3g}" if each["planned"] < 1000 else f"{each['planned']:,.0f}",
+                f"{100 * (each['planned'] / each['published'] - 1):+.0f} %",
+            )
+            for each in found
+        ],
+        coded=(),
+    )
+    rows += ["## Sources", ""]
+    for run in dict.fromkeys(each["run"].name + ": " + source_of(each["run"]) for each in found):
+        rows.append(f"- {run}")
+    rows += ["", "## Devices", ""]
+    names = ("memory", "bf16", "float32", "matmul", "bandwidth", "within", "between")
+    units = ("memory, GiB", "bf16", "float32", "reached", "TB/s", "within a node, GB/s", "between nodes, GB/s")
+    rows += ["TFLOP/s are those of dense products. `reached`: what was measured of products in bf16.", ""]
+    rows += table(
+        ("device", *units, "sources"),
+        [
+            (
+                name,
+                *("" if (number := getattr(one, key)) is None else f"{number:g}" for key in names),
+                "; ".join(filter(None, (one.source, one.matmul_source))),
+            )
+            for name, one in devices().items()
+        ],
+        coded=(0,),
+    )
+    return "\n".join(rows).rstrip() + "\n"
+
+
+def said_of(plan: PlannedRun) -> str:
+    """The layout and the settings of a plan, briefly."""
+    layout, setting = plan.chosen.layout, plan.setting
+    said = [layout.name, f"micro-batch {layout.micro_batch}"]
+    said += [f"recompute {layout.recompute}"] if layout.again else []
+    said += [] if setting.compiled else ["not compiled"]
+    return ", ".join([*said, *([] if setting.attention == "fused" else ["attention unfused"])])
+
+
+def source_of(run: PublishedRun) -> str:
+    return "; ".join(filter(None, (run.source, run.note)))
+
+
 def in_json(value: object) -> str:
     if isinstance(value, str) and value.startswith("= "):
         return value[2:]
@@ -251,6 +318,7 @@ PAGES = {
     "api.md": python,
     "errors.md": errors,
     "named-models.md": named_models,
+    "published-runs.md": published_runs,
     "recipes.md": recipes,
     "words/README.md": words,
     **{f"words/{name}.md": partial(one_word, record) for name, record in built_in().items()},

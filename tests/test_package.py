@@ -88,6 +88,7 @@ USES = [
     ("--version", "transformula "),
     ("explain pre-norm", "no warnings"),
     ("summary pre-norm", "parameters"),
+    ("plan gpt2 --tokens 1B --gpu h100 --gpus 8", "GPU hours"),
     ("gallery search sandwich", "sandwich"),
     ("gallery draw pre-norm", "[norm]"),
     ("reproduce", "\n".join(recipe_names()[:1])),

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .api.model import load as load
     from .api.model import nearest as nearest
     from .api.model import summary as summary
+    from .api.planning import plan as plan
     from .api.recipe import reproduce as reproduce
     from .api.repeat import repeat as repeat
     from .api.run import Run as Run
@@ -47,6 +48,7 @@ HOMES = {  # public name -> the module that has it, or is it
     "inspect": "api.inspect",
     "load": "api.model",
     "nearest": "api.model",
+    "plan": "api.planning",
     "repeat": "api.repeat",
     "reproduce": "api.recipe",
     "summary": "api.model",

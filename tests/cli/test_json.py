@@ -37,6 +37,7 @@ EASY = {
     "reproduce": [[], ["recipe.yaml", "--quiet"]],
     "explain": [["pre-norm"]],
     "summary": [["pre-norm"]],
+    "plan": [["gpt2", "--tokens", "1B", "--gpu", "h100", "--gpus", "2", "--price", "2"]],
     "gallery": [["list"], ["search", "sandwich"], ["show", "pre-norm"], ["draw", "pre-norm"],
                 ["draw", "pre-norm", "--out", "drawn.svg"], ["diff", "pre-norm", "post-norm"], ["--like", "pre-norm"]],
     "export": [["text", "--to", "pytorch", "--out", "exported"]],

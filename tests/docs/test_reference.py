@@ -26,7 +26,7 @@ def maker() -> ModuleType:
     return loaded("make_reference")
 
 
-PAGES = {"cli.md", "api.md", "errors.md", "named-models.md", "recipes.md"}
+PAGES = {"cli.md", "api.md", "errors.md", "named-models.md", "published-runs.md", "recipes.md"}
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))

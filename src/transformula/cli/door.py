@@ -14,7 +14,7 @@ from .options import VERBS, Command
 from .output import EXIT_CODES, OPTION, OutputLost, as_json, discard_output, open_streams
 
 # each file registers its verbs, in this order
-for _verbs in ("runs", "comparison", "inspect", "formulas", "files", "completion"):
+for _verbs in ("runs", "comparison", "inspect", "formulas", "planning", "files", "completion"):
     import_module(f".{_verbs}", __package__)
 
 ELSEWHERE = {
@@ -27,6 +27,7 @@ ELSEWHERE = {
     "run": ["train", "reproduce"],
     "convert": ["export", "import"],
     "load": ["import"],
+    **dict.fromkeys(("estimate", "cost", "budget"), ["plan"]),
     "info": ["explain", "summary"],
     **dict.fromkeys(("look", "analyze", "probe", "visualize"), ["inspect"]),
     "show": ["explain", "gallery"],

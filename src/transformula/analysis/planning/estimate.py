@@ -1,0 +1,251 @@
+"""Memory and time of one layout, part by part.
+
+Time is a roofline: a matrix product takes its FLOPs at the rate that large products reach, and then the bytes of its
+operands at the memory's bandwidth, so that small ones reach less; attention takes its FLOPs at a lower rate; all else
+takes the bytes that it moves. Collectives follow the formulas of rings, in a node over its links, between nodes over
+all links of a node at once; those of data parallelism hide under computing, those of tensor parallelism do not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from ...errors import InputError
+from ..plain_data import by_keys
+from .setting import OPTIMIZERS, ParallelLayout, PlannedSetting
+from .work import WorkPart
+
+MASTER = 4  # bytes of a weight and of a gradient in float32
+NEWTON_SCHULZ = 5  # steps of Muon's, each with three products
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """What one rank holds at the peak, in bytes.
+
+    weights      parameters in float32
+    copies       those in bf16 that the forward pass runs with: all of them, or under fsdp those of two units
+    gradients    of the rank's parameters
+    optimizer    what it keeps between updates
+    activations  what the forward pass leaves for the backward pass
+    logits       the model's output, the loss and its gradient
+    """
+
+    weights: float
+    copies: float
+    gradients: float
+    optimizer: float
+    activations: float
+    logits: float
+
+    @property
+    def total(self) -> float:
+        return float(sum(getattr(self, one.name) for one in fields(self)))
+
+    @property
+    def data(self) -> dict[str, float]:
+        return {**{one.name: round(getattr(self, one.name)) for one in fields(self)}, "total": round(self.total)}
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Seconds of one update of one rank.
+
+    matmul         products with weights
+    attention      scores, and what else is no product with weights
+    memory         reading and writing beside the products: norms, activations, sums, the loss
+    launch         waiting for kernels that start more slowly than they run
+    update         the optimizer
+    communication  collectives that do not hide under computing, and what those that hide slow it down
+    hidden         collectives that hide; no part of the sum
+    """
+
+    matmul: float
+    attention: float
+    memory: float
+    launch: float
+    update: float
+    communication: float
+    hidden: float
+
+    @property
+    def computing(self) -> float:
+        """Forward and backward."""
+        return self.matmul + self.attention + self.memory + self.launch
+
+    @property
+    def total(self) -> float:
+        return self.computing + self.update + self.communication
+
+    @property
+    def data(self) -> dict[str, float]:
+        return {**by_keys(self, "matmul attention memory launch update communication hidden"), "total": self.total}
+
+
+@dataclass(frozen=True)
+class LayoutEstimate:
+    """One layout with its memory and time, and the device's memory that is free for tensors, in bytes."""
+
+    layout: ParallelLayout
+    memory: RankMemory
+    time: StepTime
+    free: float
+    tokens: int
+
+    @property
+    def fits(self) -> bool:
+        return self.memory.total <= self.free
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second of all ranks."""
+        return self.tokens / self.time.total
+
+    @property
+    def data(self) -> dict[str, object]:
+        shown = by_keys(self.layout, "parallel tensor data micro_batch accumulate recompute")
+        times = {"memory": self.memory.data, "step_seconds": self.time.data}
+        return {**shown, **times, "tokens_per_second": self.rate, "fits": self.fits}
+
+
+def estimate(setting: PlannedSetting, layout: ParallelLayout, measured: float = 1.0) -> LayoutEstimate:
+    """Memory and time of a layout; `measured` is the measured time of computing over that of the model of time."""
+    tokens = layout.data * layout.micro_batch * layout.accumulate * setting.work.context
+    time = time_of(setting, layout, measured)
+    return LayoutEstimate(layout, memory_of(setting, layout), time, setting.most_memory, tokens)
+
+
+def memory_of(setting: PlannedSetting, layout: ParallelLayout) -> RankMemory:
+    """What one rank holds at the peak."""
+    work, half = setting.work, setting.precision == "bf16"
+    split = work.split / layout.tensor
+    rest = work.parameters - work.split
+    own = (split + rest) / layout.shards
+    small, large = OPTIMIZERS[setting.optimizer], OPTIMIZERS["adamw"]
+    if layout.shards > 1:  # the unit at work and the next, gathered
+        copies = 2 * setting.number_bytes * work.unit / layout.tensor
+    else:
+        copies = setting.number_bytes * (split + rest) if half else 0
+    rows = layout.micro_batch * work.context
+    kept = work.kept(layer=True) / layout.tensor
+    # A layer that is recomputed keeps what enters it; while it is computed again, one has all.
+    entering = layout.again * work.depth * work.width
+    one = kept / max(1, work.depth) * (layout.again > 0)
+    activations = (kept * (1 - layout.again) + entering + one + work.kept(layer=False)) * setting.number_bytes * rows
+    logits = work.logits * rows * setting.either("logit_kept") * setting.number_bytes / 2
+    optimizer = (small * split + large * rest) / layout.shards
+    return RankMemory(MASTER * own, copies, MASTER * own, optimizer, activations, logits)
+
+
+def time_of(setting: PlannedSetting, layout: ParallelLayout, measured: float = 1.0) -> StepTime:
+    """Seconds of an update."""
+    work, times = setting.work, layout.accumulate * measured
+    sums = [part_time(setting, layout, part) for part, _ in work.parts]
+    counts = [count for _, count in work.parts]
+    matmul, attention, moved = (
+        times * sum(one[n] * count for one, count in zip(sums, counts, strict=True)) for n in range(3)
+    )
+    kernels = setting.either("kernels") * sum(counts) * (1 + layout.again / 3)
+    least = times * kernels * setting.assumptions.launch
+    launch = max(0.0, least - matmul - attention - moved)
+    update = update_time(setting, layout)
+    shown, hidden = communication(setting, layout, matmul + attention + moved + launch)
+    return StepTime(matmul, attention, moved, launch, update, shown, hidden)
+
+
+def part_time(setting: PlannedSetting, layout: ParallelLayout, part: WorkPart) -> tuple[float, float, float]:
+    """Seconds of the products, of attention and of all else of one part, forward and backward, of a micro-batch."""
+    given, rows = setting.assumptions, layout.micro_batch * setting.work.context
+    again = layout.again if part.layer else 0.0
+    passes, size = 3 + again, setting.number_bytes
+    tensor = layout.tensor if part.layer else 1
+    matmul = moved = 0.0
+    for one, other in part.matrices:
+        aligned = setting.precision != "bf16" or (one % 8 == 0 and other % 8 == 0)
+        rate = setting.rate * (1 if aligned else given.unaligned)
+        numbers = rows * (one + other / tensor) + one * other / tensor
+        matmul += passes * (2 * rows * one * other / tensor / rate + size * numbers / setting.bandwidth)
+    kept = setting.either("passes") * part.kept * rows * size / tensor
+    logits = setting.either("logit_bytes") * part.logits * rows * size / 2
+    moved = (kept * (1 + again / 3) + logits) / setting.bandwidth
+    return matmul, score_time(setting, part, rows, again) / tensor, moved
+
+
+def score_time(setting: PlannedSetting, part: WorkPart, rows: int, again: float) -> float:
+    """Seconds of attention's scores, or of what else a call does that is no product with weights."""
+    given = setting.assumptions
+    if setting.attention == "fused" or not part.heads:
+        passes = 1 + given.attention_backward + again
+        return passes * part.scores * rows / (given.attention_share * setting.rate)
+    length = setting.work.context
+    products = (3 + again) * 2 * part.scores * rows / setting.rate  # all scores, not the mean span
+    written = (1 + again / 3) * given.score_bytes * part.heads * length * rows * setting.number_bytes / 2
+    return products + written / setting.bandwidth
+
+
+def update_time(setting: PlannedSetting, layout: ParallelLayout) -> float:
+    """Seconds of the optimizer: its traffic, and Muon's products."""
+    work = setting.work
+    own = (work.split / layout.tensor + work.parameters - work.split) / layout.shards
+    seconds = setting.assumptions.update_bytes * own / setting.bandwidth
+    if setting.optimizer == "muon":
+        ranks = min(setting.assumptions.muon_ranks, layout.data * layout.tensor)
+        for part, count in work.parts:
+            for one, other in part.matrices if part.layer else ():
+                low, high = min(one, other), max(one, other)
+                flops = NEWTON_SCHULZ * (4 * low * low * high + 2 * low**3)
+                seconds += count * flops / ranks / setting.rate
+    return seconds
+
+
+def communication(setting: PlannedSetting, layout: ParallelLayout, computing: float) -> tuple[float, float]:
+    """Seconds of collectives in an update: those that show, and those that hide under `computing` seconds."""
+    given, work = setting.assumptions, setting.work
+    split = work.split / layout.tensor + work.parameters - work.split
+    shown = tensor_communication(setting, layout)
+    if layout.data == 1:
+        return shown, 0.0
+    gradients, weights = split * given.reduce_bytes, split * setting.number_bytes
+    if layout.shards == 1:  # ddp: one sum of the gradients, under the last backward pass
+        seconds = 2 * collective(setting, layout, gradients)
+        cover = computing / layout.accumulate * 2 / 3
+    else:
+        each = 2 * collective(setting, layout, weights) + collective(setting, layout, gradients)
+        seconds, cover = each * layout.accumulate, computing
+        first = setting.number_bytes * work.unit / layout.tensor  # nothing runs before the first unit is there
+        shown += layout.accumulate * collective(setting, layout, first)
+    hidden = min(seconds, given.overlap * cover)
+    return shown + seconds - hidden + given.contention * hidden, hidden
+
+
+def tensor_communication(setting: PlannedSetting, layout: ParallelLayout) -> float:
+    """Seconds in which a stream is summed over the ranks that share matrices: twice a layer, forward and backward."""
+    if layout.tensor == 1:
+        return 0.0
+    size = layout.micro_batch * setting.work.context * setting.work.width * setting.number_bytes
+    ring = 2 * (layout.tensor - 1) / layout.tensor * size / (setting.device.within * 1e9)
+    each = ring / setting.assumptions.link_share + setting.assumptions.link_latency
+    return each * setting.work.depth * (4 + 2 * layout.again) * layout.accumulate
+
+
+def collective(setting: PlannedSetting, layout: ParallelLayout, size: float) -> float:
+    """Seconds to gather, or to sum and scatter, `size` bytes over the ranks of the data, by rings.
+
+    Each rank takes in all but its part over its link; a node takes in what the others have over all links it has to
+    them, one a rank.
+    """
+    given, ranks = setting.assumptions, layout.data
+    nodes = math.ceil(ranks * layout.tensor / setting.node)
+    within = (ranks - 1) / ranks * size / (setting.device.within * 1e9)
+    between = 0.0
+    if nodes > 1:
+        inside = max(1, setting.node // layout.tensor)
+        between = (nodes - 1) / nodes * size / (setting.device.between * 1e9 * inside)
+    return max(within, between) / given.link_share + given.link_latency
+
+
+def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise InputError for a choice that there is not."""
+    if value not in known:
+        raise InputError(f"{name}: expected {', '.join(known)}; this is {value!r}")
