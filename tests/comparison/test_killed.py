@@ -21,7 +21,15 @@ TYPED = (
     " --batch 2 --steps 60 --checkpoint-every 10 --sizes 1 --seeds 4 --lr-points 3 --lr-seeds 1 --at-once 2 --quiet"
 )
 KILLS = 10
-CLOCK = ("seconds", "step_seconds", "share_of_peak", "rate", "curve", "evaluated")  # what time decides, or holds times
+CLOCK = (
+    "seconds",
+    "step_seconds",
+    "share_of_peak",
+    "waiting",
+    "rate",
+    "curve",
+    "evaluated",
+)  # what time decides, or holds times
 
 
 def start(folder: Path, out: str) -> subprocess.Popen[bytes]:

@@ -57,7 +57,7 @@ def logged(folder: Path) -> list[Point]:
 
 def untimed(points: list[Point]) -> list[Point]:
     """Without what the clock says, and without the score at the end of each sitting."""
-    timed = ("seconds", "per_second", "share_of_peak")
+    timed = ("seconds", "per_second", "share_of_peak", "waiting")
     return [point for point in points if not point[0].endswith(timed) and not point[0].startswith("final/")]
 
 

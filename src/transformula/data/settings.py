@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ..errors import ConfigError
+from ..errors import ConfigError, setting
 from ..settings import Settings
 
 Named = str | list[str] | None  # a source, several, or none
@@ -148,6 +148,21 @@ class DataSettings(TextSettings):
         description="in evaluation, how many tokens a window is moved on; 0: `context`, so that windows do not overlap;"
         " less gives each token more context and takes longer",
     )
+    stream: bool = Field(
+        False, description="read the data while training, for more than fits in memory: files are shards of rows, and"
+        " sources may have weights, as in web=0.7:'pages/*.parquet'",
+    )  # fmt: skip
+    bad_shards: Literal["stop", "skip"] = Field(
+        "stop", description="what a stream does with a shard that is missing or damaged: stop, or leave it out and"
+        " count it",
+    )  # fmt: skip
+
+    def need(self) -> None:
+        if self.bad_shards != "stop" and not self.stream:
+            raise ConfigError(f"bad_shards: is for streams; leave it out, or add {setting('stream')}")
+        if self.stream and self.overlap == "refuse":
+            raise ConfigError("overlap: a stream is not read ahead, so that none can be refused; expected drop or keep")
+        super().need()
 
 
 class TestedSettings(SourceSettings):

@@ -91,6 +91,8 @@ def origins(source: Source, file_format: str | None = None, texts: bool = False)
     if is_hub(source):
         return [_hub(str(source))]
     label, file = apart(source)
+    if label.endswith(":"):
+        raise ConfigError(f"data: {source} has a weight, which is for streams; add {setting('stream')}")
     if label:
         return _labeled(label.removesuffix("="), Path(file).expanduser(), file_format)
     path = Path(source).expanduser()
@@ -224,9 +226,9 @@ def _hub(name: str) -> Origin:
 
 
 def apart(source: Source) -> tuple[str, str]:
-    """What a name such as positive=reviews.pos says before the file, "positive=", and the file; of any other, nothing
-    and all of it."""
-    parts = re.fullmatch(r"([^=/\\:{}*?]+=)(.+)", source) if isinstance(source, str) else None
+    """What a name such as positive=reviews.pos says before the file, "positive=", and the file; of web=0.7:pages, a
+    source with a weight, "web=0.7:" and the file; of any other, nothing and all of it."""
+    parts = re.fullmatch(r"([^=/\\:{}*?]+=(?:[0-9.]+:)?)(.+)", source) if isinstance(source, str) else None
     if parts is None or os.path.exists(str(source)):
         return "", str(source)
     return parts[1], parts[2]

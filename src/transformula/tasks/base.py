@@ -33,6 +33,7 @@ from .scores.report import Evaluation, Report
 from .verb import Verb
 
 if TYPE_CHECKING:
+    from ..data.stream.batches import StreamedWindows
     from .language_modeling import CarriedRows
 
 tasks: Registry[type[Task]] = Registry("task", "transformula.tasks")
@@ -247,7 +248,7 @@ class Task(ABC):
     validated: str = ""
     widths: Mapping[int, str] = {}
     score: str = "loss"
-    memory: CarriedRows | None = None
+    memory: CarriedRows | StreamedWindows | None = None
     example: str = ""
     numbers: dict[str, int]
     seed: int

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from ..data.prepare import prepare
 from ..data.preview import Preview
 from ..data.settings import DataSettings
+from ..data.stream.batches import StreamedWindows
+from ..data.stream.streamed import StreamedData, streamed
 from ..data.windows import ContinuedWindows, Windows
 from ..errors import ConfigError, InputError, setting
 from ..generation.decoding import device_of, generate
@@ -60,13 +62,20 @@ class TextTask(Task):
     ) -> None:
         """From the arguments of `make`. `extra` are ids above the tokenizer's, see `prepare`, as for `mask`."""
         vocab, context = numbers.get("vocab"), int(numbers.get("context") or CONTEXT)
-        self.data = data = prepare(settings, None if vocab is None else int(vocab), extra, mask)
+        self.data: Any
+        self.windows: Any
+        size = None if vocab is None else int(vocab)
+        self.data = data = (
+            streamed(settings, size) if getattr(settings, "stream", False) else prepare(settings, size, extra, mask)
+        )
         self.numbers = {"vocab": int(vocab or data.tokenizer.vocab + data.extra), "context": context}
         self.seed = given.get("seed", 1)
         most = min(EVALUATED_TOKENS, EVALUATED_LOGITS // self.numbers["vocab"])
         self.evaluated_at_once = max(1, most // context)
-        if not data.split.alone:
-            batch, accumulate = given.get("batch") or self.sequences or 1, given.get("accumulate", 1)
+        batch, accumulate = given.get("batch") or self.sequences or 1, given.get("accumulate", 1)
+        if isinstance(data, StreamedData):
+            self.windows = data.windows(context, batch, accumulate, self.seed)
+        elif not data.split.alone:
             name = f"the training text of {data.corpus.name}"
             self.windows = cut(data.training.ids, context - less, batch, accumulate, self.seed, name)
 
@@ -75,10 +84,11 @@ class TextTask(Task):
         return f"{scores[self.score]:.2f} {self.score_unit}: {standing(scores[self.score], self.baselines())}"
 
     def steps(self, epochs: float) -> int:
-        return self.windows.steps(epochs)
+        return int(self.windows.steps(epochs))
 
     def preview(self) -> Preview:
-        return self.data.preview()
+        shown: Preview = self.data.preview()
+        return shown
 
     def predictor(self) -> Predictor:
         return TextGenerator(self.data.tokenizer)
@@ -129,6 +139,10 @@ class CarriedRows:
         kept = {(step + 1, micro): carried for (at, micro), carried in self._into.items() if at == step}
         if kept:
             self._into = kept
+
+    def news(self, step: int) -> list[str]:
+        """What a step's batch was the first to find in the data: nothing."""
+        return []
 
     def tensors(self) -> dict[str, Tensor]:
         """All that is carried into the next step, for a checkpoint: by step, micro-batch and name."""
@@ -199,7 +213,10 @@ prompt, the model begins a text. Filters act in the order in which they are list
             )
         super().__init__(settings, numbers, given, cut=ContinuedWindows if carry else Windows)
         self.context, self.carry_length, validation = context, carry, self.data.validation
-        self.memory: CarriedRows = CarriedRows()
+        if settings.stream and carry:
+            raise ConfigError("stream: a model that says `carry` reads one text from its beginning; leave it out")
+        self.carried = CarriedRows()
+        self.memory = self.windows if isinstance(getattr(self, "windows", None), StreamedWindows) else self.carried
         self.validation_spans = spans(len(validation), context, settings.stride)
         # Nats per character and per byte agree where each token is a character of one byte.
         same = self.data.tokenizer.kind == "characters" and len(validation) == validation.text_bytes
@@ -243,9 +260,9 @@ prompt, the model begins a text. Filters act in the order in which they are list
         """For a model that says `carry` the batches of one micro-batch come step after step; one may come again."""
         carry_on = segment_of(model, self.carry_length)
         if carry_on is not None and isinstance(batch, Segments):
-            before = None if batch.begins else self.memory.into(batch.step, batch.micro)
+            before = None if batch.begins else self.carried.into(batch.step, batch.micro)
             logits, left = carry_on(batch.inputs["tokens"], before)
-            self.memory.leave(batch.step, batch.micro, left)
+            self.carried.leave(batch.step, batch.micro, left)
         else:
             logits = model(batch.inputs["tokens"])
         return smoothed_cross_entropy(logits, batch.targets, 0.0)
@@ -294,7 +311,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
         validation, pieces = self.data.validation, self.data.tokenizer.pieces
         if not self.validated:
             # The first token is given, not predicted: its bytes do not count. Before whole documents it has none.
-            return validation.text_bytes - len(pieces[int(validation.ids[0])])
+            return int(validation.text_bytes - len(pieces[int(validation.ids[0])]))
         parts = [validation.ids[w.start + 1 + w.first : w.start + 1 + w.length] for w in self.validation_spans]
         return sum(len(pieces[int(token)]) for part in parts for token in part)
 
@@ -315,7 +332,7 @@ prompt, the model begins a text. Filters act in the order in which they are list
     def baselines(self) -> dict[str, float]:
         """Kneser-Ney 3- to 6-grams over the bytes of the same two texts, in `score_unit`."""
         split = self.data.split
-        if split.alone:
+        if split.alone or isinstance(self.data, StreamedData):
             return {}
         nats = cached_byte_ngrams(self.data.corpus.name, split.training, split.validation, split.whole)
         scale = 1.0 if self.score == "loss" else 1 / math.log(2)
@@ -336,10 +353,11 @@ prompt, the model begins a text. Filters act in the order in which they are list
             seed=seed,
             finished=lambda _, made: len(made) > 1 and made[-1] in tokenizer.ends,
         )
-        return tokenizer.decode(written[0]).strip("\n")
+        return str(tokenizer.decode(written[0])).strip("\n")
 
     def describe(self) -> dict[str, Any]:
-        about = {"task": self.name, **self.data.describe(), "context": self.context, "windows": self.windows.count}
+        about = {"task": self.name, **self.data.describe(), "context": self.context}
+        about |= {} if isinstance(self.data, StreamedData) else {"windows": self.windows.count}
         return about | ({"carry": self.carry_length} if self.carry_length else {})
 
 

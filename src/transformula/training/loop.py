@@ -135,7 +135,7 @@ class Trainer:
         self.packages = run.packages()
         self.fixed = trained.fixed if self.after_step is None else frozenset[str]()
         self._begin = ranks.now()
-        self._step_seconds, self._step_units = 0.0, 0
+        self._step_seconds, self._step_units, self._waited = 0.0, 0, 0.0
 
     @property
     def seconds(self) -> float:
@@ -197,6 +197,7 @@ class Trainer:
         p, settings, begin = self.position, self.settings, time.monotonic()
         state = random.getstate(), np.random.get_state()
         batches = [self.task.batch(p.step, m).to(self.device) for m in range(settings.accumulate)]
+        waited = time.monotonic() - begin
         units = [self.task.units(b) for b in batches]
         total = max(1, sum(units))
         whole = [(batch, count / total) for batch, count in zip(batches, units, strict=True)]
@@ -239,6 +240,7 @@ class Trainer:
         took = time.monotonic() - begin
         self._step_seconds = took if not self._step_seconds else 0.9 * self._step_seconds + 0.1 * took
         self._step_units = sum(units)
+        self._waited = waited if not self._waited else 0.9 * self._waited + 0.1 * waited
         self._tell(loss, named, measures, float(norm), lr)
 
     def begin(self, batch: Batch, fresh: bool) -> None:
@@ -345,12 +347,21 @@ class Trainer:
         if left is None and done > 0:
             left = seconds * (1 - done) / done
         share = rate * self.flops / self.peak
-        self.shown.step(p.step, done, mean, rate, share, left, lr, {**by_kind(means), **worst_by_kind(measures)})
+        waiting = self._waited / self._step_seconds
+        added = {
+            **by_kind(means),
+            **worst_by_kind(measures),
+            **({"waiting for data": waiting} if waiting >= 0.01 else {}),
+        }
+        self.shown.step(p.step, done, mean, rate, share, left, lr, added)
+        for text in self.task.memory.news(p.step - 1) if self.task.memory else ():
+            self.shown.say(text, warning=True)
+            self.disk.log("data", step=p.step, units=p.units, text=text)
         if p.step % self.settings.log_every == 0:
             self.disk.log(
                 "step", step=p.step, units=p.units, seconds=round(seconds, 3), loss=mean, gradient_norm=norm, lr=lr,
-                rate=round(rate, 1), share_of_peak=round(share, 4), **({"losses": means} if means else {}),
-                **({"measures": measures} if measures else {}),
+                rate=round(rate, 1), share_of_peak=round(share, 4), waiting=round(waiting, 4),
+                **({"losses": means} if means else {}), **({"measures": measures} if measures else {}),
             )  # fmt: skip
             p.loss_sum, p.loss_count, p.named_sums = 0.0, 0, {}
         if measured := self.telemetry.read():

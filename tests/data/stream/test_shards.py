@@ -9,6 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from transformula.data.format import Options
 from transformula.data.stream.shards import FileShards, ShardSource
 from transformula.errors import DataError, InputError
 
@@ -103,3 +104,10 @@ def test_rows_that_a_source_does_not_want_keep_their_numbers() -> None:
     assert numbers == [2, 4, 8, 10]
     with pytest.raises(DataError, match="holds no shards"):
         Even("even", [])
+
+
+def test_conditions_on_columns_leave_rows_out(tmp_path: Path) -> None:
+    path = write(tmp_path, "parquet")
+    for column in (None, "text"):
+        source = FileShards(str(path), column, Options(where="id >= 37"))
+        assert [number for number, _ in source.documents(str(path), 3)] == [37, 38, 39]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from ..formats.json_rows import as_row, parsed
 from ..lines import PACKED, check_regular, lines_of
 from ..records import find, summands, whole_characters
 from ..sources import files_of
+from ..where import Where
 
 Values = Mapping[str, Any]  # of a row, by column
 ROWS_AT_ONCE = 256  # rows of a parquet file that are held together: a row group may have a million
@@ -89,8 +91,8 @@ class ShardSource(ABC):
         text is empty or null, are left out. Raises DataError that names the shard and the row."""
         column = self.text
         for number, row in enumerate(self.rows(shard, start), start):
+            place = f"{shard}, row {number}"
             if self.keeps(row):
-                place = f"{shard}, row {number}"
                 value = row[column] if column in row else find(row, column, place)
                 if value is not None and not isinstance(value, (str, memoryview, bytes)):
                     raise DataError(f"{place}: {column!r} is {kind_of(value)}; expected a string")
@@ -127,6 +129,7 @@ class FileShards(ShardSource):
         kind = self.how.file_format or extension(path)
         read = None if kind == "parquet" and path.suffix.lower() in PACKED else READERS.get(kind)
         wanted = tuple(summands(self.column)) if self.column else ()
+        wanted += self.how.where.columns if wanted and isinstance(self.how.where, Where) else ()
         if read is not None:
             return read(path, start, Options(columns=wanted, encoding=self.how.encoding))
         if kind not in formats:
@@ -135,8 +138,11 @@ class FileShards(ShardSource):
                 f" {setting('file_format', 'jsonl')}",
                 path=path,
             )
-        values = (row for _, row in formats.get(kind).read(path, Options(header=True, encoding=self.how.encoding)))
+        values = (row for _, row in formats.get(kind).read(path, replace(self.how, header=True)))
         return itertools.islice(values, start, None)
+
+    def keeps(self, row: Values) -> bool:
+        return self.how.keep(row, self.name)
 
     def count(self, shard: str) -> int | None:
         path = Path(shard)
@@ -145,7 +151,7 @@ class FileShards(ShardSource):
         return int(opened_parquet(path).metadata.num_rows)
 
     def stamp(self, shard: str) -> Any:
-        return check_regular(Path(shard))
+        return [check_regular(Path(shard)), str(self.how.where)]
 
 
 def jsonl_rows(path: Path, start: int, options: Options) -> Iterator[Values]:

@@ -1,0 +1,147 @@
+"""From settings to a stream: its sources, validation set, tokenizer and windows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ...errors import ConfigError, InputError, setting
+from ...tokenizers.base import Tokenizer
+from ...tokenizers.texts import Texts
+from ..corpus import Corpus, read_corpus
+from ..format import Options
+from ..hub import is_hub
+from ..prepare import Tokens, token_store
+from ..preview import Preview, working
+from ..settings import DataSettings
+from ..sources import apart, each
+from ..splits import Split
+from ..tokenizing import choose_tokenizer
+from .batches import StreamedWindows
+from .documents import StreamText, hold_out, sample_of_text, short_digest
+from .shards import FileShards, ShardSource
+
+
+@dataclass(frozen=True)
+class StreamedData:
+    """A stream, made ready; it has what `TextData` has, but for the training text.
+
+    corpus, split  of the validation documents, and of those that a tokenizer is trained on
+    texts          the sources, with their `weights`
+    """
+
+    corpus: Corpus
+    split: Split
+    texts: Sequence[StreamText]
+    weights: Sequence[float]
+    tokenizer: Tokenizer
+    chosen: str
+    validation: Tokens
+    extra: int = 0
+
+    def windows(self, context: int, batch: int, accumulate: int, seed: int) -> StreamedWindows:
+        return StreamedWindows(self.texts, self.weights, self.tokenizer, context, batch, accumulate, seed)
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the shards' names and sizes, the weights, the validation documents and the tokenizer."""
+        shards = [[text.source.text, [_stamp(text, name) for name in text.source.names]] for text in self.texts]
+        held = b"".join(self.split.validation.digests).hex()
+        plain = json.dumps([shards, list(self.weights), held, self.tokenizer.identity], sort_keys=True)
+        return hashlib.sha256(plain.encode()).hexdigest()
+
+    def preview(self) -> Preview:
+        shards, held = sum(len(text.source.names) for text in self.texts), self.validation
+        bad = {shard: reason for text in self.texts for shard, reason in text.bad.items()}
+        data: dict[str, Any] = {
+            "data": self.corpus.name,
+            "shards": shards,
+            "bad_shards": len(bad),
+            "documents": held.documents,
+            "validation_tokens": len(held),
+            "split": self.split.how,
+            "tokenizer": self.tokenizer.kind,
+            "chosen": self.chosen,
+            "vocab": self.tokenizer.vocab,
+        }
+        rows = [
+            ("data", f"{self.corpus.name}: {shards:,} shards, streamed"),
+            *(("", f"bad, left out: {reason}") for reason in list(bad.values())[:5]),
+            ("validation", "{split}, {validation_tokens:,} tokens".format(**data)),
+            ("tokenizer", "{tokenizer}, vocab {vocab:,} ({chosen})".format(**data)),
+        ]
+        return Preview(data, rows)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain data for the manifest of a run."""
+        about = {key: value for key, value in self.preview().data.items() if key not in ("chosen", "bad_shards")}
+        return {"identity": self.identity, "tokenizer_identity": self.tokenizer.identity, **about}
+
+
+def _stamp(text: StreamText, shard: str) -> Any:
+    try:
+        return [Path(shard).name, text.source.stamp(shard)]
+    except InputError:
+        return [Path(shard).name, None]
+
+
+def streamed(settings: DataSettings, vocab: int | None = None) -> StreamedData:
+    """The stream that settings name. `vocab` is the model's number, where its text states one. Raises DataError for
+    data that cannot be used, ConfigError where `vocab` and the tokenizer disagree."""
+    texts, weights, names = [], [], list(each(settings.data))
+    for name in names:
+        weight, source = weighted(name, settings)
+        texts.append(StreamText(source, settings.bad_shards == "skip"))
+        weights.append(weight)
+    if not texts:
+        raise ConfigError(f"data: a stream has no default; name shards with {setting('data', 'FOLDER')}")
+    with working("looking for the validation set"):
+        if settings.validation is not None:
+            given = read_corpus(settings.validation, settings.column, **settings.reading)
+            held, how = given.documents, f"validation data given: {given.name}"
+            digests = frozenset(map(short_digest, held)) if settings.overlap == "drop" else frozenset[int]()
+            for text in texts:
+                text.held_out = digests
+        else:
+            documents = hold_out(texts, settings.split)
+            held = Texts.of(documents)
+            how = f"{len(held):,} documents, held out by their hash"
+    with working("reading a sample for the tokenizer"):
+        loaded = Path(settings.tokenizer).expanduser().exists()
+        sample = Texts(held.contents[:1]) if loaded else sample_of_text(texts)
+    corpus = Corpus(", ".join(names), held, sum(len(text.source.names) for text in texts))
+    split = Split(sample, held, how, whole=True)
+    tokenizer, chosen = choose_tokenizer(settings.tokenizer, split, vocab, ends=True)
+    if vocab is not None and not tokenizer.fits(vocab):
+        raise ConfigError(f"vocab: the model says {vocab}, the tokenizer ({tokenizer.kind}) has {tokenizer.vocab}")
+    validation = token_store(held, tokenizer, name=f"{corpus.name} (validation)")
+    return StreamedData(corpus, split, texts, weights, tokenizer, chosen, validation)
+
+
+def weighted(name: str, settings: DataSettings) -> tuple[float, ShardSource]:
+    """A source of shards by its name, and its weight: 0.7 of web=0.7:FOLDER, 1 of FOLDER. Raises ConfigError."""
+    label, rest = apart(name)
+    number = re.fullmatch(r"[^=]+=([0-9.]+):", label)
+    if label and number is None:
+        raise ConfigError(f"data: {name}: expected NAME=WEIGHT:SOURCE, such as web=0.7:{rest}")
+    try:
+        weight = float(number[1]) if number else 1.0
+    except ValueError:
+        weight = 0.0
+    if weight <= 0:
+        raise ConfigError(f"data: {name}: the weight should be a number above 0")
+    return weight, open_shards(rest, settings)
+
+
+def open_shards(name: str, settings: DataSettings) -> ShardSource:
+    """The source of shards of a name."""
+    if is_hub(name):
+        raise ConfigError(f"stream: {name} is a set of the hub, and shards are files; leave {setting('stream')} out")
+    how = Options(**settings.reading)
+    return FileShards(name, settings.column, how)
