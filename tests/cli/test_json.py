@@ -172,6 +172,7 @@ MISTAKES = {
     "reproduce": ["missing.yaml"],
     "explain": ["x = x + attenion(norm(x))"],
     "summary": ["pre-norm", "--depth", "many"],
+    "plan": ["gpt2", "--tokens", "ten", "--gpu", "h100"],
     "gallery": ["show", "pre-nrm"],
     "export": ["text", "--to", "pytorhc", "--out", "exported"],
     "import": ["missing", "--format", "pytorch", "--out", "imported"],
